@@ -1,0 +1,17 @@
+"""The Pulumi program: configuration -> plan -> components -> outputs."""
+
+import pulumi
+from pulumi.runtime.config import CONFIG
+
+from components.stack import deploy
+from stacks import plan
+from stacks.config import from_pulumi
+from stacks.errors import SlipwayError
+
+try:
+    planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
+except SlipwayError as error:
+    raise pulumi.RunError(str(error)) from None
+
+for name, value in deploy(planned).items():
+    pulumi.export(name, value)

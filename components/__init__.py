@@ -1,0 +1,1 @@
+"""How what :mod:`stacks` plans exists: Pulumi component resources, and nothing else."""

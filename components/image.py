@@ -1,0 +1,103 @@
+"""``ImageVariant``: one image of a plan as a ``docker.Image``, in terms that a preview can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_docker as docker
+
+from components.registry import Registry
+
+
+@dataclass(frozen=True)
+class ImageVariantArgs:
+    """What an :class:`ImageVariant` is made of.
+
+    ``repository`` and ``tag`` name the image; ``context`` and ``dockerfile`` are relative to the program's folder,
+    because ``docker.Image`` compares them literally. ``args`` are the build arguments known beforehand, ``parents``
+    the sibling images whose reference becomes an argument, ``files`` the context's files with their hashes.
+    """
+
+    repository: str
+    tag: str
+    context: str
+    dockerfile: str
+    platform: str
+    args: Mapping[str, str]
+    files: Mapping[str, str]
+    registry: Registry
+    target: str | None = None
+    parents: Mapping[str, ImageVariant] = field(default_factory=dict)
+
+
+class ImageVariant(pulumi.ComponentResource):
+    """One image: built, pushed unless the registry says not to, and known by its digest.
+
+    Its own inputs are the arguments, parents and files as a reader knows them, so that a preview shows an argument's
+    old and new value and a changed file's name; the bare ``docker.Image`` shows neither.
+    """
+
+    ref: pulumi.Output[str]
+    """``repository@sha256:...`` once pushed; the bare image id, ``sha256:...``, when nothing is pushed."""
+
+    digest: pulumi.Output[str]
+    """``sha256:...``: the manifest's digest once pushed, else the image's id."""
+
+    tag: str
+    """The tag the image is built under."""
+
+    name: str
+    """``repository:tag``."""
+
+    def __init__(self, name: str, args: ImageVariantArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        inputs = {
+            "args": dict(args.args),
+            "files": {path: content[:SHORT] for path, content in args.files.items()},
+            "parents": {argument: parent.name for argument, parent in args.parents.items()},
+            "platform": args.platform,
+            "tag": args.tag,
+            "target": args.target,
+        }
+        super().__init__("slipway:image:ImageVariant", name, inputs, opts)
+        self.tag = args.tag
+        self.name = f"{args.repository}:{args.tag}"
+        image = docker.Image(
+            name,
+            image_name=self.name,
+            build=docker.DockerBuildArgs(
+                context=args.context,
+                dockerfile=args.dockerfile,
+                platform=args.platform,
+                target=args.target,
+                args={**args.args, **_parent_args(args)},
+            ),
+            registry=args.registry.credentials,
+            skip_push=not args.registry.publish,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.ref = image.repo_digest
+        self.digest = image.repo_digest.apply(lambda ref: ref.rpartition("@")[2])
+        self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
+
+
+SHORT = 12
+"""Hexadecimal digits of a file's hash that a preview shows."""
+
+
+def _parent_args(args: ImageVariantArgs) -> dict[str, pulumi.Input[str]]:
+    """Return the arguments that name sibling images.
+
+    A pushed parent is named by its digest. One that is not pushed has only an image id, which BuildKit cannot use in
+    ``FROM``: it is named by its local name, and its id stands beside it as an argument that no Dockerfile
+    reads, so that the child still follows it.
+    """
+    result: dict[str, pulumi.Input[str]] = {}
+    for argument, parent in args.parents.items():
+        if args.registry.publish:
+            result[argument] = parent.ref
+        else:
+            result[argument] = parent.name
+            result[f"{argument}_ID"] = parent.ref
+    return result

@@ -1,0 +1,325 @@
+"""The models of a stack's configuration: every key, its type, its default and what it means.
+
+Each flavor's module in :mod:`stacks.flavors` adds its own keys to :class:`StackConfig`. Keys are camelCase in YAML
+and snake_case here. All models are frozen and refuse unknown keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from stacks.errors import SlipwayError, one_line, suggest
+from stacks.source import NAMESPACE
+
+REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
+"""Environment variable with the local registry's ``host:port``; set by the toolchain."""
+
+MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
+"""Environment variable with a JSON ``mirrors`` block that applies where the stack's own says nothing."""
+
+
+class Model(BaseModel):
+    """What every configuration model shares: frozen, camelCase outside, unknown keys refused with the nearest."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        coerce_numbers_to_str=True,
+        validate_default=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in values:
+                if key not in known:
+                    raise ValueError(
+                        f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
+                    )
+        return values
+
+
+# The grammar of image references is that of the OCI distribution specification.
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_PATH = rf"{_NAME}(?:/{_NAME})*"
+_REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")
+_REFERENCE = re.compile(
+    rf"(?:{_HOST}/)?{_PATH}(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
+)
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(_HOST, value):
+        raise ValueError("expected host:port, such as 127.0.0.1:5000")
+    return value
+
+
+def _path(value: str) -> str:
+    if not re.fullmatch(_PATH, value):
+        raise ValueError("expected a lower-case path of letters, digits and . _ - /, such as acme/images")
+    return value
+
+
+def _repository(value: str) -> str:
+    host, slash, _ = value.partition("/")
+    if not slash or not _REPOSITORY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
+        raise ValueError("expected a host and a lower-case path without a tag, such as ghcr.io/acme/images")
+    return value
+
+
+def _reference(value: str) -> str:
+    match = _REFERENCE.fullmatch(value)
+    if not match or not (match["tag"] or match["digest"]):
+        raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
+    return value
+
+
+def _url(value: str) -> str:
+    if not re.fullmatch(r"https?://[!-~]+", value):
+        raise ValueError("expected an http:// or https:// address")
+    if "@" in value.split("://", 1)[1].split("/", 1)[0]:
+        raise ValueError(
+            "an address must not carry user:password@, because build arguments stay in the image's history; "
+            "use a mirror that needs no credential"
+        )
+    return value.rstrip("/")
+
+
+def _version(value: str) -> str:
+    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.+_-]*", value):
+        raise ValueError("expected a version such as 2.15.0: letters, digits and . + _ - only")
+    return value
+
+
+def _certificate(value: str) -> str:
+    blocks = re.findall(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----", value)
+    if not blocks or "PRIVATE KEY" in value:
+        raise ValueError("expected one or more PEM certificates (-----BEGIN CERTIFICATE-----) and no key")
+    return "\n".join(blocks) + "\n"
+
+
+Host = Annotated[str, AfterValidator(_host)]
+Path = Annotated[str, AfterValidator(_path)]
+Repository = Annotated[str, AfterValidator(_repository)]
+Reference = Annotated[str, AfterValidator(_reference)]
+Url = Annotated[str, AfterValidator(_url)]
+Version = Annotated[str, AfterValidator(_version)]
+Certificate = Annotated[str, AfterValidator(_certificate)]
+
+
+class LocalRegistry(Model):
+    """A registry on this machine, without credentials: the one the toolchain starts, or another on loopback."""
+
+    kind: Literal["local"] = Field("local", description="A registry on this machine, without credentials.")
+    address: Host = Field(
+        default_factory=lambda: os.environ.get(REGISTRY_VARIABLE) or "127.0.0.1:5000",
+        description=f"host:port of the registry. Default: ${REGISTRY_VARIABLE}, else 127.0.0.1:5000.",
+    )
+    path: Path = Field("slipway", description="Path on the registry below which the repositories stand.")
+
+    @property
+    def repository(self) -> str:
+        """The prefix of every image's name."""
+        return f"{self.address}/{self.path}"
+
+
+def _secret_from(variable: str) -> SecretStr | None:
+    value = os.environ.get(variable)
+    return SecretStr(value) if value else None
+
+
+class GenericRegistry(Model):
+    """A registry that takes a user name and a password; without them the machine's own Docker login serves."""
+
+    kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
+    repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
+    username: str | None = Field(
+        default_factory=lambda: os.environ.get("SLIPWAY_REGISTRY_USERNAME") or None,
+        description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login.",
+    )
+    password: SecretStr | None = Field(
+        default_factory=lambda: _secret_from("SLIPWAY_REGISTRY_PASSWORD"),
+        description="Password or token, always a secret. Default: $SLIPWAY_REGISTRY_PASSWORD, else as username.",
+    )
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            missing = "password" if self.password is None else "username"
+            raise ValueError(
+                f"'{missing}' is missing: give username and password, or neither to use the machine's Docker login"
+            )
+        return self
+
+
+class GhcrRegistry(GenericRegistry):
+    """GitHub's container registry; in GitHub Actions the job's own actor and token are the default."""
+
+    kind: Literal["ghcr"] = Field(description="GitHub's container registry.")  # type: ignore[assignment]
+    repository: Repository = Field(description="Prefix of every image's name, such as ghcr.io/acme/images.")
+    username: str | None = Field(
+        default_factory=lambda: os.environ.get("GITHUB_ACTOR") or None,
+        description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login.",
+    )
+    password: SecretStr | None = Field(
+        default_factory=lambda: _secret_from("GITHUB_TOKEN"),
+        description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username.",
+    )
+
+
+Registry = Annotated[LocalRegistry | GenericRegistry | GhcrRegistry, Field(discriminator="kind")]
+
+
+class Mirrors(Model):
+    """Where a build fetches from instead of the public addresses; no address may carry a credential."""
+
+    images: dict[str, str] = Field(
+        default_factory=dict,
+        description="Parent images: a registry or repository (docker.io, docker.io/nvidia, docker.io/library/debian) "
+        "to the prefix that replaces it. The longest match wins.",
+    )
+    apt: Url | None = Field(None, description="Base address of the distribution's archive.")
+    python_index: Url | None = Field(None, description="Python package index (PEP 503).")
+    torch_index: Url | None = Field(
+        None,
+        description="Index of torch, torchvision, torchaudio and what they pin. Default: the Python index.",
+    )
+    ca_certificate: Certificate | None = Field(
+        None,
+        description="PEM of further root certificates that a build trusts, as behind an inspecting proxy.",
+    )
+
+    @field_validator("images")
+    @classmethod
+    def _prefixes(cls, value: dict[str, str]) -> dict[str, str]:
+        for source, target in value.items():
+            for side in (source, target):
+                if not re.fullmatch(rf"{_HOST}(?:/{_PATH})?", side):
+                    raise ValueError(f"'{one_line(side)}': expected a registry or repository without a tag")
+        return value
+
+    def image(self, reference: str) -> str:
+        """Return where to pull ``reference`` from: itself, or the same name and tag below a mirror's prefix."""
+        full = qualified(reference)
+        for source in sorted(self.images, key=len, reverse=True):
+            if full.startswith(source) and full[len(source) : len(source) + 1] in {"/", ":", "@"}:
+                return self.images[source] + full[len(source) :]
+        return reference
+
+
+def qualified(reference: str) -> str:
+    """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
+    host, slash, _ = reference.partition("/")
+    if not slash:
+        return f"docker.io/library/{reference}"
+    return reference if "." in host or ":" in host or host == "localhost" else f"docker.io/{reference}"
+
+
+class StackConfig(Model):
+    """What every stack may say, whatever its flavor."""
+
+    flavor: str = Field(description="Which family of images the stack builds.")
+    platform: Literal["linux/amd64", "linux/arm64"] = Field(
+        "linux/amd64", description="Platform of every image of the stack."
+    )
+    publish: bool = Field(
+        default=True, description="Push the images. false builds the whole chain and leaves it in the engine."
+    )
+    registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
+    mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")
+
+
+def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:
+    """Turn the configuration that Pulumi hands a program (full keys, JSON for objects) into our own keys.
+
+    Raises:
+        SlipwayError: a value that starts like an object is not JSON.
+    """
+    prefix = f"{NAMESPACE}:"
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        if not key.startswith(prefix):
+            continue
+        name = key[len(prefix) :]
+        if value[:1] in {"{", "["}:
+            try:
+                result[name] = json.loads(value)
+            except json.JSONDecodeError as error:
+                raise SlipwayError(f"{key}: '{one_line(value)}' is not JSON: {error.msg}") from None
+        else:
+            result[name] = value
+    return result
+
+
+ConfigT = TypeVar("ConfigT", bound=StackConfig)
+
+
+def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> ConfigT:
+    """Make a stack's model from its values, mirrors from the environment below its own.
+
+    Raises:
+        SlipwayError: one line for each mistake, starting with ``where`` and the full key.
+    """
+    merged = {key: _without_secure(value) for key, value in values.items()}
+    defaults = os.environ.get(MIRRORS_VARIABLE)
+    if defaults:
+        try:
+            below = json.loads(defaults)
+        except json.JSONDecodeError as error:
+            raise SlipwayError(f"${MIRRORS_VARIABLE}: '{one_line(defaults)}' is not JSON: {error.msg}") from None
+        own = merged.get("mirrors") or {}
+        if isinstance(own, Mapping) and isinstance(below, Mapping):
+            images = {**(below.get("images") or {}), **(own.get("images") or {})}
+            merged["mirrors"] = {**below, **own, **({"images": images} if images else {})}
+    try:
+        return model.model_validate(merged)
+    except ValidationError as error:
+        raise SlipwayError("\n".join(_explain(error, where))) from None
+
+
+def _without_secure(value: Any) -> Any:
+    """Replace what Pulumi encrypted (``{secure: ...}``), unreadable outside a program, by a placeholder."""
+    if isinstance(value, Mapping):
+        if set(value) == {"secure"}:
+            return "[secret]"
+        return {key: _without_secure(item) for key, item in value.items()}
+    return [_without_secure(item) for item in value] if isinstance(value, list) else value
+
+
+_SECRETS = {"password", "token"}
+
+
+def _explain(error: ValidationError, where: str) -> list[str]:
+    lines = []
+    for detail in error.errors(include_url=False):
+        # A discriminated union puts the tag into the location; the user wrote no such key.
+        keys = [str(part) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
+        name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
+        message = detail["msg"].removeprefix("Value error, ")
+        message = message[:1].lower() + message[1:]
+        value = detail.get("input")
+        shown = "" if isinstance(value, Mapping | Model) or _SECRETS & set(keys) else f" '{one_line(value)}':"
+        if detail["type"] == "missing":
+            message, shown = "is required", ""
+        lines.append(f"{where}: {name}:{shown} {message}")
+    return lines

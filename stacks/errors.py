@@ -1,0 +1,25 @@
+"""The error a user sees: their mistake or their machine's state, in one line each, never a traceback."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+
+class SlipwayError(Exception):
+    """A mistake in what the user asked for; ``str()`` is what they read, one line for each mistake."""
+
+
+def one_line(value: object, limit: int = 120) -> str:
+    """Show ``value`` on one line of at most ``limit`` characters: control characters escaped, credentials in addresses starred."""
+    text = value if isinstance(value, str) else repr(value)
+    text = re.sub(r"//[^/@\s]+@", "//***@", text)
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def suggest(value: str, allowed: Iterable[str]) -> str:
+    """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or nothing when none is near."""
+    near = difflib.get_close_matches(value, list(allowed), n=1, cutoff=0.6)
+    return f" (did you mean '{near[0]}'?)" if near else ""

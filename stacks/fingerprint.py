@@ -1,0 +1,26 @@
+"""What is built, as one number: equal fingerprints mean an equal spec, equal files and equal parents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from stacks.spec import ImageSpec
+
+
+def fingerprints(ordered: Sequence[ImageSpec], files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return, for each image, the SHA-256 of its spec, its context and its parents' fingerprints, in hexadecimal.
+
+    ``ordered`` has parents before children; ``files`` maps a Dockerfile to its context's files. Mirrors, registries
+    and machines do not count.
+    """
+    prints: dict[str, str] = {}
+    for spec in ordered:
+        identity = {
+            "spec": spec.model_dump(mode="json", exclude_defaults=True),
+            "files": dict(files[spec.dockerfile]),
+            "parents": {name: prints[name] for name in spec.siblings},
+        }
+        prints[spec.name] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return prints

@@ -1,0 +1,60 @@
+"""One module per flavor: a ``Config`` model with the flavor's keys, and ``images(config)``, the specs it builds.
+
+A module placed here is a flavor; nothing else lists them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from stacks.config import StackConfig, build
+from stacks.errors import SlipwayError, one_line, suggest
+from stacks.source import NAMESPACE
+from stacks.spec import ImageSpec
+
+
+class Flavor(Protocol):
+    """What a module in this package offers."""
+
+    Config: type[StackConfig]
+
+    def images(self, config: Any) -> list[ImageSpec]:
+        """Return the flavor's images, in any order."""
+
+
+def names() -> list[str]:
+    """Return the names of all flavors, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def flavor(name: str) -> Flavor:
+    """Return a flavor's module.
+
+    Raises:
+        SlipwayError: there is no such flavor.
+    """
+    known = names()
+    if name not in known:
+        raise SlipwayError(
+            f"{NAMESPACE}:flavor: '{one_line(name)}' is no flavor{suggest(name, known)}; allowed: {', '.join(known)}"
+        )
+    return cast("Flavor", importlib.import_module(f"{__name__}.{name}"))
+
+
+def load(values: Mapping[str, Any], where: str) -> StackConfig:
+    """Make the typed configuration of a stack from its values; ``where`` names the stack in errors.
+
+    Raises:
+        SlipwayError: the flavor is missing or unknown, or a value is wrong; one line each.
+    """
+    name = values.get("flavor")
+    if not isinstance(name, str) or not name:
+        raise SlipwayError(f"{where}: {NAMESPACE}:flavor is required; allowed: {', '.join(names())}")
+    try:
+        module = flavor(name)
+    except SlipwayError as error:
+        raise SlipwayError(f"{where}: {error}") from None
+    return build(module.Config, values, where)

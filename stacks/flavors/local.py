@@ -1,0 +1,48 @@
+"""``local``: torch from published wheels on a small Debian or Ubuntu, built and pushed on this machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from stacks.config import Model, Reference, StackConfig, Version
+from stacks.spec import ImageSpec, Outside
+from stacks.tags import Suffix
+
+
+class Torch(Model):
+    """Which torch, torchvision and torchaudio to install."""
+
+    version: Version = Field("2.15.0", description="Release of torch.")
+    vision: Version = Field("0.30.0", description="Release of torchvision.")
+    audio: Version = Field("2.11.0", description="Release of torchaudio.")
+
+
+class Config(StackConfig):
+    """The keys of a ``local`` stack."""
+
+    flavor: Literal["local"] = "local"
+    base: Reference = Field("debian:bookworm-slim", description="Parent image: Debian or Ubuntu with apt.")
+    torch: Torch = Field(default_factory=Torch, description="Versions of torch and its companions.")
+
+
+def images(config: Config) -> list[ImageSpec]:
+    """Return the one image of a ``local`` stack."""
+    torch = config.torch
+    return [
+        ImageSpec(
+            name="torch",
+            dockerfile="torch/Dockerfile",
+            platform=config.platform,
+            args={
+                "TORCH_VERSION": torch.version,
+                "TORCHVISION_VERSION": torch.vision,
+                "TORCHAUDIO_VERSION": torch.audio,
+            },
+            parents={"BASE_IMAGE": Outside(reference=config.base)},
+            description="PyTorch, torchvision and torchaudio from published wheels",
+            licenses="BSD-3-Clause",
+            suffix=Suffix(variant="local", torch=torch.version, vision=torch.vision, audio=torch.audio),
+        )
+    ]

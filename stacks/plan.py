@@ -1,0 +1,134 @@
+"""A stack resolved: every image with its full name, tag, arguments and files, ready to show, compare or build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stacks import context, flavors, revision, tags
+from stacks.config import Mirrors, StackConfig
+from stacks.fingerprint import fingerprints
+from stacks.source import ROOT, read_stack
+from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+
+
+@dataclass(frozen=True)
+class PlannedImage:
+    """One image of a plan.
+
+    ``repository`` is the full name without tag. ``args`` are all build arguments but those of ``siblings``, whose
+    values exist only once the parents are built. ``files`` maps each file of the context, relative to it, to the
+    SHA-256 of its content, in hexadecimal.
+    """
+
+    spec: ImageSpec
+    repository: str
+    tag: str
+    args: Mapping[str, str]
+    siblings: Mapping[str, str]
+    files: Mapping[str, str]
+
+    @property
+    def reference(self) -> str:
+        """The name under which the image is built and pushed."""
+        return f"{self.repository}:{self.tag}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A stack's configuration and its images, parents before children."""
+
+    stack: str
+    config: StackConfig
+    images: tuple[PlannedImage, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``python -m stacks show STACK --json`` prints."""
+        references = {image.spec.name: image.reference for image in self.images}
+        return {
+            "stack": self.stack,
+            "images": [
+                {
+                    "name": image.spec.name,
+                    "tag": image.tag,
+                    "context": CONTEXT,
+                    "dockerfile": f"{CONTEXT}/{image.spec.dockerfile}",
+                    "target": image.spec.target,
+                    "platform": image.spec.platform,
+                    "args": {
+                        key: value
+                        for key, value in image.args.items()
+                        if key not in image.spec.parents and key not in image.spec.label_args
+                    },
+                    "parents": {
+                        key: references[image.siblings[key]] if key in image.siblings else image.args[key]
+                        for key in image.spec.parents
+                    },
+                    "labels": image.spec.labels,
+                }
+                for image in self.images
+            ],
+        }
+
+
+def specs(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[ImageSpec]]:
+    """Return a stack's configuration and its specs, parents before children.
+
+    Raises:
+        SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
+    """
+    config = flavors.load(values, where)
+    return config, in_order(flavors.flavor(config.flavor).images(config))
+
+
+def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
+    """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
+
+    The file's text is read in either case: only there can a value be seen that YAML changes.
+
+    Raises:
+        SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag is
+            too long.
+    """
+    written = read_stack(stack, root)
+    config, ordered = specs(written if values is None else values, f"stack {stack}")
+    files = {spec.dockerfile: context.files(root / CONTEXT, spec.dockerfile) for spec in ordered}
+    prints = fingerprints(ordered, files)
+    revisions = revision.find(stack, prints, files={s.name: files[s.dockerfile] for s in ordered}, root=root)
+    return Plan(
+        stack,
+        config,
+        tuple(
+            PlannedImage(
+                spec=spec,
+                repository=f"{config.registry.repository}/{spec.name}",
+                tag=tags.render(revisions[spec.name], spec.suffix),
+                args={
+                    **spec.args,
+                    **_outside(spec, config.mirrors),
+                    **_mirror_args(config.mirrors),
+                    **spec.label_args,
+                },
+                siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
+                files=files[spec.dockerfile],
+            )
+            for spec in ordered
+        ),
+    )
+
+
+def _outside(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
+    return {key: mirrors.image(p.reference) for key, p in spec.parents.items() if isinstance(p, Outside)}
+
+
+def _mirror_args(mirrors: Mirrors) -> dict[str, str]:
+    """Return the arguments by which every Dockerfile takes its mirrors; what is not set keeps the public default."""
+    args = {
+        "APT_MIRROR": mirrors.apt,
+        "PYTHON_INDEX_URL": mirrors.python_index,
+        "TORCH_INDEX_URL": mirrors.torch_index,
+        "CA_CERTIFICATE": mirrors.ca_certificate,
+    }
+    return {key: value for key, value in args.items() if value}

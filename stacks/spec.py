@@ -1,0 +1,123 @@
+"""An image as data, and the graph of a stack's images: parents before children."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from stacks.errors import SlipwayError, one_line
+from stacks.tags import Suffix
+
+CONTEXT = "dockerfiles"
+"""The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
+
+_LABEL_PREFIX = "org.opencontainers.image."
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Outside(_Frozen):
+    """A parent that somebody else publishes, by its public reference; mirrors apply when it is built."""
+
+    reference: str
+
+
+class Sibling(_Frozen):
+    """A parent that the same stack builds."""
+
+    image: str
+
+
+Parent = Outside | Sibling
+
+
+class ImageSpec(_Frozen):
+    """One image: everything that decides its content except the files of its context.
+
+    ``name`` is unique in its stack and the last part of the repository's name. ``dockerfile`` is relative to the
+    context. ``args`` are build arguments, none of them secret: they stay in the image's history. ``parents`` maps
+    each argument that stands in a ``FROM`` or a mount to what it names.
+    """
+
+    name: str
+    dockerfile: str
+    target: str | None = None
+    platform: str = "linux/amd64"
+    args: Mapping[str, str] = Field(default_factory=dict)
+    parents: Mapping[str, Parent] = Field(default_factory=dict)
+    description: str
+    licenses: str
+    suffix: Suffix
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", value):
+            raise ValueError("an image's name is lower-case letters and digits, parts joined by '-'")
+        return value
+
+    @model_validator(mode="after")
+    def _arguments(self) -> Self:
+        both = sorted(set(self.args) & set(self.parents))
+        if both:
+            raise ValueError(f"{', '.join(both)}: an argument is a parent or a value, not both")
+        return self
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The image's OCI labels: what it is and its versions, never a date or a revision.
+
+        A revision or a date would change every parent's digest, and so rebuild all that stands on it.
+        """
+        labels = {
+            "title": self.name,
+            "description": self.description,
+            "version": self.suffix.render(),
+            "licenses": self.licenses,
+        }
+        base = self.parents.get("BASE_IMAGE")
+        if isinstance(base, Outside):
+            labels["base.name"] = base.reference
+        return {_LABEL_PREFIX + key: value for key, value in labels.items()}
+
+    @property
+    def label_args(self) -> dict[str, str]:
+        """The build arguments that carry the labels (docker.Image has none): LABEL_TITLE, LABEL_BASE_NAME, ..."""
+        names = {key: key.removeprefix(_LABEL_PREFIX).upper().replace(".", "_") for key in self.labels}
+        return {f"LABEL_{names[key]}": value for key, value in self.labels.items()}
+
+    @property
+    def siblings(self) -> list[str]:
+        """Names of the images of the same stack that this one needs."""
+        return [parent.image for parent in self.parents.values() if isinstance(parent, Sibling)]
+
+
+def in_order(specs: Iterable[ImageSpec]) -> list[ImageSpec]:
+    """Return the specs with parents before children, otherwise in the order given.
+
+    Raises:
+        SlipwayError: two specs have one name, a parent is missing, or the parents form a circle.
+    """
+    by_name: dict[str, ImageSpec] = {}
+    for spec in specs:
+        if spec.name in by_name:
+            raise SlipwayError(f"two images of the stack are named '{spec.name}'")
+        by_name[spec.name] = spec
+    for spec in by_name.values():
+        for parent in spec.siblings:
+            if parent not in by_name:
+                raise SlipwayError(
+                    f"image '{spec.name}' needs '{one_line(parent)}', which the stack does not build; "
+                    f"it builds: {', '.join(by_name)}"
+                )
+    try:
+        order = TopologicalSorter({spec.name: spec.siblings for spec in by_name.values()}).static_order()
+        return [by_name[name] for name in order]
+    except CycleError as error:
+        raise SlipwayError(f"images cannot be each other's parents: {' -> '.join(error.args[1])}") from None

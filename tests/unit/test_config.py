@@ -1,0 +1,149 @@
+"""Configuration: what is accepted, and the one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stacks import flavors
+from stacks.config import GhcrRegistry, LocalRegistry, Mirrors, from_pulumi, qualified
+from stacks.errors import SlipwayError
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", "GITHUB_ACTOR", "GITHUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def load(**values: Any) -> Any:
+    return flavors.load({"flavor": "local", **values}, "stack x")
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        load(**values)
+    return str(caught.value)
+
+
+def test_a_flavor_is_all_that_is_needed() -> None:
+    config = load()
+    assert isinstance(config.registry, LocalRegistry)
+    assert config.registry.repository == "127.0.0.1:5000/slipway"
+    assert config.publish
+    assert config.platform == "linux/amd64"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"tocrh": {}}, "stack x: config: unknown key 'tocrh' (did you mean 'torch'?); the keys here are: flavor, "),
+        ({"torch": {"vison": "1"}}, "stack x: slipway:torch: unknown key 'vison' (did you mean 'vision'?)"),
+        ({"torch": "2.15.0"}, "stack x: slipway:torch: '2.15.0': "),
+        ({"publish": "maybe"}, "stack x: slipway:publish: 'maybe': "),
+        ({"platform": "linux/arm"}, "stack x: slipway:platform: 'linux/arm': "),
+        ({"base": "debian"}, "stack x: slipway:base: 'debian': expected an image reference with a tag or a digest"),
+        ({"base": "debian:a b"}, "stack x: slipway:base: 'debian:a b': expected an image reference"),
+        ({"torch": {"version": "2;rm -rf /"}}, "stack x: slipway:torch.version: '2;rm -rf /': expected a version"),
+        ({"torch": {"version": "2\n3"}}, "stack x: slipway:torch.version: '2\\n3': expected a version"),
+        ({"torch": {"version": "２"}}, "stack x: slipway:torch.version: '２': expected a version"),
+        ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
+        ({"registry": {"kind": "ghrc"}}, "stack x: slipway:registry: "),
+        ({"registry": {"kind": "ghcr"}}, "stack x: slipway:registry.repository: is required"),
+        ({"registry": {"kind": "ghcr", "repository": "acme/x"}}, "stack x: slipway:registry.repository: 'acme/x': expect"),
+        ({"mirrors": {"apt": "ftp://x"}}, "stack x: slipway:mirrors.apt: 'ftp://x': expected an http:// or https://"),
+        ({"mirrors": {"images": {"docker.io:x": "y"}}}, "stack x: slipway:mirrors.images: "),
+        ({"mirrors": {"caCertificate": "none"}}, "stack x: slipway:mirrors.caCertificate: 'none': expected one or more PEM"),
+    ],
+)
+def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
+    message = refusal(**values)
+    assert message.startswith(line)
+    assert "\n" not in message
+
+
+def test_several_mistakes_are_several_lines() -> None:
+    assert len(refusal(publish="maybe", platform="x", torch={"version": "?"}).splitlines()) == 3
+
+
+def test_an_unknown_flavor_names_the_nearest_and_all() -> None:
+    with pytest.raises(SlipwayError, match=r"stack x: slipway:flavor: 'lcal' is no flavor \(did you mean 'local'\?\)"):
+        flavors.load({"flavor": "lcal"}, "stack x")
+    with pytest.raises(SlipwayError, match="slipway:flavor is required; allowed: .*local"):
+        flavors.load({}, "stack x")
+
+
+def test_a_credential_in_an_address_is_refused_without_showing_it() -> None:
+    message = refusal(mirrors={"pythonIndex": "https://user:hunter2@mirror.example/simple"})
+    assert "must not carry user:password@" in message
+    assert "hunter2" not in message
+
+
+def test_a_password_is_never_shown() -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "password": "hunter2"}
+    message = refusal(registry=registry)
+    assert "'username' is missing" in message
+    assert "hunter2" not in message
+    assert "hunter2" not in refusal(registry={**registry, "username": "u", "password": ["hunter2"]})
+    config = load(registry={**registry, "username": "u"})
+    assert "hunter2" not in repr(config) + str(config.registry) + config.model_dump_json()
+
+
+def test_ghcr_takes_the_jobs_own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTOR", "octocat")
+    monkeypatch.setenv("GITHUB_TOKEN", "t0ken")
+    registry = load(registry={"kind": "ghcr", "repository": "ghcr.io/acme/images"}).registry
+    assert isinstance(registry, GhcrRegistry)
+    assert registry.username == "octocat"
+    assert registry.password is not None
+    assert registry.password.get_secret_value() == "t0ken"
+
+
+def test_an_encrypted_value_stands_for_itself_outside_a_program() -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "u", "password": {"secure": "v1:abc"}}
+    assert load(registry=registry).registry.password.get_secret_value() == "[secret]"
+
+
+def test_what_pulumi_hands_over_is_what_the_file_says() -> None:
+    values = from_pulumi(
+        {"slipway:flavor": "local", "slipway:torch": '{"version": "2.15.0"}', "slipway:publish": "false", "aws:region": "x"}
+    )
+    assert values == {"flavor": "local", "torch": {"version": "2.15.0"}, "publish": "false"}
+    assert load(**values).publish is False
+    with pytest.raises(SlipwayError, match="slipway:torch: '{oops' is not JSON"):
+        from_pulumi({"slipway:torch": "{oops"})
+
+
+@pytest.mark.parametrize(
+    ("reference", "full"),
+    [
+        ("debian:x", "docker.io/library/debian:x"),
+        ("nvidia/cuda:x", "docker.io/nvidia/cuda:x"),
+        ("nvcr.io/nvidia/pytorch:x", "nvcr.io/nvidia/pytorch:x"),
+        ("localhost/a:x", "localhost/a:x"),
+    ],
+)
+def test_references_are_read_as_docker_reads_them(reference: str, full: str) -> None:
+    assert qualified(reference) == full
+
+
+def test_the_longest_mirror_wins_and_whole_path_segments_only() -> None:
+    mirrors = Mirrors(images={"docker.io": "m.example/hub", "docker.io/nvidia": "m.example/nv", "docker.io/lib": "no.example"})
+    assert mirrors.image("nvidia/cuda:12") == "m.example/nv/cuda:12"
+    assert mirrors.image("debian:12") == "m.example/hub/library/debian:12"
+    assert mirrors.image("ghcr.io/a/b:1") == "ghcr.io/a/b:1"
+
+
+def test_mirrors_of_the_environment_apply_below_the_stacks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    below = {"images": {"docker.io": "low.example", "ghcr.io": "low.example/g"}, "apt": "http://low.example"}
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps(below))
+    mirrors = load(mirrors={"images": {"docker.io": "own.example"}, "caCertificate": PEM}).mirrors
+    assert mirrors.images == {"docker.io": "own.example", "ghcr.io": "low.example/g"}
+    assert mirrors.apt == "http://low.example"
+    assert mirrors.ca_certificate == PEM
+    monkeypatch.setenv("SLIPWAY_MIRRORS", "{oops")
+    assert "$SLIPWAY_MIRRORS: '{oops' is not JSON" in refusal()

@@ -1,0 +1,84 @@
+"""The text of a stack's file: what YAML would change is refused, everything else arrives as written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.errors import SlipwayError
+from stacks.source import ROOT, parse, read_stack, stack_names
+
+
+def config(line: str) -> str:
+    return f"config:\n  slipway:{line}\n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["3.10", "2.30", "0123456", "1.0", "12e4567", "0x1f", "0o17", "1_000", "+5", ".5", "2024-01-31", "5.", "1e3", "-0.50"],
+)
+def test_a_value_that_yaml_would_change_is_refused_and_named(value: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        parse(config(f"torch: {{version: {value}}}"), "stacks/Pulumi.x.yaml")
+    message = str(caught.value)
+    assert message.startswith("stacks/Pulumi.x.yaml:2: slipway:torch.version: ")
+    assert message.endswith(f'quote it: "{value}"')
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("value", ["2.0.1", "12.1", "20.04", "1000", "0", "-3", "2.18.3-1", "38a1269", "v1.9.1", "true"])
+def test_a_value_that_survives_arrives_as_written(value: str) -> None:
+    assert parse(config(f"key: {value}"), "f") == {"key": value}
+
+
+@pytest.mark.parametrize("value", ["3.10", "0123456", "2024-01-31", "a b", "ü", "x: y", 'q"q', "$(id); `id`", "two\nlines"])
+def test_a_quoted_value_arrives_as_written(value: str) -> None:
+    assert parse(config(f"key: {json.dumps(value)}"), "f") == {"key": value}
+
+
+@given(st.from_regex(r"[-+]?[0-9_]{0,8}\.?[0-9_]{0,4}([eE][-+]?[0-9]{1,2})?", fullmatch=True).filter(bool))
+def test_whatever_is_accepted_unquoted_survives_yaml(text: str) -> None:
+    """The property itself: what is accepted is, read by YAML and written again, the same text."""
+    try:
+        accepted = parse(config(f"key: {text}"), "f")["key"]
+    except SlipwayError:
+        return
+    loaded = yaml.safe_load(f"key: {text}")["key"]
+    assert accepted == text
+    assert str(loaded) == text
+
+
+def test_other_projects_keys_are_left_alone() -> None:
+    assert parse("config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\n", "f") == {"flavor": "local"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("config: [", "f:1: not YAML"),
+        ("config:\n  slipway:a: 1\n  slipway:a: 2\n", "f:3: the key 'slipway:a' is there twice"),
+        ("- 1", "f: expected a mapping"),
+        ("config: 7", "f: 'config' must be a mapping"),
+    ],
+)
+def test_a_broken_file_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        parse(text, "f")
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_stack_names_the_nearest_and_all() -> None:
+    with pytest.raises(SlipwayError, match=r"no stack 'locl' \(did you mean 'local'\?\); the stacks are: .*local"):
+        read_stack("locl")
+
+
+def test_every_stack_file_is_read() -> None:
+    assert "local" in stack_names()
+    for name in stack_names():
+        assert "flavor" in read_stack(name)
+    assert (ROOT / "Pulumi.yaml").is_file()

@@ -1,0 +1,96 @@
+"""The tag grammar: the forms that seeds and upstream use, round trips, and the limit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.errors import SlipwayError
+from stacks.tags import LIMIT, Revision, Suffix, branch_prefix, parse, render
+
+HEX = st.text("0123456789abcdef", min_size=8, max_size=8)
+VERSION = st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){1,2}(-[0-9]|-rc[0-9])?", fullmatch=True)
+REVISIONS = st.builds(
+    Revision,
+    branch=st.none() | st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True),
+    commit=HEX.map(lambda text: text[:7]),
+    mark=st.none() | HEX,
+) | st.builds(Revision, mark=HEX)
+SUFFIXES = st.builds(
+    Suffix,
+    variant=st.sampled_from(["base", "nccl", "local"]),
+    cuda=st.none() | VERSION,
+    distro=st.none() | st.sampled_from(["ubuntu20.04", "ubuntu24.04", "debian12"]),
+    nccl=st.none() | VERSION,
+    torch=st.none() | VERSION,
+    vision=st.none() | VERSION,
+    audio=st.none() | VERSION,
+    abi=st.none() | st.sampled_from(["0", "1"]),
+)
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "a1b2c3d-nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.1-vision0.15.2-audio2.0.2",
+        "a1b2c3d-base-cuda12.1.1-torch2.0.1-vision0.15.2",
+        "abc1234-nccl-cuda11.8.0-nccl2.16.2-1-torch2.0.0-rc1-vision0.15.0-rc1",
+        "a1b2c3d-base-cuda13.2.1-ubuntu24.04-torch2.12.0-vision0.27.0-audio2.11.0-abi1",
+        "es-multi-torch-a1b2c3d-x01234567-base-cuda12.1.1-torch2.0.1",
+        "x01234567-local-torch2.15.0-vision0.30.0-audio2.11.0",
+    ],
+)
+def test_known_forms_parse_and_render_the_same(tag: str) -> None:
+    assert render(*parse(tag)) == tag
+
+
+def test_the_fields_are_told_apart() -> None:
+    revision, suffix = parse("fix-a1b2c3d-nccl-cuda11.8.0-nccl2.16.2-1-torch2.0.0-rc1-vision0.15.0")
+    assert revision == Revision(branch="fix", commit="a1b2c3d")
+    assert suffix == Suffix(variant="nccl", cuda="11.8.0", nccl="2.16.2-1", torch="2.0.0-rc1", vision="0.15.0")
+
+
+@given(REVISIONS, SUFFIXES)
+def test_every_tag_is_one_docker_takes_and_comes_back(revision: Revision, suffix: Suffix) -> None:
+    tag = render(revision, suffix)
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag)
+    again = parse(tag)
+    assert again[1] == suffix
+    assert again[0].render() == revision.render()
+
+
+@given(st.text(max_size=40))
+def test_a_branch_becomes_a_prefix_or_one_line(branch: str) -> None:
+    try:
+        prefix = branch_prefix(branch)
+    except SlipwayError as error:
+        assert "\n" not in str(error)
+        return
+    assert prefix is None or re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", prefix)
+
+
+def test_branches() -> None:
+    assert branch_prefix("main") is None
+    assert branch_prefix("feature/UCC Ünicode") == "feature-UCC-nicode"
+    with pytest.raises(SlipwayError, match="the branch name '…' has no letter or digit|the branch name"):
+        branch_prefix("///")
+
+
+def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
+    revision = Revision(branch="b" * 100, commit="a1b2c3d")
+    with pytest.raises(SlipwayError, match=rf"has 1\d\d characters, at most {LIMIT} are allowed; shorten the branch name"):
+        render(revision, Suffix(variant="base", cuda="12.1.1", torch="2.0.1"))
+
+
+@pytest.mark.parametrize("tag", ["latest", "", "a1b2c3d", "A1B2C3D-base", "a1b2c3d-base-torch", "a1b2c3d-base-torch2 0"])
+def test_what_is_no_tag_is_refused(tag: str) -> None:
+    with pytest.raises(SlipwayError, match="is no tag of the form"):
+        parse(tag)
+
+
+def test_what_cannot_stand_in_a_tag_is_refused() -> None:
+    with pytest.raises(SlipwayError, match=r"torch: '2\.0\.1\+cu118' cannot stand in a tag"):
+        Suffix(variant="base", torch="2.0.1+cu118")
