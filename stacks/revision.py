@@ -8,12 +8,10 @@ edited comment does not.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -135,8 +133,7 @@ def _fingerprints_at(stack: str, commit: str, root: Path) -> dict[str, str]:
     if archive.returncode:
         return {}
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-            tar.extractall(folder, filter="data")
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
         environment = {key: value for key, value in os.environ.items() if key in {"PATH", "HOME", "LANG"}}
         asked = subprocess.run(
             [sys.executable, "-m", "stacks", "specs", stack],

@@ -1,0 +1,89 @@
+"""Specs and their graph: order, mistakes, labels, fingerprints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.errors import SlipwayError
+from stacks.fingerprint import fingerprints
+from stacks.spec import ImageSpec, Outside, Sibling, in_order
+from stacks.tags import Suffix
+
+
+def image(name: str, *parents: str, **changes: Any) -> ImageSpec:
+    return ImageSpec.model_validate(
+        {
+            "name": name,
+            "dockerfile": f"{name}/Dockerfile",
+            "parents": {f"P{i}": Sibling(image=p) for i, p in enumerate(parents)} or {"BASE_IMAGE": Outside(reference="b:1")},
+            "description": "d",
+            "licenses": "MIT",
+            "suffix": Suffix(variant="base", torch="2.0.1"),
+            **changes,
+        }
+    )
+
+
+@given(st.permutations(["a", "b", "c", "d"]))
+def test_parents_come_before_children_in_whatever_order_they_are_given(order: list[str]) -> None:
+    graph = {"a": image("a"), "b": image("b", "a"), "c": image("c", "a", "b"), "d": image("d", "c")}
+    names = [spec.name for spec in in_order(graph[name] for name in order)]
+    assert names == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        ([image("a", "nope")], "image 'a' needs 'nope', which the stack does not build; it builds: a"),
+        ([image("a"), image("a")], "two images of the stack are named 'a'"),
+        ([image("a", "b"), image("b", "a")], "images cannot be each other's parents: "),
+    ],
+)
+def test_a_graph_that_cannot_be_is_one_line(specs: list[ImageSpec], message: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        in_order(specs)
+    assert str(caught.value).startswith(message)
+
+
+def test_labels_carry_versions_and_no_revision() -> None:
+    spec = image("a")
+    assert spec.labels == {
+        "org.opencontainers.image.title": "a",
+        "org.opencontainers.image.description": "d",
+        "org.opencontainers.image.version": "base-torch2.0.1",
+        "org.opencontainers.image.licenses": "MIT",
+        "org.opencontainers.image.base.name": "b:1",
+    }
+    assert spec.label_args["LABEL_BASE_NAME"] == "b:1"
+    assert set(spec.label_args.values()) == set(spec.labels.values())
+
+
+def test_an_argument_is_a_value_or_a_parent() -> None:
+    with pytest.raises(ValueError, match="BASE_IMAGE: an argument is a parent or a value, not both"):
+        image("a", args={"BASE_IMAGE": "x"})
+
+
+FILES = {"a/Dockerfile": {"a/Dockerfile": "1"}, "b/Dockerfile": {"b/Dockerfile": "2"}}
+
+
+def prints(changed: dict[str, Any], files: dict[str, dict[str, str]] | None = None) -> dict[str, str]:
+    return fingerprints([image("a", **changed), image("b", "a")], files or FILES)
+
+
+@pytest.mark.parametrize("change", [{"args": {"X": "2"}}, {"target": "t"}, {"platform": "linux/arm64"}])
+def test_a_change_of_the_parent_changes_parent_and_child(change: dict[str, Any]) -> None:
+    before, after = prints({}), prints(change)
+    assert before["a"] != after["a"]
+    assert before["b"] != after["b"]
+
+
+def test_a_changed_file_changes_its_image_and_those_above() -> None:
+    before = prints({})
+    assert before == prints({})
+    own = prints({}, {**FILES, "b/Dockerfile": {"b/Dockerfile": "3"}})
+    assert own["a"] == before["a"]
+    assert own["b"] != before["b"]
