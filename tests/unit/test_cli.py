@@ -1,0 +1,48 @@
+"""``python -m stacks``: what it prints, and one line for each mistake."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stacks.cli import main
+from stacks.source import stack_names
+from stacks.tags import parse
+
+
+def test_list_names_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == stack_names()
+    assert ["local", "local", "torch"] in rows
+
+
+def test_check_passes_for_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == stack_names()
+
+
+def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
+    assert main(["show", "local", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["stack"] == "local"
+    (image,) = shown["images"]
+    assert set(image) == {"name", "tag", "context", "dockerfile", "target", "platform", "args", "parents", "labels"}
+    assert image["parents"] == {"BASE_IMAGE": "debian:bookworm-slim"}
+    assert image["args"]["TORCH_VERSION"] == parse(image["tag"])[1].torch
+    assert image["labels"]["org.opencontainers.image.title"] == "torch"
+
+
+def test_show_says_the_same_to_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "local"]) == 0
+    assert "TORCH_VERSION=" in capsys.readouterr().out
+
+
+def test_an_unknown_stack_is_one_line_and_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "lokal"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("there is no stack 'lokal' (did you mean 'local'?)")
+    assert len(printed.err.splitlines()) == 1
