@@ -1,0 +1,51 @@
+"""The one refusal of this package, and the suggestion in it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+
+from stacks.errors import one_line
+from stacks.versions.tables import order
+
+#: An error line names every allowed value up to this many, and beyond it their range and the nearest one.
+MOST_LISTED = 16
+
+
+class Incompatible(ValueError):  # noqa: N818 - it names what is wrong, and pydantic wants a ValueError
+    """A value that a table rules out; ``str()`` is one line: field, value, why, what is allowed, whose rule.
+
+    Args:
+        field: where the value stands in the user's config, such as ``torch.vision``.
+        value: what they wrote.
+        why: what is wrong with it, as the rest of a sentence that starts with the value.
+        allowed: the values that would do, in the order to show them.
+        source: where the rule comes from.
+    """
+
+    def __init__(self, field: str, value: str, why: str, allowed: Collection[str], source: str) -> None:
+        self.field, self.value, self.allowed, self.source = field, value, tuple(allowed), source
+        near = nearest(value, self.allowed)
+        hint = f" (did you mean '{near}'?)" if near else ""
+        super().__init__(f"{field}: '{one_line(value)}' {why}{hint}; allowed: {_listed(self.allowed)}; rule: {source}")
+
+
+def _listed(allowed: tuple[str, ...]) -> str:
+    if len(allowed) > MOST_LISTED:
+        return f"{len(allowed)} values from {allowed[0]} to {allowed[-1]}"
+    return ", ".join(allowed) or "none"
+
+
+def nearest(value: str, allowed: Iterable[str]) -> str | None:
+    """Return the allowed value that ``value`` most likely stands for, or None.
+
+    An unfinished version means the newest that it begins (``12.1`` -> ``12.1.1``), a leading ``v`` is not part of
+    one, and anything else is matched by likeness.
+    """
+    known, bare = list(allowed), value.strip().removeprefix("v")
+    if bare in known:
+        return bare
+    finished = [version for version in known if version.startswith((f"{bare}.", f"{bare}-"))] if bare else []
+    if finished:
+        return max(finished, key=order)
+    return next(iter(difflib.get_close_matches(value, known, n=1, cutoff=0.6)), None)

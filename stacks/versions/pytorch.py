@@ -1,0 +1,162 @@
+"""torch and what goes with it: vision, audio, text, xformers, Python, triton."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from stacks.versions.errors import Incompatible
+from stacks.versions.tables import order, satisfies, table
+
+#: The packages tied to a torch release.
+Companion = Literal["vision", "audio", "text", "xformers"]
+#: The architectures that wheels exist for, as in an image's platform (``linux/amd64``).
+Machine = Literal["amd64", "arm64"]
+
+_METADATA = "the packages' own metadata, stacks/versions/torch.toml"
+_CANDIDATE = re.compile(r"(?P<final>\d+(?:\.\d+)+)-?rc\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class TorchRelease:
+    """One release of torch and everything that its metadata ties to it.
+
+    Attributes:
+        version: the release, as asked for.
+        vision: the newest torchvision that goes with it; likewise ``audio`` and ``text``. None where none does.
+        visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``.
+        pythons: CPython versions with a wheel for amd64 on the Python index; likewise ``pythons_arm64``.
+        cuda: CUDA (major.minor) that the amd64 wheel on the Python index was compiled with.
+        cuda_arm64: likewise for arm64; empty where that is a CPU build.
+        triton: version specifier of the triton it needs, such as ``==2.0.0``; empty where it needs none.
+        nccl: specifier of the NCCL package it needs, such as ``==2.18.1``; empty where NCCL is inside the wheel.
+        cudnn: likewise for cuDNN.
+    """
+
+    version: str
+    vision: str | None
+    audio: str | None
+    text: str | None
+    visions: tuple[str, ...]
+    audios: tuple[str, ...]
+    texts: tuple[str, ...]
+    xformers: tuple[str, ...]
+    pythons: tuple[str, ...]
+    pythons_arm64: tuple[str, ...]
+    cuda: str
+    cuda_arm64: str
+    triton: str
+    nccl: str
+    cudnn: str
+
+
+def torch_versions() -> tuple[str, ...]:
+    """Return every torch release in the table, oldest first."""
+    return tuple(table("torch")["torch"])
+
+
+def companion_versions(package: Companion) -> tuple[str, ...]:
+    """Return every release of a companion in the table, oldest first."""
+    return tuple(table("torch")[package])
+
+
+def final_version(version: str) -> str:
+    """Return the final release of a release candidate (``2.0.0-rc1`` -> ``2.0.0``), other versions unchanged."""
+    candidate = _CANDIDATE.fullmatch(version)
+    return candidate["final"] if candidate else version
+
+
+@functools.cache
+def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease:
+    """Return the row of torch ``version``. A release candidate has the row of its final release.
+
+    Raises:
+        Incompatible: no such release is in the table.
+    """
+    rows, final = table("torch")["torch"], final_version(version)
+    if final not in rows:
+        raise Incompatible(field, version, "is not a known torch release", torch_versions(), _METADATA)
+    row = rows[final]
+    fitting = {package: _fitting(package, final) for package in get_args(Companion)}
+    newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}
+    return TorchRelease(
+        version=version,
+        vision=newest["vision"],
+        audio=newest["audio"],
+        text=newest["text"],
+        visions=fitting["vision"],
+        audios=fitting["audio"],
+        texts=fitting["text"],
+        xformers=fitting["xformers"],
+        pythons=tuple(row["python"]),
+        pythons_arm64=tuple(row.get("python_arm64", row["python"])),
+        cuda=row["cuda"],
+        cuda_arm64=row.get("cuda_arm64", row["cuda"]),
+        triton=row.get("triton", ""),
+        nccl=row.get("nccl", ""),
+        cudnn=row.get("cudnn", ""),
+    )
+
+
+def _requirement(package: Companion, version: str) -> str:
+    amended = table("torch_amendments").get(package, {}).get(version, {})
+    requirement: str = amended.get("torch", table("torch")[package][version]["torch"])
+    return requirement
+
+
+def _fitting(package: Companion, torch: str) -> tuple[str, ...]:
+    return tuple(v for v in companion_versions(package) if satisfies(torch, _requirement(package, v)))
+
+
+def check_companion(torch: str, package: Companion, version: str, *, field: str | None = None) -> None:
+    """Refuse a companion that does not go with this torch.
+
+    Where either is a release candidate, which no index holds, only their release lines (``0.15``) have to match.
+
+    Args:
+        torch: torch's version.
+        package: which companion.
+        version: the companion's version.
+        field: where that stands in the config; ``torch.<package>`` if not given.
+
+    Raises:
+        Incompatible: they do not go together, or torch's version is unknown.
+    """
+    allowed = _fitting(package, final_version(torch_release(torch).version))
+    exact = torch == final_version(torch) and version == final_version(version)
+    lines = {order(release)[:2] for release in allowed}
+    if version in allowed or (not exact and order(version)[:2] in lines):
+        return
+    amended = table("torch_amendments").get(package, {}).get(version)
+    source = amended["source"] if amended else _METADATA
+    raise Incompatible(field or f"torch.{package}", version, f"does not go with torch {torch}", allowed, source)
+
+
+def check_python(
+    torch: str,
+    python: str,
+    *,
+    machine: Machine = "amd64",
+    companions: dict[Companion, str] | None = None,
+    field: str = "python",
+) -> None:
+    """Refuse a Python (``3.11``) for which the index has no wheel of torch, or of one of ``companions``.
+
+    Only for images that install wheels: a source build is not bound to them.
+
+    Raises:
+        Incompatible: naming the package that has no such wheel.
+    """
+    release = torch_release(torch)
+    pythons = release.pythons if machine == "amd64" else release.pythons_arm64
+    if python not in pythons:
+        raise Incompatible(field, python, f"has no {machine} wheel of torch {torch}", pythons, _METADATA)
+    for package, version in (companions or {}).items():
+        row = table("torch")[package][version]
+        listed = row["python"] if machine == "amd64" else row.get("python_arm64", row["python"])
+        fitting = [python for python in pythons if python in listed or "*" in listed]
+        if python not in fitting:
+            name = package if package == "xformers" else f"torch{package}"
+            raise Incompatible(field, python, f"has no {machine} wheel of {name} {version}", fitting, _METADATA)

@@ -1,0 +1,157 @@
+"""torch's table: what the packages' metadata ties together, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from stacks.versions import (
+    Companion,
+    Incompatible,
+    check_companion,
+    check_python,
+    companion_versions,
+    torch_release,
+    torch_versions,
+)
+from stacks.versions.tables import order, satisfies, table
+
+COMPANIONS: tuple[Companion, ...] = get_args(Companion)
+
+
+def one_line(error: pytest.ExceptionInfo[Incompatible]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.startswith(f"{error.value.field}: '")
+    assert text.endswith(f"; rule: {error.value.source}")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("torch", "vision", "audio", "text"),
+    [
+        ("1.9.1", "0.10.1", "0.9.1", "0.10.1"),
+        ("2.0.0", "0.15.1", "2.0.1", "0.15.1"),
+        ("2.0.1", "0.15.2", "2.0.2", "0.15.2"),
+        ("2.3.1", "0.18.1", "2.3.1", "0.18.0"),
+        ("2.4.1", "0.19.1", "2.4.1", None),
+        ("2.12.0", "0.27.0", "2.11.0", None),
+        ("2.13.0", "0.28.0", "2.11.0", None),
+        ("2.15.0", "0.29.2", "2.11.0", None),
+    ],
+)
+def test_known_good_sets(torch: str, vision: str, audio: str, text: str | None) -> None:
+    release = torch_release(torch)
+    assert (release.vision, release.audio, release.text) == (vision, audio, text)
+
+
+@pytest.mark.parametrize("version", torch_versions())
+def test_every_release_has_its_companions_and_they_are_accepted(version: str) -> None:
+    release = torch_release(version)
+    assert release.version == version
+    assert release.pythons
+    assert release.vision
+    assert release.audio
+    for package in COMPANIONS:
+        fitting = {"vision": release.visions, "audio": release.audios, "text": release.texts}.get(
+            package, release.xformers
+        )
+        for companion in companion_versions(package):
+            if companion in fitting:
+                check_companion(version, package, companion)
+            else:
+                with pytest.raises(Incompatible) as error:
+                    check_companion(version, package, companion)
+                assert error.value.allowed == fitting
+                one_line(error)
+
+
+@pytest.mark.parametrize("package", COMPANIONS)
+def test_every_companion_goes_with_some_torch(package: Companion) -> None:
+    reached = {
+        companion
+        for torch in torch_versions()
+        for companion in companion_versions(package)
+        if companion
+        in (torch_release(torch).xformers if package == "xformers" else getattr(torch_release(torch), f"{package}s"))
+    }
+    assert reached == set(companion_versions(package))
+
+
+@pytest.mark.parametrize("section", ["torch", *COMPANIONS])
+def test_rows_stand_in_the_order_of_their_versions(section: str) -> None:
+    versions = list(table("torch")[section])
+    assert versions == sorted(versions, key=order)
+
+
+def test_amendments_name_rows_that_exist_and_say_why() -> None:
+    assert table("torch_amendments")
+    for package, rows in table("torch_amendments").items():
+        for version, row in rows.items():
+            assert row["torch"] != table("torch")[package][version]["torch"]
+            assert row["source"]
+
+
+def test_a_mismatch_names_field_value_allowed_and_rule() -> None:
+    with pytest.raises(Incompatible) as error:
+        check_companion("2.0.1", "vision", "0.15.1", field="slipway:torch.vision")
+    text = one_line(error)
+    assert text.startswith("slipway:torch.vision: '0.15.1' does not go with torch 2.0.1 (did you mean '0.15.2'?)")
+    assert "allowed: 0.15.2; rule: the packages' own metadata" in text
+
+
+def test_torchtext_is_refused_where_its_metadata_promises_too_much() -> None:
+    check_companion("2.3.1", "text", "0.18.0")
+    with pytest.raises(Incompatible, match=r"torch\.text: '0\.18\.0' .* allowed: none; rule: pytorch/text issue 2272"):
+        check_companion("2.4.0", "text", "0.18.0")
+
+
+@pytest.mark.parametrize(("value", "meant"), [("2.0", "2.0.1"), ("v2.0.1", "2.0.1"), ("2.0.l", "2.0.1")])
+def test_an_unknown_torch_suggests_the_nearest(value: str, meant: str) -> None:
+    with pytest.raises(Incompatible) as error:
+        torch_release(value)
+    assert f"(did you mean '{meant}'?)" in one_line(error)
+    assert f"from 1.9.1 to {torch_versions()[-1]}" in str(error.value)
+
+
+def test_a_value_with_line_breaks_stays_on_one_line() -> None:
+    with pytest.raises(Incompatible) as error:
+        torch_release("2.0.1\nFROM scratch")
+    one_line(error)
+
+
+def test_release_candidates_go_by_release_line() -> None:
+    assert torch_release("2.0.0-rc1").visions == ("0.15.1",)
+    check_companion("2.0.0-rc1", "vision", "0.15.0-rc1")
+    check_companion("2.0.0rc6", "vision", "0.15.1")
+    with pytest.raises(Incompatible, match=r"does not go with torch 2\.0\.0-rc1"):
+        check_companion("2.0.0-rc1", "vision", "0.14.0-rc1")
+
+
+def test_python_is_checked_for_every_package_and_machine() -> None:
+    check_python("2.0.1", "3.11", companions={"vision": "0.15.2", "audio": "2.0.2"})
+    check_python("2.15.0", "3.15", companions={"vision": "0.29.2"})
+    with pytest.raises(
+        Incompatible, match=r"python: '3\.7' has no amd64 wheel of torch 2\.0\.1.* allowed: 3\.8, 3\.9,"
+    ):
+        check_python("2.0.1", "3.7")
+    with pytest.raises(Incompatible, match=r"'3\.15' has no amd64 wheel of torchaudio 2\.11\.0"):
+        check_python("2.15.0", "3.15", companions={"audio": "2.11.0"})
+    with pytest.raises(Incompatible, match=r"'3\.11' has no arm64 wheel of torch 1\.13\.1"):
+        check_python("1.13.1", "3.11", machine="arm64")
+
+
+@pytest.mark.parametrize(
+    ("version", "specifier", "met"),
+    [
+        ("2.0.1", "==2.0.1", True),
+        ("2.0.10", "==2.0.1", False),
+        ("2.10.0", ">=2.9.1", True),
+        ("2.4.0", ">=2.3.0,<2.4.0", False),
+        ("2.3.1", ">=2.3.0,<2.4.0", True),
+        ("2.3.1", "", False),
+    ],
+)
+def test_specifiers(version: str, specifier: str, met: bool) -> None:
+    assert satisfies(version, specifier) is met
