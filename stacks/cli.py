@@ -7,9 +7,9 @@ import json
 import sys
 from collections.abc import Sequence
 
-from stacks import plan
+from stacks import plan, schema
 from stacks.errors import SlipwayError
-from stacks.source import read_stack, stack_names
+from stacks.source import ROOT, read_stack, stack_names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     specs = commands.add_parser("specs", help="print a stack's specs as JSON; what older commits are asked")
     specs.add_argument("stack", metavar="STACK")
     specs.set_defaults(run=_specs)
+    commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
     options = parser.parse_args(arguments)
     try:
         result: int = options.run(options)
@@ -76,4 +77,9 @@ def _check(_: argparse.Namespace) -> int:
 def _specs(options: argparse.Namespace) -> int:
     _, specs = plan.specs(read_stack(options.stack), f"stack {options.stack}")
     print(json.dumps([spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]))
+    return 0
+
+
+def _schema(_: argparse.Namespace) -> int:
+    print("Pulumi.yaml: updated" if schema.write(ROOT / "Pulumi.yaml") else "Pulumi.yaml: already up to date")
     return 0

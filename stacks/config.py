@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,11 @@ from pydantic.alias_generators import to_camel
 
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.source import NAMESPACE
+from stacks.versions import Incompatible
+from stacks.versions.pytorch import check_companion, torch_release
+
+Package = Literal["vision", "audio"]
+"""The companions of torch that every image carries."""
 
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""
@@ -235,6 +240,34 @@ def qualified(reference: str) -> str:
     return reference if "." in host or ":" in host or host == "localhost" else f"docker.io/{reference}"
 
 
+class Torch(Model):
+    """Which torch, and which torchvision and torchaudio with it."""
+
+    version: Version = Field("2.15.0", description="Release of torch.")
+    vision: Version | None = Field(
+        None, description="Release of torchvision. Default: the newest that goes with this torch."
+    )
+    audio: Version | None = Field(
+        None, description="Release of torchaudio. Default: the newest that goes with this torch."
+    )
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        torch_release(self.version)
+        for package in get_args(Package):
+            given = getattr(self, package)
+            if given is not None:
+                check_companion(self.version, package, given)
+            elif getattr(torch_release(self.version), package) is None:
+                raise ValueError(f"no torch{package} goes with torch {self.version}; choose another release of torch")
+        return self
+
+    def companion(self, package: Package) -> str:
+        """Return the companion's release: the one given, else the newest that goes with this torch."""
+        release: str = getattr(self, package) or getattr(torch_release(self.version), package)
+        return release
+
+
 class StackConfig(Model):
     """What every stack may say, whatever its flavor."""
 
@@ -319,6 +352,10 @@ def _explain(error: ValidationError, where: str) -> list[str]:
         message = message[:1].lower() + message[1:]
         value = detail.get("input")
         shown = "" if isinstance(value, Mapping | Model) or _SECRETS & set(keys) else f" '{one_line(value)}':"
+        reason = detail.get("ctx", {}).get("error")
+        if isinstance(reason, Incompatible):  # it names the field and the value itself
+            lines.append(f"{where}: {NAMESPACE}:{reason}")
+            continue
         if detail["type"] == "missing":
             message, shown = "is required", ""
         lines.append(f"{where}: {name}:{shown} {message}")

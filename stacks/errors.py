@@ -12,7 +12,10 @@ class SlipwayError(Exception):
 
 
 def one_line(value: object, limit: int = 120) -> str:
-    """Show ``value`` on one line of at most ``limit`` characters: control characters escaped, credentials in addresses starred."""
+    """Show ``value`` on one line, at most ``limit`` characters long.
+
+    Control characters are escaped and credentials in addresses starred.
+    """
     text = value if isinstance(value, str) else repr(value)
     text = re.sub(r"//[^/@\s]+@", "//***@", text)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

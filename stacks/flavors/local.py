@@ -6,17 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from stacks.config import Model, Reference, StackConfig, Version
+from stacks.config import Reference, StackConfig, Torch
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-
-
-class Torch(Model):
-    """Which torch, torchvision and torchaudio to install."""
-
-    version: Version = Field("2.15.0", description="Release of torch.")
-    vision: Version = Field("0.30.0", description="Release of torchvision.")
-    audio: Version = Field("2.11.0", description="Release of torchaudio.")
 
 
 class Config(StackConfig):
@@ -30,6 +22,7 @@ class Config(StackConfig):
 def images(config: Config) -> list[ImageSpec]:
     """Return the one image of a ``local`` stack."""
     torch = config.torch
+    vision, audio = torch.companion("vision"), torch.companion("audio")
     return [
         ImageSpec(
             name="torch",
@@ -37,12 +30,12 @@ def images(config: Config) -> list[ImageSpec]:
             platform=config.platform,
             args={
                 "TORCH_VERSION": torch.version,
-                "TORCHVISION_VERSION": torch.vision,
-                "TORCHAUDIO_VERSION": torch.audio,
+                "TORCHVISION_VERSION": vision,
+                "TORCHAUDIO_VERSION": audio,
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",
             licenses="BSD-3-Clause",
-            suffix=Suffix(variant="local", torch=torch.version, vision=torch.vision, audio=torch.audio),
+            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=torch.audio),
         )
     ]

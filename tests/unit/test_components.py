@@ -92,7 +92,11 @@ def test_a_child_is_built_on_its_parents_digest() -> None:
     assert recorder.image("extras")["registry"] == {"server": "127.0.0.1:5000"}
     assert recorder.image("extras")["skipPush"] is False
     outputs = values["outputs"]
-    assert outputs["images"]["extras"] == {"ref": f"r.example/x/extras@{DIGEST}", "digest": DIGEST, "tag": "abc1234-base"}
+    assert outputs["images"]["extras"] == {
+        "ref": f"r.example/x/extras@{DIGEST}",
+        "digest": DIGEST,
+        "tag": "abc1234-base",
+    }
     assert outputs["plan"]["extras"] == {
         "args": {"V": "1"},
         "files": {"extras/Dockerfile": "ffffffffffff"},

@@ -51,13 +51,24 @@ def test_a_flavor_is_all_that_is_needed() -> None:
         ({"torch": {"version": "2;rm -rf /"}}, "stack x: slipway:torch.version: '2;rm -rf /': expected a version"),
         ({"torch": {"version": "2\n3"}}, "stack x: slipway:torch.version: '2\\n3': expected a version"),
         ({"torch": {"version": "２"}}, "stack x: slipway:torch.version: '２': expected a version"),
+        (
+            {"torch": {"version": "2.0.1", "vision": "0.16.0"}},
+            "stack x: slipway:torch.vision: '0.16.0' does not go with torch",
+        ),
+        ({"torch": {"version": "2.99.0"}}, "stack x: slipway:torch.version: '2.99.0' is not a known torch release"),
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
         ({"registry": {"kind": "ghrc"}}, "stack x: slipway:registry: "),
         ({"registry": {"kind": "ghcr"}}, "stack x: slipway:registry.repository: is required"),
-        ({"registry": {"kind": "ghcr", "repository": "acme/x"}}, "stack x: slipway:registry.repository: 'acme/x': expect"),
+        (
+            {"registry": {"kind": "ghcr", "repository": "acme/x"}},
+            "stack x: slipway:registry.repository: 'acme/x': expect",
+        ),
         ({"mirrors": {"apt": "ftp://x"}}, "stack x: slipway:mirrors.apt: 'ftp://x': expected an http:// or https://"),
         ({"mirrors": {"images": {"docker.io:x": "y"}}}, "stack x: slipway:mirrors.images: "),
-        ({"mirrors": {"caCertificate": "none"}}, "stack x: slipway:mirrors.caCertificate: 'none': expected one or more PEM"),
+        (
+            {"mirrors": {"caCertificate": "none"}},
+            "stack x: slipway:mirrors.caCertificate: 'none': expected one or more PEM",
+        ),
     ],
 )
 def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
@@ -110,7 +121,12 @@ def test_an_encrypted_value_stands_for_itself_outside_a_program() -> None:
 
 def test_what_pulumi_hands_over_is_what_the_file_says() -> None:
     values = from_pulumi(
-        {"slipway:flavor": "local", "slipway:torch": '{"version": "2.15.0"}', "slipway:publish": "false", "aws:region": "x"}
+        {
+            "slipway:flavor": "local",
+            "slipway:torch": '{"version": "2.15.0"}',
+            "slipway:publish": "false",
+            "aws:region": "x",
+        }
     )
     assert values == {"flavor": "local", "torch": {"version": "2.15.0"}, "publish": "false"}
     assert load(**values).publish is False
@@ -132,7 +148,9 @@ def test_references_are_read_as_docker_reads_them(reference: str, full: str) -> 
 
 
 def test_the_longest_mirror_wins_and_whole_path_segments_only() -> None:
-    mirrors = Mirrors(images={"docker.io": "m.example/hub", "docker.io/nvidia": "m.example/nv", "docker.io/lib": "no.example"})
+    mirrors = Mirrors(
+        images={"docker.io": "m.example/hub", "docker.io/nvidia": "m.example/nv", "docker.io/lib": "no.example"}
+    )
     assert mirrors.image("nvidia/cuda:12") == "m.example/nv/cuda:12"
     assert mirrors.image("debian:12") == "m.example/hub/library/debian:12"
     assert mirrors.image("ghcr.io/a/b:1") == "ghcr.io/a/b:1"

@@ -19,7 +19,22 @@ def config(line: str) -> str:
 
 @pytest.mark.parametrize(
     "value",
-    ["3.10", "2.30", "0123456", "1.0", "12e4567", "0x1f", "0o17", "1_000", "+5", ".5", "2024-01-31", "5.", "1e3", "-0.50"],
+    [
+        "3.10",
+        "2.30",
+        "0123456",
+        "1.0",
+        "12e4567",
+        "0x1f",
+        "0o17",
+        "1_000",
+        "+5",
+        ".5",
+        "2024-01-31",
+        "5.",
+        "1e3",
+        "-0.50",
+    ],
 )
 def test_a_value_that_yaml_would_change_is_refused_and_named(value: str) -> None:
     with pytest.raises(SlipwayError) as caught:
@@ -30,12 +45,16 @@ def test_a_value_that_yaml_would_change_is_refused_and_named(value: str) -> None
     assert "\n" not in message
 
 
-@pytest.mark.parametrize("value", ["2.0.1", "12.1", "20.04", "1000", "0", "-3", "2.18.3-1", "38a1269", "v1.9.1", "true"])
+@pytest.mark.parametrize(
+    "value", ["2.0.1", "12.1", "20.04", "1000", "0", "-3", "2.18.3-1", "38a1269", "v1.9.1", "true"]
+)
 def test_a_value_that_survives_arrives_as_written(value: str) -> None:
     assert parse(config(f"key: {value}"), "f") == {"key": value}
 
 
-@pytest.mark.parametrize("value", ["3.10", "0123456", "2024-01-31", "a b", "ü", "x: y", 'q"q', "$(id); `id`", "two\nlines"])
+@pytest.mark.parametrize(
+    "value", ["3.10", "0123456", "2024-01-31", "a b", "ü", "x: y", 'q"q', "$(id); `id`", "two\nlines"]
+)
 def test_a_quoted_value_arrives_as_written(value: str) -> None:
     assert parse(config(f"key: {json.dumps(value)}"), "f") == {"key": value}
 
@@ -53,7 +72,9 @@ def test_whatever_is_accepted_unquoted_survives_yaml(text: str) -> None:
 
 
 def test_other_projects_keys_are_left_alone() -> None:
-    assert parse("config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\n", "f") == {"flavor": "local"}
+    assert parse("config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\n", "f") == {
+        "flavor": "local"
+    }
 
 
 @pytest.mark.parametrize(

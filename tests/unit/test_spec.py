@@ -19,7 +19,8 @@ def image(name: str, *parents: str, **changes: Any) -> ImageSpec:
         {
             "name": name,
             "dockerfile": f"{name}/Dockerfile",
-            "parents": {f"P{i}": Sibling(image=p) for i, p in enumerate(parents)} or {"BASE_IMAGE": Outside(reference="b:1")},
+            "parents": {f"P{i}": Sibling(image=p) for i, p in enumerate(parents)}
+            or {"BASE_IMAGE": Outside(reference="b:1")},
             "description": "d",
             "licenses": "MIT",
             "suffix": Suffix(variant="base", torch="2.0.1"),

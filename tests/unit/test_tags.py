@@ -81,11 +81,15 @@ def test_branches() -> None:
 
 def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
     revision = Revision(branch="b" * 100, commit="a1b2c3d")
-    with pytest.raises(SlipwayError, match=rf"has 1\d\d characters, at most {LIMIT} are allowed; shorten the branch name"):
+    with pytest.raises(
+        SlipwayError, match=rf"has 1\d\d characters, at most {LIMIT} are allowed; shorten the branch name"
+    ):
         render(revision, Suffix(variant="base", cuda="12.1.1", torch="2.0.1"))
 
 
-@pytest.mark.parametrize("tag", ["latest", "", "a1b2c3d", "A1B2C3D-base", "a1b2c3d-base-torch", "a1b2c3d-base-torch2 0"])
+@pytest.mark.parametrize(
+    "tag", ["latest", "", "a1b2c3d", "A1B2C3D-base", "a1b2c3d-base-torch", "a1b2c3d-base-torch2 0"]
+)
 def test_what_is_no_tag_is_refused(tag: str) -> None:
     with pytest.raises(SlipwayError, match="is no tag of the form"):
         parse(tag)

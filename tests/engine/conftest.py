@@ -1,0 +1,17 @@
+"""Fixtures of the engine tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.project import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A fresh project with an empty stack."""
+    made = Project(tmp_path / "project")
+    made.pulumi("stack", "init", "t")
+    return made

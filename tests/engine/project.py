@@ -1,0 +1,184 @@
+"""A small Slipway project in a folder of its own, run by the real Pulumi CLI against the real engine and registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import Any
+
+from stacks.source import ROOT
+
+FLAVOR = '''
+"""A chain of small images, for tests: what a new flavor takes is this module, a folder and a YAML."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from stacks.config import StackConfig
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+
+
+class Config(StackConfig):
+    flavor: Literal["chain"] = "chain"
+    length: int = Field(1, ge=1, le=500)
+    word: str = "one"
+    base: str = "scratch"
+
+
+def images(config):
+    return [
+        ImageSpec(
+            name=f"link{number}",
+            dockerfile=f"link{number}/Dockerfile",
+            args={"WORD": config.word},
+            parents={"BASE_IMAGE": Sibling(image=f"link{number - 1}") if number else Outside(reference=config.base)},
+            description="a link",
+            licenses="MIT",
+            suffix=Suffix(variant="chain"),
+        )
+        for number in range(config.length)
+    ]
+'''
+
+DOCKERFILE = """ARG BASE_IMAGE
+FROM ${{BASE_IMAGE}}
+ARG WORD
+COPY link{number}/file.txt /link{number}-${{WORD}}.txt
+"""
+
+
+MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+
+
+class Run(subprocess.CompletedProcess[str]):
+    """A finished command; ``shown`` is everything it printed, without terminal codes."""
+
+    @property
+    def shown(self) -> str:
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.stdout + self.stderr)
+
+
+class Project:
+    """The project's folder, its stack ``t``, and Pulumi on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = f"test-{uuid.uuid4().hex[:8]}"
+        self.registry = os.environ["SLIPWAY_REGISTRY"]
+        self.environment = {
+            **os.environ,
+            "PULUMI_BACKEND_URL": root.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "test",
+            "SLIPWAY_MIRRORS": os.environ.get("SLIPWAY_MIRRORS", ""),
+        }
+        self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+        ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
+        for folder in ("stacks", "components"):
+            shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
+        for file in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(ROOT / file, root / file)
+        self.write("stacks/flavors/chain.py", FLAVOR)
+        for number in range(3):
+            self.write(f"dockerfiles/link{number}/Dockerfile", DOCKERFILE.format(number=number))
+            self.write(
+                f"dockerfiles/link{number}/Dockerfile.dockerignore", f"*\n!link{number}\nlink{number}/README.md\n"
+            )
+            self.write(f"dockerfiles/link{number}/file.txt", f"content {number} {self.path}\n")
+        self.configure()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file of the project."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def configure(self, **values: Any) -> None:
+        """Write the stack's YAML; what Pulumi added to it stays."""
+        path = self.root / "stacks/Pulumi.t.yaml"
+        kept = [line for line in path.read_text().splitlines() if "encryptionsalt" in line] if path.exists() else []
+        registry = {"kind": "local", "address": self.registry, "path": self.path}
+        keys = {"flavor": "chain", "registry": registry, **values}
+        lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
+        self.write("stacks/Pulumi.t.yaml", "\n".join(["config:", *lines, *kept]) + "\n")
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start Pulumi in a process group of its own."""
+        return subprocess.Popen(
+            ["pulumi", *arguments, "--non-interactive"],
+            cwd=self.root,
+            env={**self.environment, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def pulumi(self, *arguments: str, check: bool = True, **environment: str) -> Run:
+        """Run Pulumi; by default it must succeed."""
+        process = self.start(*arguments, **environment)
+        try:
+            out, err = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        done = Run(process.args, process.returncode, out, err)
+        assert not check or done.returncode == 0, done.shown
+        return done
+
+    def up(self, *, check: bool = True, **environment: str) -> Run:
+        """Run ``pulumi up``."""
+        return self.pulumi("up", "-s", "t", "--yes", "--skip-preview", check=check, **environment)
+
+    def preview(self, *options: str, check: bool = True, **environment: str) -> Run:
+        """Run ``pulumi preview``."""
+        return self.pulumi("preview", "-s", "t", *options, check=check, **environment)
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the stack's outputs."""
+        outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "-s", "t", "--json").stdout)
+        return outputs
+
+    def fetch(self, path: str) -> bytes:
+        """Fetch a path of the registry's API."""
+        request = urllib.request.Request(f"http://{self.registry}/v2/{path}", headers={"Accept": MANIFESTS})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            content: bytes = answer.read()
+        return content
+
+    def manifest(self, ref: str) -> bytes:
+        """Fetch the manifest of ``host/path@digest``."""
+        name, _, digest = ref.partition("@")
+        return self.fetch(f"{name.partition('/')[2]}/manifests/{digest}")
+
+    def config_of(self, ref: str) -> dict[str, Any]:
+        """Fetch the image configuration of ``host/path@digest``."""
+        name = ref.partition("@")[0].partition("/")[2]
+        digest = json.loads(self.manifest(ref))["config"]["digest"]
+        config: dict[str, Any] = json.loads(self.fetch(f"{name}/blobs/{digest}"))
+        return config
+
+    def published(self) -> list[str]:
+        """Return the names of this project's repositories in the registry."""
+        names = json.loads(self.fetch("_catalog?n=10000"))["repositories"]
+        return [name for name in names if name.startswith(f"{self.path}/")]
+
+
+def wait_for(condition: Any, seconds: float = 60) -> Any:
+    """Return the first true result of ``condition``, asked ten times a second."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.1)
+    raise AssertionError(f"not true within {seconds} s: {condition}")

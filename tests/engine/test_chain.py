@@ -1,0 +1,144 @@
+"""The main job through the real engine: create, no change, change, failure, destroy, parents and children."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+import pytest
+
+from tests.engine.project import Project
+
+UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+
+
+def test_an_image_is_built_pushed_and_exported_and_a_second_up_changes_nothing(project: Project) -> None:
+    project.up()
+    image = project.outputs()["images"]["link0"]
+    assert re.fullmatch(rf"{project.registry}/{project.path}/link0@sha256:[0-9a-f]{{64}}", image["ref"])
+    assert image["ref"].endswith(image["digest"])
+    assert f"sha256:{hashlib.sha256(project.manifest(image['ref'])).hexdigest()}" == image["digest"]
+
+    again = project.up()
+    assert UNCHANGED.search(again.shown), again.shown
+    assert project.outputs()["images"]["link0"] == image
+
+
+def test_a_chain_is_exact_by_digest_and_follows_its_parent(project: Project) -> None:
+    project.configure(length=3)
+    project.up()
+    before = project.outputs()["images"]
+    child = json.loads(project.manifest(before["link2"]["ref"]))
+    parent = json.loads(project.manifest(before["link1"]["ref"]))
+    assert child["layers"][: len(parent["layers"])] == parent["layers"]
+
+    project.write("dockerfiles/link0/file.txt", "other\n")
+    preview = project.preview().shown
+    assert "link0/file.txt" in preview
+    for name in ("link0", "link1", "link2"):
+        assert re.search(rf"{name} +update", preview), preview
+    project.up()
+    after = project.outputs()["images"]
+    assert all(before[name]["digest"] != after[name]["digest"] for name in before)
+
+
+def test_without_publishing_a_chain_is_built_and_nothing_is_pushed(project: Project) -> None:
+    project.configure(length=3, publish=False)
+    project.up()
+    images = project.outputs()["images"]
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", image["ref"]) for image in images.values())
+    assert UNCHANGED.search(project.up().shown)
+    project.write("dockerfiles/link0/file.txt", "other\n")
+    project.up()
+    after = project.outputs()["images"]
+    assert all(images[name]["digest"] != after[name]["digest"] for name in images)
+    assert project.published() == []
+
+
+def test_a_preview_shows_an_argument_old_and_new_and_nothing_else(project: Project) -> None:
+    project.up()
+    project.configure(word="two")
+    preview = project.preview().shown
+    assert re.search(r'~ WORD *: *"one" => "two"', preview), preview
+    assert "file.txt" not in preview
+    detailed = project.preview("--diff").shown
+    assert re.search(r'WORD *: *"one" => "two"', detailed), detailed
+    assert re.search(r'~ tag *: ".*" => ".*"', detailed), detailed
+
+
+def test_a_preview_names_the_file_that_changed(project: Project) -> None:
+    project.up()
+    project.write("dockerfiles/link0/file.txt", "other\n")
+    preview = project.preview().shown
+    assert re.search(r'~ link0/file\.txt *: *"[0-9a-f]{12}" => "[0-9a-f]{12}"', preview), preview
+    assert "WORD" not in preview
+    project.write("dockerfiles/link0/file.txt", f"content 0 {project.path}\n")
+    project.write("dockerfiles/link0/new.txt", "new\n")
+    assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().shown)
+
+
+def test_a_file_that_is_ignored_changes_nothing(project: Project) -> None:
+    project.up()
+    project.write("dockerfiles/link0/README.md", "about\n")
+    project.write("dockerfiles/other/file.txt", "elsewhere\n")
+    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+
+
+def test_the_plan_is_known_at_a_first_preview(project: Project) -> None:
+    project.configure(length=2)
+    preview = project.preview().shown
+    assert re.search(r'WORD *: "one"', preview), preview
+    assert re.search(r'platform *: "linux/amd64"', preview), preview
+    assert re.search(r'link1/file\.txt *: *"[0-9a-f]{12}"', preview), preview
+    assert re.search(r"BASE_IMAGE *: \[unknown\]", preview), preview
+
+
+def test_a_build_that_fails_shows_the_step_and_its_last_lines_and_the_next_up_finishes(project: Project) -> None:
+    dockerfile = project.root / "dockerfiles/link0/Dockerfile"
+    good = dockerfile.read_text()
+    base = "debian:bookworm-slim"
+    project.configure(base=base)
+    dockerfile.write_text(good + "RUN echo the reason is here && exit 7\n")
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert "RUN echo the reason is here" in failed.shown
+    assert "the reason is here" in failed.shown.replace("RUN echo the reason is here", "")
+    assert "Traceback" not in failed.shown
+    dockerfile.write_text(good)
+    project.up()
+    assert project.outputs()["images"]["link0"]["digest"].startswith("sha256:")
+
+
+def test_destroy_leaves_no_resource(project: Project) -> None:
+    project.up()
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    state = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)
+    assert not state["deployment"].get("resources")
+
+
+@pytest.mark.parametrize(
+    ("yaml", "line"),
+    [
+        ("slipway:lenght: 2", "stack t: config: unknown key 'lenght' (did you mean 'length'?)"),
+        ("slipway:length: none", "stack t: slipway:length: 'none': "),
+        ("slipway:word: 3.10", "stacks/Pulumi.t.yaml:4: slipway:word: YAML reads the unquoted 3.10 as a number"),
+        ("slipway:publish: perhaps", "publish"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_one_clear_line(project: Project, yaml: str, line: str) -> None:
+    path = project.root / "stacks/Pulumi.t.yaml"
+    path.write_text(path.read_text().replace("\nencryptionsalt", f"\n  {yaml}\nencryptionsalt"))
+    failed = project.preview(check=False)
+    assert failed.returncode != 0
+    assert line in failed.shown, failed.shown
+    assert "Traceback" not in failed.shown
+
+
+@pytest.mark.parametrize("word", ["$(id) `id` \"x\" 'y' ; rm -rf / | & * ~", "ünïcode 漢字", "back\\slash"])
+def test_a_value_is_text_whatever_is_in_it(project: Project, word: str) -> None:
+    project.write("dockerfiles/link0/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG WORD\nLABEL word=$WORD\n")
+    project.configure(word=word)
+    project.up()
+    config = project.config_of(project.outputs()["images"]["link0"]["ref"])
+    assert config["config"]["Labels"]["word"] == word

@@ -1,0 +1,35 @@
+"""Pulumi.yaml's config block is the models' own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+from stacks import schema
+from stacks.source import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_committed_block_is_current() -> None:
+    text = (ROOT / "Pulumi.yaml").read_text()
+    assert text.endswith(schema.config_block()), "run `python -m stacks schema`"
+
+
+def test_types_and_defaults_come_from_the_models() -> None:
+    entries = yaml.safe_load(schema.config_block())["config"]
+    assert entries["slipway:publish"]["type"] == "boolean"
+    assert entries["slipway:publish"]["default"] is True
+    assert entries["slipway:platform"]["default"] == "linux/amd64"
+    assert "default" not in entries["slipway:flavor"]
+    assert all(entry["description"] for entry in entries.values())
+
+
+def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
+    project = tmp_path / "Pulumi.yaml"
+    project.write_text("name: x\n")
+    assert schema.write(project)
+    assert not schema.write(project)
+    assert yaml.safe_load(project.read_text())["name"] == "x"
