@@ -1,0 +1,98 @@
+"""Credentials for registries: the program's own first, else those of the Docker client's configuration."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+
+import docker.auth
+import docker.errors
+
+from toolchain.docker_provider import reference
+from toolchain.docker_provider.inputs import Image
+from toolchain.provider_base import ProviderError
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What to say to one registry. All empty for nothing."""
+
+    server: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+
+    def payload(self) -> dict[str, str]:
+        """The engine API's AuthConfig."""
+        values = {
+            "username": self.username,
+            "password": self.password,
+            "serveraddress": self.server,
+            "identitytoken": self.identity_token,
+        }
+        return {key: value for key, value in values.items() if value}
+
+    def header(self) -> str:
+        """The value of `X-Registry-Auth`."""
+        return encoded(self.payload())
+
+
+class Keychain:
+    """All credentials one image may need.
+
+    Args:
+        image: the image; its registry's user and password count for its own registry, if both are given.
+
+    Attributes:
+        own: for the image's own registry.
+        warning: what to tell the user about half-given credentials; "" for nothing.
+    """
+
+    def __init__(self, image: Image) -> None:
+        self._config = docker.auth.load_config()
+        registry = image.registry
+        self.warning = ""
+        self.own = Credential()
+        self._server = ""
+        if registry.username and registry.password:
+            self._server = reference.registry_of(registry.server, image.name)
+            self.own = Credential(self._server, registry.username, registry.password)
+        else:
+            for given, missing in (("username", "password"), ("password", "username")):
+                if getattr(registry, given):
+                    self.warning = f"{missing} was not set, although {given} was; using host credentials file"
+            if image.build.cache_from or not image.skip_push:
+                self.own = self._configured(reference.registry_of(registry.server, image.name))
+
+    def for_host(self, host: str) -> Credential:
+        """Return the credential for a registry that a build pulls from."""
+        server = reference.registry_of(host, "")
+        return self.own if self._server and server == self._server else self._configured(server)
+
+    def everything(self) -> str:
+        """The value of `X-Registry-Config`, which the first builder wants."""
+        known = {server: self._configured(server).payload() for server in self._config.auths or {}}
+        if self._server:
+            known[self._server] = self.own.payload()
+        return encoded(known)
+
+    def _configured(self, server: str) -> Credential:
+        try:
+            found = self._config.resolve_authconfig(server)
+        except docker.errors.DockerException as error:
+            raise ProviderError(f"credentials for {server}: {' '.join(str(error).split())}") from error
+        if not found:
+            return Credential(server)
+        lowered = {key.lower(): value for key, value in found.items() if isinstance(value, str)}
+        return Credential(
+            lowered.get("serveraddress", server),
+            lowered.get("username", ""),
+            lowered.get("password", ""),
+            lowered.get("identitytoken", ""),
+        )
+
+
+def encoded(payload: object) -> str:
+    """Encode a header's JSON as the engine reads it."""
+    return base64.urlsafe_b64encode(json.dumps(payload).encode()).decode("ascii")

@@ -1,0 +1,369 @@
+"""A client of the Docker Engine's HTTP API: unix sockets, TCP, TLS and ssh, streams both ways, and upgrades.
+
+Connections are made one a request and can be ended from another thread, which is how a build is cancelled: the engine
+stops a build whose client has gone.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shlex
+import socket
+import ssl
+import subprocess
+import tempfile
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from toolchain.provider_base import Operation, ProviderError
+
+_NEWEST_API: Final = (1, 51)
+"""The newest API version this client was written against; older engines are spoken to in their own."""
+_CONNECT_SECONDS: Final = 30
+_CHUNK_BYTES: Final = 1 << 20
+
+Query = Mapping[str, str | Sequence[str]]
+
+
+class EngineError(ProviderError):
+    """The engine refused a request.
+
+    Attributes:
+        status: its HTTP status.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unreachable(ProviderError):
+    """No engine answers at an address; the text says which address and why."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where an engine listens and how to prove who we are.
+
+    Attributes:
+        host: `unix://`, `tcp://`, `http://`, `https://` or `ssh://` URL.
+        ssh_options: further arguments of ssh.
+        certificates: PEM files of the CA, the client's certificate and its key; None for plain TCP.
+    """
+
+    host: str
+    ssh_options: tuple[str, ...] = ()
+    certificates: tuple[str, str, str] | None = field(default=None, repr=False)
+
+
+class _Connection(http.client.HTTPConnection):
+    """An HTTP connection over whatever the address says."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__("docker")
+        self._address = address
+        self._ssh: subprocess.Popen[bytes] | None = None
+
+    def connect(self) -> None:
+        """Open the connection.
+
+        Raises:
+            Unreachable: if nothing answers.
+        """
+        url = urllib.parse.urlsplit(self._address.host)
+        dial = _DIALS.get(url.scheme)
+        if dial is None:
+            raise Unreachable(f"host {self._address.host}: unknown scheme; it is one of {', '.join(_DIALS)}")
+        try:
+            self.sock = dial(self, url)
+        except OSError as error:
+            raise Unreachable(f"{self._address.host}: {error.strerror or error}") from error
+
+    def end(self) -> None:
+        """End the connection from another thread: whoever waits on it wakes up."""
+        if self.sock is not None:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
+
+    def complaint(self) -> str:
+        """What ssh said, for a connection that closed before it answered."""
+        if self._ssh is None or self._ssh.stderr is None:
+            return ""
+        with suppress(subprocess.TimeoutExpired):
+            self._ssh.wait(timeout=2)
+        self._ssh.terminate()
+        return self._ssh.stderr.read().decode(errors="replace").strip().replace("\n", "; ")
+
+    def dial_unix(self, url: urllib.parse.SplitResult) -> socket.socket:
+        """Connect to a socket's path."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(url.path or url.netloc)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def dial_tcp(self, url: urllib.parse.SplitResult) -> socket.socket:
+        """Connect to a host and port, with TLS where there are certificates or the URL says so."""
+        secure = self._address.certificates is not None or url.scheme == "https"
+        port = url.port or (2376 if secure else 2375)
+        connection = socket.create_connection((url.hostname or "localhost", port), timeout=_CONNECT_SECONDS)
+        connection.settimeout(None)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not secure:
+            return connection
+        return _tls(self._address.certificates).wrap_socket(connection, server_hostname=url.hostname)
+
+    def dial_ssh(self, url: urllib.parse.SplitResult) -> socket.socket:
+        """Run ssh, whose far end is the engine's own `docker system dial-stdio`."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._ssh = subprocess.Popen(
+                ssh_command(url, self._address.ssh_options),
+                stdin=theirs,
+                stdout=theirs,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        return ours
+
+
+_DIALS: Final[dict[str, Callable[[_Connection, urllib.parse.SplitResult], socket.socket]]] = {
+    "unix": _Connection.dial_unix,
+    "tcp": _Connection.dial_tcp,
+    "http": _Connection.dial_tcp,
+    "https": _Connection.dial_tcp,
+    "ssh": _Connection.dial_ssh,
+}
+
+
+def ssh_command(url: urllib.parse.SplitResult, options: Sequence[str]) -> list[str]:
+    """Return the command that reaches the engine behind an `ssh://[user@]host[:port][/socket]` URL.
+
+    Raises:
+        Unreachable: for a URL with a password, or without a host.
+    """
+    if url.password is not None or not url.hostname:
+        raise Unreachable(f"host ssh://{url.hostname or ''}: give a host, and a key instead of a password")
+    command = ["ssh"]
+    if url.username:
+        command += ["-l", url.username]
+    if url.port:
+        command += ["-p", str(url.port)]
+    command += options
+    if not any("ConnectTimeout" in option for option in options):
+        command += ["-o", f"ConnectTimeout={_CONNECT_SECONDS}"]
+    if "-T" not in options:
+        command.append("-T")
+    remote = ["docker", *([f"--host=unix://{url.path}"] if url.path.strip("/") else []), "system", "dial-stdio"]
+    return [*command, "--", url.hostname, shlex.join(remote)]
+
+
+def _tls(certificates: tuple[str, str, str] | None) -> ssl.SSLContext:
+    if certificates is None:
+        return ssl.create_default_context()
+    authority, certificate, key = certificates
+    try:
+        context = ssl.create_default_context(cadata=authority)
+        with tempfile.TemporaryDirectory(prefix="slipway-") as folder:  # the ssl module reads a key from a file only
+            pair = Path(folder, "pair.pem")
+            pair.touch(mode=0o600)
+            pair.write_text(f"{certificate}\n{key}\n", encoding="ascii")
+            context.load_cert_chain(pair)
+    except (ssl.SSLError, ValueError) as error:
+        raise Unreachable(f"certificates of the Docker host cannot be used: {error}") from error
+    return context
+
+
+class Response:
+    """What the engine answered, to be read as it comes."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+        self.headers = response.headers
+
+    def read(self) -> bytes:
+        """Read all of it."""
+        return self._response.read()
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield the JSON messages of a stream as they come.
+
+        Raises:
+            ProviderError: if the stream breaks off.
+        """
+        decoder = json.JSONDecoder()
+        held = ""
+        try:
+            while block := self._response.read1(_CHUNK_BYTES):
+                held = (held + block.decode("utf-8", "replace")).lstrip()
+                while held:
+                    try:
+                        message, end = decoder.raw_decode(held)
+                    except ValueError:
+                        break
+                    yield message
+                    held = held[end:].lstrip()
+        except (OSError, http.client.HTTPException) as error:
+            raise ProviderError(f"the connection to the Docker daemon broke: {error}") from error
+        if held:
+            raise ProviderError("the Docker daemon ended its answer in the middle of a message")
+
+
+class BodyWriter:
+    """Where a request's body is written to, in chunks, as it is made.
+
+    Args:
+        connection: an open request with chunked transfer encoding.
+        sent: told the number of bytes of each write.
+    """
+
+    def __init__(self, connection: http.client.HTTPConnection, sent: Callable[[int], None]) -> None:
+        self._connection = connection
+        self._sent = sent
+
+    def write(self, data: bytes) -> int:
+        """Send one piece."""
+        if data:
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+            self._sent(len(data))
+        return len(data)
+
+    def close(self) -> None:
+        """Say that the body ends here."""
+        self._connection.send(b"0\r\n\r\n")
+
+
+class Engine:
+    """A Docker Engine.
+
+    Args:
+        address: where it listens.
+        version: the API version to speak; "" for the engine's default.
+    """
+
+    def __init__(self, address: Address, version: str = "") -> None:
+        self.address = address
+        self._prefix = f"/v{version}" if version else ""
+
+    @classmethod
+    def connect(cls, address: Address) -> Engine:
+        """Find out which API version the engine at an address speaks.
+
+        Raises:
+            Unreachable: if none answers.
+        """
+        with cls(address).request("GET", "/_ping", timeout=_CONNECT_SECONDS) as response:
+            offered = tuple(int(part) for part in response.headers.get("Api-Version", "1.24").split("."))
+        return cls(address, ".".join(str(part) for part in min(offered, _NEWEST_API)))
+
+    @contextmanager
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Callable[[BodyWriter], None] | None = None,
+        sent: Callable[[int], None] = lambda _: None,
+        operation: Operation | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Response]:
+        """Send a request; the answer is open within the block.
+
+        Args:
+            method: HTTP method.
+            path: path below the API's version.
+            query: parameters.
+            headers: further headers.
+            body: writes the body; None for an empty one.
+            sent: told the number of body bytes of each piece.
+            operation: what may end the request from another thread.
+            timeout: seconds to wait for each piece of the answer; None for as long as it takes.
+
+        Raises:
+            Unreachable: if no engine answers.
+            EngineError: if it refuses the request.
+        """
+        connection = _Connection(self.address)
+        with closing(connection), (operation or Operation()).ending(connection.end):
+            connection.connect()
+            if connection.sock is not None and timeout:
+                connection.sock.settimeout(timeout)
+            target = self._prefix + path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else "")
+            try:
+                connection.putrequest(method, target, skip_accept_encoding=True)
+                for key, value in (headers or {}).items():
+                    connection.putheader(key, value)
+                if body is None:
+                    connection.putheader("Content-Length", "0")
+                    connection.endheaders()
+                else:
+                    connection.putheader("Transfer-Encoding", "chunked")
+                    connection.endheaders()
+                    _send(connection, body, sent)
+                answer = connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                reason = connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
+                raise Unreachable(f"{self.address.host}: {reason}") from error
+            with closing(answer):
+                if answer.status >= http.client.BAD_REQUEST:
+                    raise EngineError(answer.status, _message(answer.read()))
+                yield Response(answer)
+
+    def json(self, path: str) -> Any:
+        """Get a JSON answer."""
+        with self.request("GET", path) as response:
+            return json.loads(response.read())
+
+    def upgrade(self, path: str, protocol: str, headers: Sequence[tuple[str, str]]) -> socket.socket:
+        """Turn a connection into one that speaks another protocol, and return it.
+
+        Raises:
+            Unreachable: if no engine answers.
+            EngineError: if it does not upgrade.
+        """
+        connection = _Connection(self.address)
+        connection.connect()
+        channel = connection.sock
+        lines = [f"POST {self._prefix}{path} HTTP/1.1", "Host: docker", "Connection: Upgrade", f"Upgrade: {protocol}"]
+        lines += [f"{key}: {value}" for key, value in headers]
+        try:
+            channel.sendall("\r\n".join([*lines, "Content-Length: 0", "", ""]).encode("ascii"))
+            head = bytearray()
+            while not head.endswith(b"\r\n\r\n"):  # byte by byte: what follows the head is not ours to read
+                piece = channel.recv(1)
+                if not piece:
+                    raise Unreachable(f"{self.address.host}: {connection.complaint() or 'closed the connection'}")
+                head += piece
+        except OSError as error:
+            raise Unreachable(f"{self.address.host}: {error.strerror or error}") from error
+        status = int(head.split(b" ", 2)[1])
+        if status != http.client.SWITCHING_PROTOCOLS:
+            channel.close()
+            raise EngineError(status, f"{path}: the Docker daemon does not upgrade to {protocol} (HTTP {status})")
+        return channel
+
+
+def _send(connection: http.client.HTTPConnection, body: Callable[[BodyWriter], None], sent: Callable[[int], None]) -> None:
+    writer = BodyWriter(connection, sent)
+    try:
+        body(writer)
+        writer.close()
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the engine has answered before the end of the body; its answer says why
+
+
+def _message(body: bytes) -> str:
+    try:
+        message = json.loads(body)["message"]
+    except (ValueError, KeyError, TypeError):
+        message = body.decode(errors="replace")
+    return " ".join(str(message).split())

@@ -1,0 +1,204 @@
+"""The gRPC methods of the docker provider: wire in, wire out; what happens in between lies in the other modules."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import provider_pb2
+
+from toolchain.docker_provider import config, inputs
+from toolchain.docker_provider.context import Digests
+from toolchain.docker_provider.diff import diff
+from toolchain.docker_provider.engine import Engine
+from toolchain.provider_base import (
+    Cancelled,
+    Host,
+    Operation,
+    Properties,
+    Provider,
+    ProviderError,
+    Secret,
+    decode_struct,
+    encode_struct,
+    has_unknown,
+    plain,
+    secret_texts,
+)
+
+IMAGE: Final = "docker:index/image:Image"
+_DERIVED: Final = {
+    "imageName": ("imageName",),
+    "baseImageName": ("imageName",),
+    "repoDigest": ("imageName",),
+    "registryServer": ("registry", "server"),
+    "context": ("build", "context"),
+    "dockerfile": ("build", "dockerfile"),
+    "platform": ("build", "platform"),
+}
+"""Which input an output repeats: where the input is secret, so is the output."""
+_SHORTEST_SECRET: Final = 4
+"""Shorter secrets are not looked for in what is printed: they would blot out everything."""
+
+
+class DockerProvider(Provider):
+    """Provides `docker.Image` and `docker.get_registry_image`."""
+
+    version = "5.2.0"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._digests = Digests()
+        self._settings: dict[str, str] = {}
+        self._engine: Engine | None = None
+        self._engine_lock = threading.Lock()
+
+    def GetSchema(self, request: provider_pb2.GetSchemaRequest, context: grpc.ServicerContext) -> provider_pb2.GetSchemaResponse:  # noqa: ARG002, N802
+        """Return a schema of what is provided."""
+        if request.version != 0:
+            raise ProviderError(f"unsupported schema version {request.version}")
+        return provider_pb2.GetSchemaResponse(schema=Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+
+    def CheckConfig(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: ARG002, N802
+        """Take the provider's configuration as it is."""
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: ARG002, N802
+        """A changed configuration never replaces the provider."""
+        return provider_pb2.DiffResponse()
+
+    def Configure(self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext) -> provider_pb2.ConfigureResponse:  # noqa: ARG002, N802
+        """Take the configuration and see that the Docker daemon answers."""
+        self._settings = config.settings(request.variables)
+        if not self._settings.get("host", "").startswith("ssh://"):
+            self._connect()
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
+
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: ARG002, N802
+        """Fill in defaults and the context's digest."""
+        news = decode_struct(request.news)
+        additions = inputs.check(plain(news), self._digests)
+        if "platform" in additions.get("build", {}):
+            platform = additions["build"]["platform"]
+            self.host.log(
+                request.urn,
+                f"Building your image for {platform.partition('/')[2]} architecture. To ensure you are building for the "
+                "correct platform, consider explicitly setting the `platform` field on ImageBuildOptions.",
+            )
+        return provider_pb2.CheckResponse(inputs=encode_struct(_merge(news, additions)))
+
+    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: ARG002, N802
+        """Compare what is asked for with what made the present image."""
+        return diff(plain(decode_struct(request.olds)), plain(decode_struct(request.news)))
+
+    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:  # noqa: N802
+        """Build and push."""
+        made = self._make(request.urn, request.properties, context, preview=request.preview)
+        if made is None:
+            return provider_pb2.CreateResponse(properties=request.properties)
+        return provider_pb2.CreateResponse(id=plain(made["imageName"]), properties=encode_struct(made))
+
+    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:  # noqa: N802
+        """Build and push again."""
+        made = self._make(request.urn, request.news, context, preview=request.preview)
+        return provider_pb2.UpdateResponse(properties=request.news if made is None else encode_struct(made))
+
+    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:  # noqa: ARG002, N802
+        """Return what the state says: what a registry holds under a tag may have been pushed by anybody."""
+        return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
+
+    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802
+        """Forget the image; it stays in the registry, where others may use it."""
+        return empty_pb2.Empty()
+
+    def _connect(self) -> Engine:
+        with self._engine_lock:
+            if self._engine is None:
+                self._engine = config.connect(self._settings)
+            return self._engine
+
+    def _make(
+        self, urn: str, properties: struct_pb2.Struct, context: grpc.ServicerContext, *, preview: bool
+    ) -> Properties | None:
+        """Build, and push unless this is a preview; None where a preview does not build."""
+        given = decode_struct(properties)
+        bare = plain(given)
+        if preview and not self._builds_on_preview(urn, bare):
+            return None
+        from toolchain.docker_provider import build  # noqa: PLC0415 - a preview that builds nothing starts faster
+
+        hide = _hiding(secret_texts([given, Secret(bare.get("registry", {}).get("password", ""))]))
+        display = build.Display(
+            status=build.throttled(lambda line: self.host.log(urn, hide(line), ephemeral=True)),
+            log=lambda line, severity: self.host.log(urn, hide(line), severity),
+        )
+        image = inputs.image(bare)
+        try:
+            with self.operation(context) as operation:
+                outputs = self._produce(build.produce, image, display, operation, push=not (image.skip_push or preview))
+        except Cancelled:
+            raise Cancelled(f"build of {image.name} cancelled") from None
+        except ProviderError as error:
+            raise ProviderError(hide(str(error))) from error
+        secret = {name for name, path in _DERIVED.items() if _is_secret(given, path)}
+        marked = {name: Secret(value) if name in secret else value for name, value in outputs.items()}
+        return {**marked, "__inputs": Secret(bare)}
+
+    def _produce(
+        self, produce: Callable[..., Properties], image: inputs.Image, display: Any, operation: Operation, *, push: bool
+    ) -> Properties:
+        return produce(image, self._connect(), display, operation, push=push)
+
+    def _builds_on_preview(self, urn: str, bare: Properties) -> bool:
+        if bare.get("buildOnPreview") is not True:
+            return False
+        build = bare.get("build")
+        needed = [bare.get("imageName"), build if not isinstance(build, dict) else [build.get(k) for k in ("dockerfile", "context", "args")]]
+        if not has_unknown(needed):
+            return True
+        self.host.log(
+            urn,
+            "Minimum inputs for build are unresolved. Continuing without preview image build. To avoid this warning, "
+            "ensure image name, dockerfile, args, and context are resolved at preview.",
+            "WARNING",
+        )
+        return False
+
+
+def _merge(given: Properties, additions: Properties) -> Properties:
+    """Set what is to be filled in, leaving a value that is there already, and its secrecy, as it is."""
+    merged = dict(given)
+    for key, value in additions.items():
+        present = merged.get(key)
+        if isinstance(present, Secret) and plain(present) != value:
+            merged[key] = Secret(_merge(present.value, value) if isinstance(value, dict) else value)
+        elif isinstance(value, dict):
+            merged[key] = _merge(present if isinstance(present, dict) else {}, value)
+        elif plain(present) != value:
+            merged[key] = value
+    return merged
+
+
+def _is_secret(given: Properties, path: Iterable[str]) -> bool:
+    value: Any = given
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, Secret):
+            return True
+    return False
+
+
+def _hiding(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Make a function that masks secrets in a text."""
+    known = sorted({text for text in secrets if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True)
+
+    def hide(text: str) -> str:
+        for secret in known:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    return hide

@@ -1,0 +1,400 @@
+"""The common part of a Pulumi resource provider written in Python.
+
+A provider plugin is a program that prints a port and serves `pulumirpc.ResourceProvider` on it. This module holds what
+every such program needs and nothing about what it provides: property values to and from the wire, lines in Pulumi's
+display, calls that `Cancel` can end, errors as one line, and the life of the process.
+
+A provider is a subclass of `Provider` with the methods it serves; `serve(MyProvider)` runs it.
+
+Source of the wire format (signatures, sentinel strings): Pulumi's Go SDK, `sdk/go/common/resource/plugin/rpc.go`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
+
+SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+"""The key that marks an object on the wire as something other than a plain object."""
+SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"
+OUTPUT_SIGNATURE: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
+UNKNOWN_TEXT: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+_UNKNOWN_TEXTS: Final = frozenset(
+    {
+        UNKNOWN_TEXT,
+        "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",
+        "3eeb2bf0-c639-47a8-9e75-3b44932eb421",
+        "6a19a0b0-7e62-4c92-b797-7f8e31da9cc2",
+        "030794c1-ac77-496b-92df-f27374a8bd58",
+        "e48ece36-62e2-4504-bad9-02848725956a",
+        "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
+    }
+)
+"""What stands on the wire for a value that only a later step of the program knows (string, bool, number, ...)."""
+
+_MESSAGE_BYTES: Final = 400 * 1024 * 1024
+"""Largest message taken, as the engine and the SDKs have it."""
+_THREADS: Final = 1024
+"""Upper bound of calls in progress. Threads start as they are needed; `Cancel` must always find one free."""
+_PARENT_POLL_SECONDS: Final = 1.0
+
+
+class ProviderError(Exception):
+    """What a user can do something about: its text is what Pulumi shows, with no traceback."""
+
+
+class Cancelled(ProviderError):
+    """The call was ended by `Cancel`, or by the engine going away."""
+
+
+class Unknown:
+    """The type of `UNKNOWN`, a value that is not known before the program runs for real."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = Unknown()
+
+
+class Secret:
+    """A value that Pulumi encrypts in state and masks in its display."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(("secret", repr(self.value)))
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+Properties = dict[str, Any]
+"""Property values: None, bool, float, str, list, dict, UNKNOWN, and Secret around any of them."""
+
+
+def decode(value: struct_pb2.Value) -> Any:
+    """Turn one value from the wire into Python."""
+    kind = value.WhichOneof("kind")
+    if kind == "string_value":
+        text = value.string_value
+        return UNKNOWN if text in _UNKNOWN_TEXTS else text
+    if kind == "struct_value":
+        fields = value.struct_value.fields
+        if SIGNATURE in fields:
+            return _decode_signed(fields)
+        return {key: decode(item) for key, item in fields.items()}
+    if kind == "bool_value":
+        return value.bool_value
+    if kind == "number_value":
+        return value.number_value
+    if kind == "list_value":
+        return [decode(item) for item in value.list_value.values]
+    return None
+
+
+def _decode_signed(fields: Mapping[str, struct_pb2.Value]) -> Any:
+    signature = fields[SIGNATURE].string_value
+    if signature == SECRET_SIGNATURE:
+        return Secret(decode(fields["value"]))
+    if signature == OUTPUT_SIGNATURE:
+        value = decode(fields["value"]) if "value" in fields else UNKNOWN
+        return Secret(value) if "secret" in fields and fields["secret"].bool_value else value
+    return {key: decode(item) for key, item in fields.items()}
+
+
+def decode_struct(struct: struct_pb2.Struct) -> Properties:
+    """Turn properties from the wire into Python."""
+    return {key: decode(item) for key, item in struct.fields.items()}
+
+
+def encode(value: Any) -> struct_pb2.Value:
+    """Turn one Python value into the wire's form."""
+    if value is None:
+        return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
+    if isinstance(value, bool):
+        return struct_pb2.Value(bool_value=value)
+    if isinstance(value, str):
+        return struct_pb2.Value(string_value=value)
+    if isinstance(value, int | float):
+        return struct_pb2.Value(number_value=value)
+    if isinstance(value, Unknown):
+        return struct_pb2.Value(string_value=UNKNOWN_TEXT)
+    if isinstance(value, Secret):
+        signed = {SIGNATURE: encode(SECRET_SIGNATURE), "value": encode(value.value)}
+        return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=signed))
+    if isinstance(value, Mapping):
+        return struct_pb2.Value(struct_value=encode_struct(value))
+    return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[encode(item) for item in value]))
+
+
+def encode_struct(properties: Mapping[str, Any]) -> struct_pb2.Struct:
+    """Turn Python properties into the wire's form."""
+    return struct_pb2.Struct(fields={key: encode(item) for key, item in properties.items()})
+
+
+def plain(value: Any) -> Any:
+    """Return the value without secrets' wrappers and without nulls inside objects."""
+    if isinstance(value, Secret):
+        return plain(value.value)
+    if isinstance(value, dict):
+        return {key: bare for key, item in value.items() if (bare := plain(item)) is not None}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def secret_texts(value: Any, *, within: bool = False) -> Iterator[str]:
+    """Yield every string that lies inside a secret, to be kept out of what is printed."""
+    if isinstance(value, Secret):
+        yield from secret_texts(value.value, within=True)
+    elif isinstance(value, str) and within:
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from secret_texts(item, within=within)
+    elif isinstance(value, list):
+        for item in value:
+            yield from secret_texts(item, within=within)
+
+
+def has_unknown(value: Any) -> bool:
+    """Say whether the value is, or holds anywhere, one that is not known yet."""
+    if isinstance(value, Unknown):
+        return True
+    if isinstance(value, Secret):
+        return has_unknown(value.value)
+    if isinstance(value, dict):
+        return any(has_unknown(item) for item in value.values())
+    if isinstance(value, list):
+        return any(has_unknown(item) for item in value)
+    return False
+
+
+class Host:
+    """The engine that started this plugin, as a place to write to.
+
+    Args:
+        address: `host:port` of the engine's service; empty where there is none (a plugin started by hand).
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._stub: engine_pb2_grpc.EngineStub | None = None
+
+    def attach(self, address: str) -> None:
+        """Write to another engine from now on."""
+        with self._lock:
+            self._address, self._stub = address, None
+
+    def log(self, urn: str, message: str, severity: str = "INFO", *, ephemeral: bool = False) -> None:
+        """Show a line beside a resource.
+
+        Args:
+            urn: the resource.
+            message: the text.
+            severity: DEBUG, INFO, WARNING or ERROR.
+            ephemeral: replace the last such line of the resource instead of keeping it in the output.
+        """
+        stub = self._engine()
+        if stub is None:
+            return
+        request = engine_pb2.LogRequest(
+            severity=engine_pb2.LogSeverity.Value(severity), message=message, urn=urn, ephemeral=ephemeral
+        )
+        try:
+            stub.Log(request, timeout=10)
+        except grpc.RpcError:
+            return  # an engine that is going away takes no lines; the call itself ends by its own means
+
+    def _engine(self) -> engine_pb2_grpc.EngineStub | None:
+        with self._lock:
+            if self._stub is None and self._address:
+                channel = grpc.insecure_channel(self._address, options=[("grpc.max_send_message_length", _MESSAGE_BYTES)])
+                self._stub = engine_pb2_grpc.EngineStub(channel)
+            return self._stub
+
+
+class Operation:
+    """One call that can be ended while it runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._endings: list[Callable[[], None]] = []
+        self.cancelled = False
+
+    @contextmanager
+    def ending(self, end: Callable[[], None]) -> Iterator[None]:
+        """Within the block, `cancel` calls `end`, from another thread; at once if it has been called already."""
+        with self._lock:
+            self._endings.append(end)
+            late = self.cancelled
+        try:
+            if late:
+                end()
+            yield
+        finally:
+            with self._lock:
+                self._endings.remove(end)
+
+    def cancel(self) -> None:
+        """End the call: run what the blocks now open gave to `ending`."""
+        with self._lock:
+            self.cancelled = True
+            endings = list(self._endings)
+        for end in endings:
+            end()
+
+    def check(self) -> None:
+        """Raise Cancelled if the call has been ended."""
+        if self.cancelled:
+            raise Cancelled("cancelled")
+
+
+class Provider(provider_pb2_grpc.ResourceProviderServicer):
+    """A provider that provides nothing yet: subclass it and add the methods of the service.
+
+    Args:
+        host: the engine.
+
+    `version` is what the plugin says of itself.
+    """
+
+    version: str = "0.0.0"
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._operations: set[Operation] = set()
+        self._operations_lock = threading.Lock()
+
+    @contextmanager
+    def operation(self, context: grpc.ServicerContext) -> Iterator[Operation]:
+        """Within the block, `Cancel`, the process's end and a lost engine end the operation.
+
+        Raises:
+            Cancelled: in place of whatever error the ending led to.
+        """
+        operation = Operation()
+        with self._operations_lock:
+            self._operations.add(operation)
+        context.add_callback(operation.cancel)
+        try:
+            yield operation
+        except Exception:
+            operation.check()
+            raise
+        finally:
+            with self._operations_lock:
+                self._operations.discard(operation)
+
+    def cancel_all(self) -> None:
+        """End every operation in progress."""
+        with self._operations_lock:
+            operations = list(self._operations)
+        for operation in operations:
+            operation.cancel()
+
+    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802
+        """End what is in progress; each call then fails on its own."""
+        self.cancel_all()
+        return empty_pb2.Empty()
+
+    def Attach(self, request: plugin_pb2.PluginAttach, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802
+        """Take the address of an engine that did not start this process."""
+        self.host.attach(request.address)
+        return empty_pb2.Empty()
+
+    def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:  # noqa: ARG002, N802
+        """Say which version this is."""
+        return plugin_pb2.PluginInfo(version=self.version)
+
+
+class _ErrorsAsText(grpc.ServerInterceptor):
+    """Gives the engine an error's text, and a bug's place, instead of gRPC's own "Exception calling application"."""
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Wrap the method that is about to be called."""
+        handler = continuation(handler_call_details)
+        if handler is None or handler.unary_unary is None:
+            return handler
+        method = handler.unary_unary
+
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            try:
+                return method(request, context)
+            except ProviderError as error:
+                context.abort(grpc.StatusCode.UNKNOWN, str(error))
+            except NotImplementedError:
+                raise  # the generated base class has set UNIMPLEMENTED
+            except Exception as error:
+                if context.code() is not None:  # type: ignore[attr-defined]
+                    raise
+                traceback.print_exc()
+                name = handler_call_details.method.rpartition("/")[2]
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                context.abort(
+                    grpc.StatusCode.UNKNOWN,
+                    f"{name}: {type(error).__name__}: {error} (a bug in this provider, at {where.name}:{where.lineno})",
+                )
+
+        return grpc.unary_unary_rpc_method_handler(
+            call, request_deserializer=handler.request_deserializer, response_serializer=handler.response_serializer
+        )
+
+
+def engine_address(arguments: list[str]) -> str:
+    """Find the engine's address among a plugin's arguments: the last one that is not a flag, or ""."""
+    words = [word for word in arguments if not word.startswith("-")]
+    return words[-1] if words else ""
+
+
+def serve(make: Callable[[Host], Provider]) -> None:
+    """Run a provider as a plugin until the engine ends it.
+
+    Prints the port as the first line of standard output, as the engine expects. SIGINT and SIGTERM (the engine sends
+    them to end a plugin) and the end of the process that started this one cancel what runs and end the process.
+
+    Args:
+        make: makes the provider, given the engine.
+    """
+    provider = make(Host(engine_address(sys.argv[1:])))
+    parent = os.getppid()
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=_THREADS),
+        interceptors=[_ErrorsAsText()],
+        options=[("grpc.max_receive_message_length", _MESSAGE_BYTES), ("grpc.so_reuseport", 0)],
+    )
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    while not ended.wait(_PARENT_POLL_SECONDS) and os.getppid() == parent:
+        pass
+    provider.cancel_all()
+    time.sleep(0)  # lets the threads that were just woken close their connections
+    os._exit(0)  # threads that still wait for a daemon must not hold the engine up
