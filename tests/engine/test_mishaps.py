@@ -1,0 +1,196 @@
+"""What goes wrong in real life: one clear line, nothing lost, and the next ``up`` finishes the job."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.engine.project import Project, wait_for
+
+BASE = "debian:bookworm-slim"
+
+
+def slow(project: Project, seconds: int) -> None:
+    """Make the image one whose build takes a while in a step that can be seen among the machine's processes."""
+    project.configure(base=BASE)
+    project.write(
+        "dockerfiles/link0/Dockerfile",
+        f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nRUN echo {project.path} && sleep {seconds}\n",
+    )
+
+
+def sleeping(seconds: int) -> bool:
+    return subprocess.run(["pgrep", "-fx", f"sleep {seconds}"], capture_output=True, check=False).returncode == 0
+
+
+def assert_clear(shown: str) -> None:
+    assert "Traceback" not in shown, shown
+    assert "panic" not in shown, shown
+
+
+def test_two_ups_at_once_the_second_says_so_and_the_first_finishes(project: Project) -> None:
+    slow(project, 8)
+    first = project.start("up", "-s", "t", "--yes", "--skip-preview")
+    wait_for(lambda: sleeping(8))
+    second = project.up(check=False)
+    assert second.returncode != 0
+    assert "the stack is currently locked by 1 lock(s)" in second.shown
+    out, err = first.communicate(timeout=120)
+    assert first.returncode == 0, out + err
+    assert project.outputs()["images"]["link0"]["digest"]
+
+
+def test_ctrl_c_ends_the_build_and_leaves_the_stack_unlocked(project: Project) -> None:
+    slow(project, 314)
+    running = project.start("up", "-s", "t", "--yes", "--skip-preview")
+    wait_for(lambda: sleeping(314))
+    os.kill(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode != 0
+    assert_clear(out + err)
+    wait_for(lambda: not sleeping(314), 30)
+    slow(project, 0)
+    project.up()
+
+
+def test_a_killed_up_says_how_to_unlock_and_the_next_finishes(project: Project) -> None:
+    slow(project, 315)
+    running = project.start("up", "-s", "t", "--yes", "--skip-preview")
+    wait_for(lambda: sleeping(315))
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    wait_for(lambda: not sleeping(315), 60)
+    slow(project, 0)
+    locked = project.up(check=False)
+    assert locked.returncode != 0
+    assert "pulumi cancel" in locked.shown
+    project.pulumi("cancel", "-s", "t", "--yes")
+    project.up()
+
+
+def test_docker_not_running_is_one_clear_line(project: Project, tmp_path: Path) -> None:
+    failed = project.up(check=False, DOCKER_HOST=f"unix://{tmp_path}/no.sock")
+    assert failed.returncode != 0
+    assert_clear(failed.shown)
+    assert re.search(r"error: .*docker daemon", failed.shown, re.IGNORECASE), failed.shown
+    project.up()
+
+
+class Cutting(socketserver.ThreadingTCPServer):
+    """A way to the registry that breaks every connection once so many bytes have gone up through it."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, upstream: str, limit: int | None) -> None:
+        host, _, port = upstream.rpartition(":")
+        self.upstream, self.limit, self.sent = (host, int(port)), limit, 0
+        super().__init__(("127.0.0.1", 0), _Pipe)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class _Pipe(socketserver.BaseRequestHandler):
+    server: Cutting
+
+    def handle(self) -> None:
+        with socket.create_connection(self.server.upstream) as upstream:
+            down = threading.Thread(target=self._down, args=(upstream,), daemon=True)
+            down.start()
+            while data := self._receive(self.request):
+                self.server.sent += len(data)
+                if self.server.limit is not None and self.server.sent > self.server.limit:
+                    break
+                upstream.sendall(data)
+            upstream.shutdown(socket.SHUT_RDWR)
+            down.join()
+
+    def _down(self, upstream: socket.socket) -> None:
+        try:
+            while data := self._receive(upstream):
+                self.request.sendall(data)
+            self.request.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    @staticmethod
+    def _receive(connection: socket.socket) -> bytes:
+        try:
+            return connection.recv(65536)
+        except OSError:
+            return b""
+
+
+@contextmanager
+def serving(server: Cutting) -> Iterator[Cutting]:
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_registry_that_goes_away_in_the_middle_of_a_push_and_comes_back(project: Project) -> None:
+    project.write("dockerfiles/link0/file.txt", os.urandom(4_000_000).hex())
+    with serving(Cutting(project.registry, 1_000_000)) as way:
+        project.configure(registry={"kind": "local", "address": way.address, "path": project.path})
+        started = time.monotonic()
+        failed = project.up(check=False)
+        assert failed.returncode != 0
+        assert_clear(failed.shown)
+        assert way.address in failed.shown
+        assert way.sent > 1_000_000
+        assert time.monotonic() - started < 240
+        way.limit = None
+        project.up()
+        ref = project.outputs()["images"]["link0"]["ref"]
+    assert project.manifest(ref)
+
+
+@pytest.fixture
+def full_registry(tmp_path: Path) -> Iterator[str]:
+    """A real registry whose disk is 1 MiB, in a mount namespace of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    store, config = tmp_path / "store", tmp_path / "config.yml"
+    store.mkdir()
+    config.write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {store}}}}}\nhttp: {{addr: '127.0.0.1:{port}'}}\n"
+    )
+    mount = f"mount -t tmpfs -o size=1m tmpfs {store} && exec docker-registry serve {config}"
+    spaces = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    process = subprocess.Popen([*spaces, "sh", "-c", mount], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), 20)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(project: Project, full_registry: str) -> None:
+    project.write("dockerfiles/link0/file.txt", os.urandom(4_000_000).hex())
+    project.configure(registry={"kind": "local", "address": full_registry, "path": project.path})
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert_clear(failed.shown)
+    assert full_registry in failed.shown
+    project.configure()
+    project.up()
+    assert project.manifest(project.outputs()["images"]["link0"]["ref"])
