@@ -1,0 +1,47 @@
+# Slipway. `make help` lists what there is.
+PYTHON ?= python3
+STACK  ?= local
+PYTEST_ARGS ?=
+
+toolchain := $(PYTHON) -m toolchain
+pytest    := . .slipway/env && exec python -m pytest $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help up down doctor ready env lint test test-unit test-all bench lock
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+up: ## ready this machine, build and publish the images of a stack (STACK=local)
+	@$(toolchain) up $(STACK)
+
+down: ## end the services that Slipway started
+	@$(toolchain) down
+
+doctor: ## say which part of the toolchain is used, its version, and why
+	@$(toolchain) doctor
+
+ready: ## have the toolchain, and its services running, and nothing built
+	@$(toolchain) ready
+
+lint: ## check style, types, Dockerfiles and shell scripts
+	@$(toolchain) packages
+	@$(toolchain) lint
+
+test: lint ready ## lint, then all tests but the slow ones
+	@$(pytest) -m "not slow"
+
+test-unit: ## the tests that need nothing but Python, in seconds
+	@$(toolchain) packages
+	@.slipway/venv/bin/python -m pytest $(PYTEST_ARGS) tests/unit
+
+test-all: lint ready ## lint, then all tests
+	@$(pytest)
+
+bench: ready ## measure against bare Pulumi, docker buildx bake and plain pip
+	@. .slipway/env && exec python -m bench
+
+lock: ## resolve requirements.lock anew from pyproject.toml
+	@$(toolchain) packages
+	@.slipway/venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-annotate --no-header --upgrade --group dev pyproject.toml --output-file requirements.lock

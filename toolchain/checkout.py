@@ -1,0 +1,116 @@
+"""Where everything lives: one checkout, and the git-ignored `.slipway/` inside it that holds all state."""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from toolchain.errors import ToolchainError
+
+SOCKET_PATH_BYTES: Final = 107
+"""Longest path of a unix socket: `sun_path` in unix(7) is 108 bytes with its closing NUL."""
+LONGEST_SOCKET: Final = "docker/containerd/containerd.sock.ttrpc"
+"""The longest socket name that the engine makes below the folder it is given."""
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A checkout of Slipway.
+
+    `root` is absolute, without symlinks.
+    """
+
+    root: Path
+
+    @classmethod
+    def here(cls) -> "Checkout":
+        """Return the checkout that this file belongs to."""
+        return cls(Path(__file__).resolve().parent.parent)
+
+    @property
+    def state(self) -> Path:
+        """All that Slipway writes on this machine, apart from system packages."""
+        return self.root / ".slipway"
+
+    @property
+    def venv(self) -> Path:
+        """The Python environment."""
+        return self.state / "venv"
+
+    @property
+    def bin(self) -> Path:
+        """Pulumi's programs, when they are ours."""
+        return self.state / "bin"
+
+    @property
+    def embedded(self) -> Path:
+        """The folder on PATH in which Pulumi finds the embedded provider."""
+        return self.state / "embedded"
+
+    @property
+    def pulumi_home(self) -> Path:
+        """Pulumi's own folder (plugins, workspaces), instead of the user's `~/.pulumi`."""
+        return self.state / "pulumi"
+
+    @property
+    def backend(self) -> Path:
+        """The folder that Pulumi's file backend keeps stacks in."""
+        return self.state / "state"
+
+    @property
+    def passphrase(self) -> Path:
+        """The file with the passphrase that protects secrets in the stacks' state."""
+        return self.state / "passphrase"
+
+    @property
+    def config(self) -> Path:
+        """Stack configuration as Pulumi reads and rewrites it; the tracked YAML stays as it is."""
+        return self.state / "config"
+
+    @property
+    def logs(self) -> Path:
+        """Output of long commands and of the services."""
+        return self.state / "logs"
+
+    @property
+    def cache(self) -> Path:
+        """What may be deleted at any time."""
+        return self.state / "cache"
+
+    @property
+    def env_file(self) -> Path:
+        """A POSIX shell file to source: the environment that everything runs in."""
+        return self.state / "env"
+
+    @property
+    def lock(self) -> Path:
+        """The hashed list of Python packages."""
+        return self.root / "requirements.lock"
+
+    @property
+    def id(self) -> str:
+        """Eight hex digits that tell this checkout's services from another's on the same machine."""
+        return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:8]
+
+    @property
+    def run(self) -> Path:
+        """Pid files and sockets. Inside the checkout unless it lies too deep for a socket's path, then `/run`."""
+        inside = self.state / "run"
+        if len(os.fsencode(inside / LONGEST_SOCKET)) <= SOCKET_PATH_BYTES:
+            return inside
+        return Path("/run") / f"slipway-{self.id}"
+
+    @cached_property
+    def _locked(self) -> dict[str, str]:
+        try:
+            text = self.lock.read_text()
+        except FileNotFoundError:
+            raise ToolchainError(f"{self.lock} is missing: restore it from git, or run `make lock`") from None
+        return dict(re.findall(r"^([a-z0-9-]+)==([^\s;\\]+)", text, re.MULTILINE))
+
+    def locked(self, package: str) -> str:
+        """Return the version that requirements.lock pins for a Python package."""
+        return self._locked[package]

@@ -1,0 +1,21 @@
+"""`make doctor`: which part is used, its version, and why the first choice is not."""
+
+from toolchain.checkout import Checkout
+from toolchain.ready import look
+from toolchain.steps import say
+
+
+def doctor(checkout: Checkout) -> int:
+    """Print one paragraph a part, looking at the machine as it is and changing nothing. Returns 1 if a part is missing."""
+    missing = 0
+    for kind, part, wrong in look(checkout):
+        if part is None:
+            missing += 1
+            say(f"{kind.name:<22}missing{f': {wrong}' if wrong else ''}")
+            continue
+        say(f"{kind.name:<22}{part.used} ({part.version})")
+        if part.why:
+            say(f"{'':<22}because: {part.why}")
+    if missing:
+        say(f"{missing} missing: `make up` or `make test` gets them")
+    return 1 if missing else 0

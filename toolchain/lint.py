@@ -1,0 +1,54 @@
+"""`make lint`: style and types of Python, Dockerfiles, shell scripts; found by what they are, not by a list of names."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolchain.checkout import Checkout
+from toolchain.steps import output, say
+
+
+def _files(checkout: Checkout) -> list[Path]:
+    """Return the files that git tracks or would track."""
+    words: list[str | Path] = [
+        "git",
+        "-C",
+        checkout.root,
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    return [file for name in output(words).split("\0") if name and (file := checkout.root / name).is_file()]
+
+
+def _is_shell(file: Path) -> bool:
+    with file.open("rb") as opened:
+        first = opened.readline(80)
+    return first.startswith(b"#!") and first.split()[-1].rpartition(b"/")[2] in {b"sh", b"bash"}
+
+
+def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
+    """Yield the command lines to run, each a program of the Python environment."""
+    files = _files(checkout)
+    yield ["ruff", "format", "--check", "--quiet", "."]
+    yield ["ruff", "check", "--quiet", "."]
+    yield ["mypy"]
+    if dockerfiles := [file for file in files if file.name == "Dockerfile"]:
+        yield ["hadolint", *dockerfiles]
+    if scripts := [file for file in files if file.suffix == ".sh" or _is_shell(file)]:
+        yield ["shellcheck", *scripts]
+
+
+def lint(checkout: Checkout) -> int:
+    """Run every check, also after one has found something. Returns how many did."""
+    failed = 0
+    for program, *arguments in checks(checkout):
+        done = subprocess.run([checkout.venv / "bin" / str(program), *arguments], cwd=checkout.root, check=False)
+        say(
+            f"lint: {program} {arguments[0] if program == 'ruff' else ''}".rstrip()
+            + (": failed" if done.returncode else ": clean")
+        )
+        failed += bool(done.returncode)
+    return failed

@@ -1,0 +1,57 @@
+"""The Python environment: `.slipway/venv`, exactly what requirements.lock lists, every file checked against its hash."""
+
+import hashlib
+import importlib.util
+import platform
+import sys
+from typing import Final
+
+from toolchain import apt
+from toolchain.checkout import Checkout
+from toolchain.part import Kind, Part, forget, recall, remember
+from toolchain.steps import command, step
+
+NAME: Final = "Python packages"
+
+
+def _key(checkout: Checkout) -> str:
+    """What an environment is good for: this list of packages at this place (its scripts hold the absolute path)."""
+    checkout.locked("pulumi")  # a missing lock is reported here, in one line
+    return f"{hashlib.sha256(checkout.lock.read_bytes()).hexdigest()} {checkout.venv}"
+
+
+def find(checkout: Checkout) -> Part | None:
+    """Return the environment if it is complete and of today's lock."""
+    part = recall(checkout, NAME, _key(checkout))
+    return part if (checkout.venv / "bin" / "python").exists() else None
+
+
+def get(checkout: Checkout) -> Part:
+    """Make the environment anew unless it is complete and of today's lock."""
+    if part := find(checkout):
+        return part
+    if importlib.util.find_spec("ensurepip") is None:
+        apt.install(checkout, f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
+    forget(checkout, NAME)
+    with step("Installing Python packages"):
+        command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
+        command(
+            [
+                checkout.venv / "bin" / "python",
+                "-m",
+                "pip",
+                "install",
+                "--no-cache-dir",
+                "--no-deps",
+                "--require-hashes",
+                "--disable-pip-version-check",
+                "-r",
+                checkout.lock,
+            ],
+            checkout.logs / "pip.log",
+        )
+    part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
+    return remember(checkout, part, _key(checkout))
+
+
+KIND: Final = Kind(NAME, find, get)

@@ -1,0 +1,184 @@
+"""The registry: the one that SLIPWAY_REGISTRY names, else Debian's docker-registry on this machine's loopback."""
+
+import http.client
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import Final
+
+from toolchain import apt
+from toolchain.checkout import Checkout
+from toolchain.daemon import Daemon
+from toolchain.errors import ToolchainError
+from toolchain.files import write
+from toolchain.part import Kind, Part, recall, remember
+from toolchain.steps import output, step
+
+NAME: Final = "registry"
+VARIABLE: Final = "SLIPWAY_REGISTRY"
+LOOPBACK: Final = "127.0.0.1"
+PORTS: Final = range(5000, 5100)
+"""The first free one is taken, and kept: images are named after it."""
+START_SECONDS: Final = 15.0
+
+
+def _config_file(checkout: Checkout) -> Path:
+    return checkout.state / "registry" / "config.yml"
+
+
+def _port_file(checkout: Checkout) -> Path:
+    return checkout.state / "registry" / "port"
+
+
+def daemon(checkout: Checkout) -> Daemon:
+    """Return our own registry, running or not."""
+    return Daemon(NAME, checkout.run / "registry.pid", checkout.logs / "registry.log", mark=str(_config_file(checkout)))
+
+
+def _port(checkout: Checkout) -> int | None:
+    try:
+        return int(_port_file(checkout).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+    try:
+        connection.request("GET", "/v2/")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _listens(pid: int | None, port: int) -> bool:
+    """Tell whether a process is the one that listens on a port of the loopback: another checkout's may have taken it."""
+    address = f"{int.from_bytes(socket.inet_aton(LOOPBACK), 'little'):08X}:{port:04X}"
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[1] == address and fields[3] == "0A"}
+    try:
+        return any(os.readlink(file) in sockets for file in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def _runs(checkout: Checkout, port: int) -> bool:
+    return _listens(daemon(checkout).pid(), port) and _answers(port)
+
+
+def _own(checkout: Checkout) -> Part | None:
+    port = _port(checkout)
+    noted = recall(checkout, NAME)
+    if port is None or noted is None or not _runs(checkout, port):
+        return None
+    return noted if noted.env == {VARIABLE: f"{LOOPBACK}:{port}"} else None
+
+
+def _configured(checkout: Checkout) -> Part | None:
+    """Return the registry that the environment names, unless that is our own, from a sourced .slipway/env."""
+    address = os.environ.get(VARIABLE)
+    if not address or address == f"{LOOPBACK}:{_port(checkout)}":
+        return None
+    return Part(NAME, address, "configured", env={VARIABLE: address})
+
+
+def find(checkout: Checkout) -> Part | None:
+    """Return the configured registry, else our own if it runs."""
+    return _configured(checkout) or _own(checkout)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _program(checkout: Checkout) -> str:
+    """Return docker-registry: from PATH, else out of its Debian package (installing that would start a service)."""
+    program = shutil.which("docker-registry")
+    own = checkout.bin / "docker-registry"
+    if program is None and not own.exists():
+        try:
+            apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", own)
+        except ToolchainError as error:
+            raise ToolchainError(
+                f"no registry ({error}): install docker-registry, or set {VARIABLE} to one that you have"
+            ) from None
+    return program or str(own)
+
+
+def _start(checkout: Checkout, program: str, port: int) -> None:
+    config = {
+        "version": 0.1,
+        "log": {"level": "warn"},
+        "storage": {
+            "filesystem": {"rootdirectory": str(checkout.state / "registry" / "data")},
+            "delete": {"enabled": True},
+        },
+        "http": {"addr": f"{LOOPBACK}:{port}"},
+    }
+    write(_config_file(checkout), json.dumps(config, indent=2) + "\n")  # JSON is YAML
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REGISTRY_")}
+    daemon(checkout).start(
+        [program, "serve", _config_file(checkout)],
+        lambda: _runs(checkout, port),
+        env=environment,
+        seconds=START_SECONDS,
+    )
+    write(_port_file(checkout), f"{port}\n")
+
+
+def _start_on_a_free_port(checkout: Checkout, program: str) -> int:
+    kept = _port(checkout)
+    for port in ([kept] if kept else []) + list(PORTS):
+        if not _is_free(port):
+            continue
+        try:
+            _start(checkout, program, port)
+        except ToolchainError:
+            if _is_free(port):
+                raise
+            continue  # another process took the port in between
+        return port
+    raise ToolchainError(
+        f"no free port for the registry between {PORTS[0]} and {PORTS[-1]}: free one, or set {VARIABLE}"
+    )
+
+
+def get(checkout: Checkout) -> Part:
+    """Have a registry that answers."""
+    if part := _configured(checkout):
+        return remember(checkout, part)
+    if part := _own(checkout):
+        return part
+    daemon(checkout).stop()
+    program = _program(checkout)
+    with step("Starting Debian's docker-registry"):
+        port = _start_on_a_free_port(checkout, program)
+    version = output([program, "--version"]).split()[-1]
+    return remember(
+        checkout,
+        Part(
+            NAME,
+            f"Debian's docker-registry at {LOOPBACK}:{port}",
+            version,
+            f"{VARIABLE} names none",
+            {VARIABLE: f"{LOOPBACK}:{port}"},
+        ),
+    )
+
+
+def stop(checkout: Checkout) -> bool:
+    """End our own registry. Returns whether it ran."""
+    return daemon(checkout).stop()
+
+
+KIND: Final = Kind(NAME, find, get)
