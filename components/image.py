@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pulumi
 import pulumi_docker as docker
@@ -16,8 +17,9 @@ class ImageVariantArgs:
     """What an :class:`ImageVariant` is made of.
 
     ``repository`` and ``tag`` name the image; ``context`` and ``dockerfile`` are relative to the program's folder,
-    because ``docker.Image`` compares them literally. ``args`` are the build arguments known beforehand, ``parents``
-    the sibling images whose reference becomes an argument, ``files`` the context's files with their hashes.
+    because ``docker.Image`` compares them literally. ``args`` are the build arguments known beforehand, ``labels``
+    those that carry the image's labels, ``parents`` the sibling images whose reference becomes an argument, and
+    ``files`` the context's files with their SHA-256.
     """
 
     repository: str
@@ -26,6 +28,7 @@ class ImageVariantArgs:
     dockerfile: str
     platform: str
     args: Mapping[str, str]
+    labels: Mapping[str, str]
     files: Mapping[str, str]
     registry: Registry
     target: str | None = None
@@ -51,16 +54,20 @@ class ImageVariant(pulumi.ComponentResource):
     name: str
     """``repository:tag``."""
 
+    plan: dict[str, Any]
+    """What the image is made of, as a preview compares it: all of it known before anything is built."""
+
     def __init__(self, name: str, args: ImageVariantArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        inputs = {
+        self.plan = {
             "args": dict(args.args),
             "files": {path: content[:SHORT] for path, content in args.files.items()},
+            "labels": dict(args.labels),
             "parents": {argument: parent.name for argument, parent in args.parents.items()},
             "platform": args.platform,
             "tag": args.tag,
             "target": args.target,
         }
-        super().__init__("slipway:image:ImageVariant", name, inputs, opts)
+        super().__init__("slipway:image:ImageVariant", name, self.plan, opts)
         self.tag = args.tag
         self.name = f"{args.repository}:{args.tag}"
         image = docker.Image(
@@ -71,7 +78,7 @@ class ImageVariant(pulumi.ComponentResource):
                 dockerfile=args.dockerfile,
                 platform=args.platform,
                 target=args.target,
-                args={**args.args, **_parent_args(args)},
+                args={**args.args, **args.labels, **_parent_args(args)},
             ),
             registry=args.registry.credentials,
             skip_push=not args.registry.publish,

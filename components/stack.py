@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.image import SHORT, ImageVariant, ImageVariantArgs
+from components.image import ImageVariant, ImageVariantArgs
 from components.registry import LocalRegistry, PasswordRegistry, Registry
 from stacks.config import LocalRegistry as LocalConfig
 from stacks.plan import Plan, PlannedImage
@@ -14,8 +14,8 @@ from stacks.spec import CONTEXT
 def deploy(plan: Plan) -> dict[str, Any]:
     """Declare everything a plan asks for and return the stack's outputs.
 
-    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``plan`` says what each is made of and is
-    known at preview: only the references of sibling parents in it may be unknown.
+    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``plan`` says what each is made of, all
+    of it known at preview.
     """
     registry = _registry(plan)
     variants: dict[str, ImageVariant] = {}
@@ -26,7 +26,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
             name: {"ref": variant.ref, "digest": variant.digest, "tag": variant.tag}
             for name, variant in variants.items()
         },
-        "plan": {image.spec.name: _planned(image, variants) for image in plan.images},
+        "plan": {name: variant.plan for name, variant in variants.items()},
     }
 
 
@@ -51,18 +51,10 @@ def _arguments(image: PlannedImage, registry: Registry, variants: dict[str, Imag
         dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
         platform=image.spec.platform,
         args=image.args,
+        labels=image.spec.label_args,
         files=image.files,
         registry=registry,
         target=image.spec.target,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},
     )
 
-
-def _planned(image: PlannedImage, variants: dict[str, ImageVariant]) -> dict[str, Any]:
-    return {
-        "args": dict(image.args),
-        "files": {path: content[:SHORT] for path, content in image.files.items()},
-        "parents": {argument: variants[parent].ref for argument, parent in image.siblings.items()},
-        "platform": image.spec.platform,
-        "tag": image.tag,
-    }

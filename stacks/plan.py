@@ -18,8 +18,8 @@ from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 class PlannedImage:
     """One image of a plan.
 
-    ``repository`` is the full name without tag. ``args`` are all build arguments but those of ``siblings``, whose
-    values exist only once the parents are built. ``files`` maps each file of the context, relative to it, to the
+    ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
+    ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context, relative to it, to the
     SHA-256 of its content, in hexadecimal.
     """
 
@@ -57,11 +57,7 @@ class Plan:
                     "dockerfile": f"{CONTEXT}/{image.spec.dockerfile}",
                     "target": image.spec.target,
                     "platform": image.spec.platform,
-                    "args": {
-                        key: value
-                        for key, value in image.args.items()
-                        if key not in image.spec.parents and key not in image.spec.label_args
-                    },
+                    "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
                     "parents": {
                         key: references[image.siblings[key]] if key in image.siblings else image.args[key]
                         for key in image.spec.parents

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 import uuid
 from pathlib import Path
@@ -167,10 +168,13 @@ class Project:
         config: dict[str, Any] = json.loads(self.fetch(f"{name}/blobs/{digest}"))
         return config
 
-    def published(self) -> list[str]:
-        """Return the names of this project's repositories in the registry."""
-        names = json.loads(self.fetch("_catalog?n=10000"))["repositories"]
-        return [name for name in names if name.startswith(f"{self.path}/")]
+    def published(self, image: str) -> bool:
+        """Say whether the registry holds anything under an image's name."""
+        try:
+            return bool(json.loads(self.fetch(f"{self.path}/{image}/tags/list"))["tags"])
+        except urllib.error.HTTPError as error:
+            assert error.code == 404
+            return False
 
 
 def wait_for(condition: Any, seconds: float = 60) -> Any:
