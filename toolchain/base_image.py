@@ -1,4 +1,4 @@
-"""The base image: `debian:bookworm-slim` where it can be pulled, else Debian bookworm bootstrapped from its packages."""
+"""The base image: `debian:bookworm-slim` where it can be pulled, else bookworm bootstrapped from Debian's packages."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ DOCUMENTATION: Final = (
 
 
 def _environment(checkout: Checkout) -> dict[str, str]:
-    """The client's environment. `docker manifest` is an experimental command before Docker 23."""
+    """Return the client's environment: `docker manifest` is an experimental command before Docker 23."""
     used = recall(checkout, engine.NAME)
     return {**os.environ, "DOCKER_CLI_EXPERIMENTAL": "enabled", **(used.env if used else {})}
 
@@ -85,7 +85,7 @@ def _pull(environment: Mapping[str, str]) -> str:
         text=True,
         env=environment,
     )
-    assert process.stdout and process.stderr  # noqa: S101
+    assert process.stdout is not None  # noqa: S101
     reader = threading.Thread(target=process.stdout.readline, daemon=True)
     reader.start()
     reader.join(FIRST_WORD_SECONDS)
@@ -103,7 +103,7 @@ def _pull(environment: Mapping[str, str]) -> str:
 
 
 def _bootstrap(checkout: Checkout, tarball: Path) -> None:
-    """Write a root file system with Debian's essential packages and root certificates, and nothing of this machine else."""
+    """Write a root file system: Debian's essential packages and root certificates, and nothing else of this machine."""
     hooks = [
         f'{shlex.quote(sys.executable)} {shlex.quote(certificates.__file__)} "$1"',
         'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/cache/ldconfig/aux-cache; : > "$1"/etc/machine-id',
@@ -117,7 +117,7 @@ def _bootstrap(checkout: Checkout, tarball: Path) -> None:
 
 
 def _archive(tarball: Path, name: str, target: Path) -> None:
-    """Write an image of one layer, in the format of `docker load`: unlike `docker import` it leaves the date to us."""
+    """Write an image of one layer for `docker load`, which unlike `docker import` leaves the date to us."""
     with tarball.open("rb") as content:
         layer = hashlib.file_digest(content, "sha256").hexdigest()
     config = json.dumps({

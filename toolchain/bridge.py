@@ -73,7 +73,7 @@ def subnet(checkout: Checkout) -> str | None:
 
 
 def mtu() -> int:
-    """Return the MTU of the way out of this machine: a tunnel or a cloud network may be narrower than Ethernet's 1500."""
+    """Return the MTU of the way out of this machine: a tunnel or a cloud may be narrower than Ethernet's 1500."""
     routes = json.loads(output(["ip", "-j", "route", "show", "default"]) or "[]")
     devices = [route["dev"] for route in routes if "dev" in route]
     return int(Path(f"/sys/class/net/{devices[0]}/mtu").read_text()) if devices else 1500

@@ -1,7 +1,7 @@
 """Gives a fresh root file system the root certificates that this machine trusts beyond the distribution's own.
 
-Behind a proxy that inspects TLS nothing could be downloaded in a build without them. A hook of mmdebstrap runs this file
-by its path, so it imports nothing of this package.
+Behind a proxy that inspects TLS nothing could be downloaded in a build without them. A hook of mmdebstrap runs this
+file by its path, so it imports nothing of this package.
 """
 
 import re

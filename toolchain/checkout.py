@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -103,14 +102,16 @@ class Checkout:
             return inside
         return Path("/run") / f"slipway-{self.id}"
 
-    @cached_property
-    def _locked(self) -> dict[str, str]:
+    def lock_text(self) -> str:
+        """Return what requirements.lock says. Raises ToolchainError where it is missing."""
         try:
-            text = self.lock.read_text()
+            return self.lock.read_text()
         except FileNotFoundError:
-            raise ToolchainError(f"{self.lock} is missing: restore it from git, or run `make lock`") from None
-        return dict(re.findall(r"^([a-z0-9-]+)==([^\s;\\]+)", text, re.MULTILINE))
+            raise ToolchainError(f"{self.lock} is missing: restore it with `git checkout requirements.lock`") from None
 
     def locked(self, package: str) -> str:
-        """Return the version that requirements.lock pins for a Python package."""
-        return self._locked[package]
+        """Return the version that requirements.lock pins for a package. Raises ToolchainError where it pins none."""
+        found = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", self.lock_text(), re.MULTILINE)
+        if not found:
+            raise ToolchainError(f"{self.lock} does not pin {package}: add it to pyproject.toml and run `make lock`")
+        return found[1]

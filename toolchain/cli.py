@@ -3,6 +3,7 @@
 import argparse
 import errno
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -84,6 +85,7 @@ def main(words: Sequence[str]) -> int:
     arguments = _parser().parse_args(words)
     checkout = Checkout.here()
     environment.add_system_folders()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with what it runs
     try:
         return _dispatch(arguments, checkout)
     except ToolchainError as error:

@@ -6,7 +6,7 @@ from toolchain.steps import say
 
 
 def doctor(checkout: Checkout) -> int:
-    """Print one paragraph a part, looking at the machine as it is and changing nothing. Returns 1 if a part is missing."""
+    """Print one paragraph a part, as the machine is, changing nothing. Returns 1 if a part is missing."""
     missing = 0
     for kind, part, wrong in look(checkout):
         if part is None:

@@ -10,7 +10,7 @@ from toolchain import apt, bridge
 from toolchain.checkout import Checkout
 from toolchain.daemon import Daemon
 from toolchain.errors import ToolchainError
-from toolchain.part import Kind, Part, remember
+from toolchain.part import Kind, Part, recall, remember
 from toolchain.steps import output, step
 
 NAME: Final = "Docker engine"
@@ -44,7 +44,7 @@ def daemon(checkout: Checkout) -> Daemon:
 
 
 def _ask(environment: Mapping[str, str]) -> str:
-    """Return the version of the engine that a client in this environment reaches. Raises ToolchainError with its reason."""
+    """Return the version of the engine that a client in this environment reaches. Raises ToolchainError."""
     return output(["docker", "version", "--format", "{{.Server.Version}}"], env=environment, timeout=5)
 
 
@@ -53,12 +53,12 @@ def _own(checkout: Checkout) -> Part | None:
     if daemon(checkout).pid() is None or bridge.subnet(checkout) is None:
         return None
     environment = {"DOCKER_HOST": _host(checkout)}
+    noted = recall(checkout, NAME)
     try:
-        return Part(
-            NAME, f"Debian's docker.io at {_host(checkout)}", _ask({**os.environ, **environment}), env=environment
-        )
+        version = _ask({**os.environ, **environment})
     except ToolchainError:
         return None
+    return Part(NAME, f"Debian's docker.io at {_host(checkout)}", version, noted.why if noted else "", environment)
 
 
 def _users(checkout: Checkout) -> tuple[Part | None, str]:
@@ -68,14 +68,19 @@ def _users(checkout: Checkout) -> tuple[Part | None, str]:
     context decides, its address is put into our environment: the provider's libraries do not read contexts.
     """
     environment = dict(os.environ)
-    if environment.get("DOCKER_HOST") == _host(checkout):
-        del environment["DOCKER_HOST"]  # ours, from a sourced .slipway/env
+    if environment.get("DOCKER_HOST") in {"", _host(checkout)}:
+        del environment["DOCKER_HOST"]  # nothing, or ours from a sourced .slipway/env
     if shutil.which("docker") is None:
         return None, "no docker client on PATH"
     try:
         version = _ask(environment)
         host = output(["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], env=environment)
     except ToolchainError as error:
+        if "DOCKER_HOST" in environment:  # somebody asked for that one: another would be a surprise
+            raise ToolchainError(
+                f"the Docker engine at DOCKER_HOST={environment['DOCKER_HOST']} does not answer ({error}): start it, "
+                "or unset DOCKER_HOST"
+            ) from None
         return None, f"no running engine ({error})"
     if "DOCKER_HOST" in environment:
         return Part(NAME, f"the running engine at {environment['DOCKER_HOST']}", version), ""

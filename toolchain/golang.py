@@ -59,7 +59,7 @@ def _go(checkout: Checkout, module: Path) -> str:
 
 
 def _environment(checkout: Checkout) -> dict[str, str]:
-    """Keep Go's caches and its counters in the checkout; the user's `go env -w` settings (a proxy, say) stay in force."""
+    """Keep Go's caches and counters in the checkout; the user's `go env -w` settings (a proxy, say) stay in force."""
     home = _home(checkout)
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
     return {

@@ -1,4 +1,4 @@
-"""`make lint`: style and types of Python, Dockerfiles, shell scripts; found by what they are, not by a list of names."""
+"""`make lint`: style and types of Python, Dockerfiles, shell scripts, found by what they are and not by a list."""
 
 import subprocess
 from collections.abc import Iterator

@@ -5,15 +5,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from toolchain import steps
 from toolchain.checkout import Checkout
-from toolchain.steps import say
 
 
 @contextmanager
 def alone(checkout: Checkout, verb: str) -> Iterator[None]:
     """Hold the checkout's lock; where another holds it, say so in one line and wait.
 
-    The kernel gives the lock back when its holder ends, however it ends.
+    The kernel gives the lock back when its holder ends, however it ends. Programs that a step runs hold it too: one
+    that outlives a killed toolchain is waited for, rather than met at work on the same files.
     """
     checkout.state.mkdir(parents=True, exist_ok=True)
     with (checkout.state / "lock").open("a+") as file:
@@ -21,11 +22,13 @@ def alone(checkout: Checkout, verb: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            say(f"Waiting for another run in this checkout: {file.read().strip()}")
+            steps.say(f"Waiting for another run in this checkout: {file.read().strip()}")
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         print(f"{verb}, process {os.getpid()}", file=file, flush=True)
+        steps.inherited.append(file.fileno())
         try:
             yield
         finally:
+            steps.inherited.remove(file.fileno())
             file.truncate(0)

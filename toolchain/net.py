@@ -21,7 +21,7 @@ _answers: dict[str, str] = {}
 """What is known of a host in this run: empty if it answered, else why it did not."""
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Something could not be had. Its text says why, in a few words."""
 
 
@@ -50,8 +50,8 @@ def _ask(url: str) -> None:
 def unreachable(urls: Iterable[str]) -> dict[str, str]:
     """Ask the hosts of some URLs, all at once, for a sign of life; proxies set in the environment are used.
 
-    Returns why, by host, for those that gave none. A host is asked once in a run, and all of them together take no longer
-    than CONNECT_SECONDS: a name look-up cannot be interrupted, so it is left behind.
+    Returns why, by host, for those that gave none. A host is asked once in a run, and all of them together take no
+    longer than CONNECT_SECONDS: a name look-up cannot be interrupted, so it is left behind.
     """
     hosts = {_host(url): url for url in urls}
     threads = [
@@ -65,20 +65,20 @@ def unreachable(urls: Iterable[str]) -> dict[str, str]:
 
 
 def check_scheme(url: str) -> None:
-    """Refuse a URL that is neither https nor on this machine: what is downloaded is run. Raises Unavailable."""
+    """Refuse a URL that is neither https nor on this machine: what is downloaded is run. Raises UnavailableError."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost", "::1"}:
-        raise Unavailable(f"{url} is not https")
+        raise UnavailableError(f"{url} is not https")
 
 
 def fetch(url: str, target: Path) -> str:
     """Download a URL into a file and return the SHA-256 of what came, as hex digits.
 
-    Raises Unavailable where the host, the file or a part of it cannot be had; `target` is then not there.
+    Raises UnavailableError where the host, the file or a part of it cannot be had; `target` may then hold a part.
     """
     check_scheme(url)
     if why := unreachable([url]):
-        raise Unavailable("; ".join(f"{host}: {reason}" for host, reason in why.items()))
+        raise UnavailableError("; ".join(f"{host}: {reason}" for host, reason in why.items()))
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -87,27 +87,23 @@ def fetch(url: str, target: Path) -> str:
                 file.write(block)
                 digest.update(block)
             size, expected = file.tell(), answer.headers.get("Content-Length")
-        if expected is not None and size != int(expected):
-            raise Unavailable(f"{url}: cut off after {size} of {expected} bytes")
     except urllib.error.HTTPError as error:
-        raise Unavailable(f"{url}: HTTP {error.code}") from None
+        raise UnavailableError(f"{url}: HTTP {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
-        target.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
             raise  # this machine's disk, not the download
-        raise Unavailable(f"{url}: {_reason(error)}") from None
-    except Unavailable:
-        target.unlink(missing_ok=True)
-        raise
+        raise UnavailableError(f"{url}: {_reason(error)}") from None
+    if expected is not None and size != int(expected):
+        raise UnavailableError(f"{url}: cut off after {size} of {expected} bytes")
     return digest.hexdigest()
 
 
 def listed(checksums: str, name: str) -> str:
     """Return the SHA-256 that a release's checksums file (`sha256sum` format) gives for a file.
 
-    Raises Unavailable where it lists none.
+    Raises UnavailableError where it lists none.
     """
     found = re.search(rf"^([0-9a-f]{{64}})[ *]+{re.escape(name)}$", checksums, re.MULTILINE)
     if not found:
-        raise Unavailable(f"the release's checksums do not list {name}")
+        raise UnavailableError(f"the release's checksums do not list {name}")
     return found[1]

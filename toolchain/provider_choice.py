@@ -17,7 +17,7 @@ CHOICES: Final = ("official", "embedded")
 VARIABLE: Final = "SLIPWAY_DOCKER_PROVIDER"
 """Forces one of CHOICES. Without it the official one is used where it can be had."""
 SOURCES: Final = ("https://api.github.com", "https://get.pulumi.com")
-"""Where Pulumi looks for its plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for the docker plugin's archive."""
+"""Where Pulumi looks for its plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for the docker plugin."""
 INSTALL_SECONDS: Final = 300.0
 
 

@@ -51,7 +51,7 @@ def _version_of(checkout: Checkout, pulumi: str) -> str:
 
 
 def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
-    """Return the CLI on PATH if it can be used, else why not: it must not be older than the SDK, or of another major."""
+    """Return the CLI on PATH if it can be used, else why not: it must not be older than the SDK."""
     others = [entry for entry in os.get_exec_path() if Path(entry) != checkout.bin]
     pulumi = shutil.which("pulumi", path=os.pathsep.join(others))
     if pulumi is None:
@@ -77,7 +77,7 @@ def find(checkout: Checkout) -> Part | None:
 def download(checkout: Checkout) -> None:
     """Install the official release into `.slipway/bin`: downloaded, checked against its published SHA-256, unpacked.
 
-    Raises net.Unavailable with the reason where any of that fails; nothing is installed then.
+    Raises net.UnavailableError with the reason where any of that fails; nothing is installed then.
     """
     wanted = version(checkout)
     name = f"pulumi-v{wanted}-linux-{apt.machine().replace('amd64', 'x64')}.tar.gz"
@@ -89,12 +89,24 @@ def download(checkout: Checkout) -> None:
         published = net.listed((folder / "checksums").read_text(errors="replace"), name)
         came = net.fetch(f"{base}/{name}", folder / name)
         if came != published:
-            raise net.Unavailable(f"{base}/{name}: SHA-256 is {came[:12]}..., published is {published[:12]}...")
-        with tarfile.open(folder / name) as archive:
-            archive.extractall(folder, filter="data")
+            raise net.UnavailableError(f"{base}/{name}: SHA-256 is {came[:12]}..., published is {published[:12]}...")
         checkout.bin.mkdir(parents=True, exist_ok=True)
-        for file in (folder / "pulumi").iterdir():
+        for file in _programs(folder / name, folder):
             file.replace(checkout.bin / file.name)
+
+
+def _programs(archive: Path, folder: Path) -> list[Path]:
+    """Unpack the programs of a release, all in one folder of the archive; links and paths in it are not followed."""
+    files = []
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.isfile() else None
+            if content is not None:
+                files.append(folder / Path(member.name).name)
+                with content, files[-1].open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                files[-1].chmod(0o755)
+    return files
 
 
 def get(checkout: Checkout) -> Part:
@@ -108,12 +120,13 @@ def get(checkout: Checkout) -> Part:
         with step(f"Downloading Pulumi {wanted}"):
             download(checkout)
         used = Part(NAME, str(own), wanted, f"{why}; the official release is used", path=[str(checkout.bin)])
-    except net.Unavailable as unavailable:
+    except net.UnavailableError as unavailable:
         why = f"{why}; official release: {unavailable}"
         (checkout.bin / LANGUAGE_HOST).unlink(missing_ok=True)  # what may lie there belongs to another version
         try:
             with step(
-                f"Building Pulumi {wanted} from its Go module, about 4 minutes on 2 cores (official release: {unavailable})"
+                f"Building Pulumi {wanted} from its Go module",
+                f"about 4 minutes on 2 free cores; official release: {unavailable}",
             ):
                 golang.build(checkout, "cli", PACKAGE, own, ldflags=f"-X {VERSION_VARIABLE}=v{wanted}")
         except ToolchainError as error:

@@ -1,4 +1,4 @@
-"""The Python environment: `.slipway/venv`, exactly what requirements.lock lists, every file checked against its hash."""
+"""The Python environment: `.slipway/venv`, exactly what requirements.lock lists, each file checked by its hash."""
 
 import hashlib
 import importlib.util
@@ -15,9 +15,8 @@ NAME: Final = "Python packages"
 
 
 def _key(checkout: Checkout) -> str:
-    """What an environment is good for: this list of packages at this place (its scripts hold the absolute path)."""
-    checkout.locked("pulumi")  # a missing lock is reported here, in one line
-    return f"{hashlib.sha256(checkout.lock.read_bytes()).hexdigest()} {checkout.venv}"
+    """Return what an environment is good for: one list of packages, one place (its scripts hold the absolute path)."""
+    return f"{hashlib.sha256(checkout.lock_text().encode()).hexdigest()} {checkout.venv}"
 
 
 def find(checkout: Checkout) -> Part | None:

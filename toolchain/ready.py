@@ -25,7 +25,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 
 def ready(checkout: Checkout) -> list[Part]:
-    """Have every part, services running, and `.slipway/env` written. Safe to repeat; quick when nothing is missing."""
+    """Have every part, services running, and `.slipway/env` written. Quick when nothing is missing."""
     parts = [kind.get(checkout) for kind in KINDS]
     golang.clean(checkout)
     environment.save(checkout, parts)

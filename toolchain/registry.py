@@ -56,12 +56,12 @@ def _answers(port: int) -> bool:
 
 
 def _listens(pid: int | None, port: int) -> bool:
-    """Tell whether a process is the one that listens on a port of the loopback: another checkout's may have taken it."""
+    """Tell whether it is this process that listens on a port: another checkout's may have taken it."""
     address = f"{int.from_bytes(socket.inet_aton(LOOPBACK), 'little'):08X}:{port:04X}"
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
     sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[1] == address and fields[3] == "0A"}
     try:
-        return any(os.readlink(file) in sockets for file in Path(f"/proc/{pid}/fd").iterdir())
+        return any(str(file.readlink()) in sockets for file in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from toolchain import steps
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.files import write
@@ -110,6 +111,7 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
             cwd=cwd,
             stdin=None if terminal else subprocess.DEVNULL,
             process_group=None if terminal else 0,
+            pass_fds=steps.inherited,
         )
         return process.wait()
     finally:
@@ -129,7 +131,7 @@ def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     )
     if code:
         check_lock(checkout, stack)
-        return code
+        return code if code > 0 else 128 - code
     for line in _summary(checkout, stack, environment):
         say(line)
     return 0

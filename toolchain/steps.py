@@ -14,6 +14,9 @@ from toolchain.errors import ToolchainError
 HEARTBEAT_SECONDS: Final = 20.0
 """How often a log shows that a step is alive. A terminal shows the seconds."""
 
+inherited: list[int] = []
+"""File descriptors that every program of a step gets: the checkout's lock."""
+
 
 def elapsed(seconds: float) -> str:
     """Write a duration as people do: `4 s`, `3 min 9 s`."""
@@ -27,8 +30,11 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def step(title: str) -> Iterator[None]:
-    """Show that a step runs, and how long it took once it is done. Says nothing more when it fails: the error does."""
+def step(title: str, detail: str = "") -> Iterator[None]:
+    """Show that a step runs, and how long it took once it is done. Says nothing more when it fails: the error does.
+
+    `detail` is said once, at the beginning.
+    """
     begun = time.monotonic()
     done = threading.Event()
     terminal = sys.stdout.isatty()
@@ -43,7 +49,8 @@ def step(title: str) -> Iterator[None]:
                 flush=True,
             )
 
-    print(f"{title} ...", end="" if terminal else "\n", flush=True)
+    said = f"{title} ({detail})" if detail else title
+    print(said if terminal and detail else f"{said} ...", end="" if terminal and not detail else "\n", flush=True)
     pulse = threading.Thread(target=beat, daemon=True)
     pulse.start()
     finished = False
@@ -88,6 +95,7 @@ def command(
                 cwd=cwd,
                 timeout=timeout,
                 check=False,
+                pass_fds=inherited,
             ).returncode
         except FileNotFoundError:
             raise ToolchainError(f"`{argv[0]}` is not installed on this machine") from None
