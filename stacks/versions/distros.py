@@ -1,0 +1,58 @@
+"""Distributions that images are built on."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+from stacks.versions.errors import Incompatible
+from stacks.versions.tables import table
+from stacks.versions.toolkit import cuda
+
+_SOURCE = "stacks/versions/distros.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Distro:
+    """One distribution release.
+
+    Attributes:
+        name: as in the tags of nvidia/cuda, such as ``ubuntu20.04``; Debian likewise, ``debian12``.
+        python: the version of its own python3.
+        gcc: the major version of its own gcc.
+        packages: what installs packages on it.
+    """
+
+    name: str
+    python: str
+    gcc: int
+    packages: Literal["apt", "dnf"]
+
+
+def distro_names() -> tuple[str, ...]:
+    """Return every distribution that images can be built on."""
+    return tuple(name for name, row in table("distros").items() if "refused" not in row)
+
+
+@functools.cache
+def distro(name: str, *, field: str = "distro") -> Distro:
+    """Return the row of a distribution.
+
+    Raises:
+        Incompatible: it is unknown, or nothing can be built on it, with the reason.
+    """
+    row = table("distros").get(name)
+    if row is None:
+        raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
+    if "refused" in row:
+        raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
+    return Distro(name=name, python=row["python"], gcc=row["gcc"], packages=row["packages"])
+
+
+def host_gcc(name: str, cuda_version: str) -> int:
+    """Return the major version of the gcc to compile CUDA code with: the distribution's own, or CUDA's newest if older.
+
+    nvcc refuses a newer one: CUDA 12.1 on a distribution with gcc 13 needs gcc 12 beside it.
+    """
+    return min(distro(name).gcc, cuda(cuda_version).gcc)
