@@ -245,6 +245,46 @@ class Host:
             return self._stub
 
 
+class StatusLine:
+    """The passing line of one resource: the newest text, shown at most every so often, and never lost.
+
+    Args:
+        show: takes the text.
+        seconds: at least this long between two.
+    """
+
+    def __init__(self, show: Callable[[str], None], seconds: float = 0.1) -> None:
+        self._show = show
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._text: str | None = None
+        self._shown = 0.0
+        self._waiting = False
+
+    def __call__(self, text: str) -> None:
+        """Show a text now or, if the last one was just shown and no newer one comes, soon."""
+        with self._lock:
+            self._text = text
+            if self._waiting:
+                return
+            delay = self._shown + self._seconds - time.monotonic()
+            if delay > 0:
+                self._waiting = True
+                timer = threading.Timer(delay, self._flush)
+                timer.daemon = True
+                timer.start()
+                return
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            text, self._text = self._text, None
+            self._waiting = False
+            self._shown = time.monotonic()
+        if text is not None:
+            self._show(text)
+
+
 class Operation:
     """One call that can be ended while it runs."""
 

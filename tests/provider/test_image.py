@@ -285,7 +285,7 @@ def test_progress_is_shown(maker: Maker, shell: Path) -> None:
     maker.create(with_shell(maker, shell, "RUN echo before; sleep 0.3; echo now doing the work; sleep 0.3"))
     assert not maker.plugin.lines(ephemeral=False)
     shown = "\n".join(maker.plugin.lines(ephemeral=True))
-    for expected in ("Starting Docker build", "now doing the work", "ushing"):
+    for expected in ("Starting Docker build", "now doing the work", "Push"):
         assert expected in shown
 
 

@@ -23,6 +23,7 @@ from toolchain.provider_base import (
     Provider,
     ProviderError,
     Secret,
+    StatusLine,
     decode_struct,
     encode_struct,
     has_unknown,
@@ -155,7 +156,7 @@ class DockerProvider(Provider):
 
         hide = _hiding(secret_texts([given, Secret(bare.get("registry", {}).get("password", ""))]))
         display = build.Display(
-            status=build.throttled(lambda line: self.host.log(urn, hide(line), ephemeral=True)),
+            status=StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True)),
             log=lambda line, severity: self.host.log(urn, hide(line), severity),
         )
         image = inputs.image(bare)
