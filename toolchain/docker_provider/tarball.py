@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from toolchain.docker_provider.context import Entry, matcher, walk
+from stacks.context import Entry, walk
+from toolchain.docker_provider.context import matcher
 from toolchain.provider_base import ProviderError
 
 _BLOCK_BYTES = 1 << 18
