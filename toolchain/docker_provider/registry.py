@@ -97,7 +97,8 @@ def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     content, path = entry.get("configFileContent"), entry.get("configFile")
     try:
         if content:
-            configured = docker.auth.AuthConfig(docker.auth.parse_auth(json.loads(content).get("auths") or {}))
+            read = json.loads(content)
+            configured = docker.auth.AuthConfig({**read, "auths": docker.auth.parse_auth(read.get("auths") or {})})
         else:
             configured = docker.auth.load_config(str(Path(path).expanduser()) if path else None)
         found = configured.resolve_authconfig(reference.registry_of(host, "")) or {}
