@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.clone import ROOT, Clone
+from tests.toolchain.clone import ROOT, Clone, make
 from toolchain import environment, stack
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
@@ -25,7 +25,7 @@ from toolchain.checkout import Checkout
 from toolchain.part import Part
 
 checkout = Checkout(Path(sys.argv[1]))
-parts = [Part("all", "", "", path=sys.argv[3].split(":"))]
+parts = [Part("all", "", "", env={"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}, path=sys.argv[3].split(":"))]
 sys.exit(stack.up(checkout, sys.argv[2], environment.variables(checkout, parts)))
 """
 PROGRAM = """
@@ -149,8 +149,6 @@ def test_an_unknown_stack_is_one_line(project: Project, name: str, hint: str) ->
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path) -> None:
-    from tests.toolchain.clone import make
-
     project = Project(make(tmp_path / "with space, 'quote' and ü"))
     project.up()
     assert project.source("pulumi stack ls").stdout.count("local") == 1
