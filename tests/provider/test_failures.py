@@ -36,7 +36,9 @@ def one_line(failure: pytest.ExceptionInfo[Failure]) -> str:
 
 def test_failing_step(maker: Maker, shell: Path) -> None:
     """The step and its last lines, not only an exit code; the official provider has the code alone."""
-    files = with_shell(maker, shell, "RUN for i in 1 2 3; do echo line $i; done; sleep 0.2; echo the reason >&2; exit 7")
+    files = with_shell(
+        maker, shell, "RUN for i in 1 2 3; do echo line $i; done; sleep 0.2; echo the reason >&2; exit 7"
+    )
     with pytest.raises(Failure, match=r"exit code: 7") as failure:
         maker.create(files, skipPush=True)
     if EMBEDDED:
@@ -103,7 +105,10 @@ def test_wrong_password(maker: Maker, locked_registry: Registry) -> None:
     assert wrong not in text
     if EMBEDDED:
         assert text.startswith(f"error pushing image {name}: ")
-        assert f"check registry.username and registry.password, or run `docker login` for {locked_registry.address}" in text
+        assert (
+            f"check registry.username and registry.password, or run `docker login` for {locked_registry.address}"
+            in text
+        )
         assert text.endswith("The image is built; the next run pushes it.")
     from tests.provider.conftest import PASSWORD
 
@@ -164,7 +169,9 @@ def test_registry_has_no_space_left(maker: Maker, tmp_path: Path) -> None:
         assert "disk space" in text
 
 
-def test_daemon_goes_away_in_the_middle(program: Path, folder: Path, docker_host: str, shell: Path, repository: str) -> None:
+def test_daemon_goes_away_in_the_middle(
+    program: Path, folder: Path, docker_host: str, shell: Path, repository: str
+) -> None:
     with Relay(docker_host) as relay, started(program) as plugin:
         plugin.configure(host=relay.host)
         maker = Maker(plugin, docker.DockerClient(base_url=docker_host), folder, repository)
@@ -224,7 +231,9 @@ def sleeper(maker: Maker, shell: Path, marker: str) -> dict[str, Any]:
     return maker.inputs(files, skipPush=True)
 
 
-def test_cancel_ends_the_build(program: Path, folder: Path, docker_host: str, shell: Path, repository: str, marker: str) -> None:
+def test_cancel_ends_the_build(
+    program: Path, folder: Path, docker_host: str, shell: Path, repository: str, marker: str
+) -> None:
     """In the engine too. The official provider does nothing upon Cancel; there the build goes on until it is killed."""
     with started(program) as plugin, ThreadPoolExecutor(1) as pool:
         plugin.configure(host=docker_host)
@@ -245,7 +254,9 @@ def test_cancel_ends_the_build(program: Path, folder: Path, docker_host: str, sh
             assert gone(marker, 10)
 
 
-def test_killed_plugin_ends_the_build(program: Path, folder: Path, docker_host: str, shell: Path, repository: str, marker: str) -> None:
+def test_killed_plugin_ends_the_build(
+    program: Path, folder: Path, docker_host: str, shell: Path, repository: str, marker: str
+) -> None:
     with started(program) as plugin, ThreadPoolExecutor(1) as pool:
         plugin.configure(host=docker_host)
         maker = Maker(plugin, docker.DockerClient(base_url=docker_host), folder, repository)

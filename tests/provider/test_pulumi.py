@@ -55,7 +55,7 @@ pulumi.export("child", child.repo_digest)
 FILES = {
     "Pulumi.yaml": "name: parity\nruntime: python\n",
     "__main__.py": PROGRAM,
-    "parent/Dockerfile": "FROM scratch\nCOPY sh /bin/sh\nARG STEP\nARG TOKEN\nRUN eval \"$STEP\"\n",
+    "parent/Dockerfile": 'FROM scratch\nCOPY sh /bin/sh\nARG STEP\nARG TOKEN\nRUN eval "$STEP"\n',
     "child/Dockerfile": "ARG PARENT\nFROM ${PARENT}\nCOPY file /file\n",
     "child/file": "x",
 }

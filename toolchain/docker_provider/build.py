@@ -131,7 +131,9 @@ def _build(
 ) -> str:
     build = image.build
     name, extra = _build_files(what, build.builder)
-    patterns = _admitting(what.patterns, [name, *extra, *([".dockerignore"] if build.builder == BUILDERS["BuilderV1"] else [])])
+    patterns = _admitting(
+        what.patterns, [name, *extra, *([".dockerignore"] if build.builder == BUILDERS["BuilderV1"] else [])]
+    )
     query: dict[str, str | list[str]] = {"t": image.name, "dockerfile": name, "version": build.builder}
     optional: dict[str, Any] = {
         "buildargs": json.dumps(build.args) if build.args else "",
