@@ -57,4 +57,3 @@ def _arguments(image: PlannedImage, registry: Registry, variants: dict[str, Imag
         target=image.spec.target,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},
     )
-

@@ -112,7 +112,8 @@ def _bootstrap(checkout: Checkout, tarball: Path) -> None:
         ["mmdebstrap", "--variant=minbase", "--include=ca-certificates",
          *(f"--dpkgopt={option}" for option in DOCUMENTATION), *(f"--customize-hook={hook}" for hook in hooks),
          SUITE, tarball],
-        checkout.logs / "mmdebstrap.log", env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "TMPDIR": str(tarball.parent)},
+        checkout.logs / "mmdebstrap.log",
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "TMPDIR": str(tarball.parent)},
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from toolchain.errors import ToolchainError
 from toolchain.part import Kind, Part
 
 KINDS: Final[tuple[Kind, ...]] = (
-    python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, engine.KIND, registry.KIND, base_image.KIND,
+    python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, engine.KIND, registry.KIND,
+    base_image.KIND,
 )  # fmt: skip
 """The parts of the toolchain, each after those it needs."""
 

@@ -14,7 +14,7 @@ MOST_LISTED = 16
 _AROUND = 6
 
 
-class Incompatible(ValueError):  # noqa: N818 - it names what is wrong, and pydantic wants a ValueError
+class Incompatible(ValueError):
     """A value that a table rules out; ``str()`` is one line: field, value, why, what is allowed, whose rule.
 
     Args:

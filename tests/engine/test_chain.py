@@ -141,7 +141,9 @@ def test_a_mistake_in_the_configuration_is_one_clear_line(project: Project, yaml
     assert "Traceback" not in failed.shown
 
 
-@pytest.mark.parametrize("word", ["$(id) `id` \"x\" 'y' ; rm -rf / | & * ~", "ünïcode 漢字", "back\\slash", "two\nlines"])
+@pytest.mark.parametrize(
+    "word", ["$(id) `id` \"x\" 'y' ; rm -rf / | & * ~", "ünïcode 漢字", "back\\slash", "two\nlines"]
+)
 def test_a_value_is_text_whatever_is_in_it(project: Project, word: str) -> None:
     project.write("dockerfiles/link0/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG WORD\nLABEL word=$WORD\n")
     project.configure(word=word)
