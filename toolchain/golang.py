@@ -8,7 +8,7 @@ from typing import Final
 
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
-from toolchain.steps import command, output
+from toolchain.steps import command, output, step
 
 MODULES: Final = Path(__file__).parent / "go"
 """One folder a program: `go.mod` and `go.sum`, made with `go get -tool PACKAGE@VERSION`."""
@@ -130,7 +130,9 @@ def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path
 
 def clean(checkout: Checkout) -> None:
     """Give back the space of Go's caches (some 2 GB) once everything is built."""
-    shutil.rmtree(_home(checkout), ignore_errors=True)
+    if _home(checkout).exists():
+        with step("Giving back the space of Go's caches"):
+            shutil.rmtree(_home(checkout), ignore_errors=True)
 
 
 def required(module: str, dependency: str) -> str:

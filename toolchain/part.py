@@ -1,8 +1,8 @@
 """The one idea of this package: a part of the toolchain, and the note of what stands in for it on this machine.
 
 Each part has a module with `find(checkout)`, which looks and changes nothing, and `get(checkout)`, which finds it or
-makes it. Both give a `Part`. What `get` made is remembered in `.slipway/parts/<name>.json`, written last: a part without
-its note is not complete, and is made again.
+makes it. Both give a `Part`. What `get` made is remembered in `.slipway/parts/<name>.json`, written last: a part
+without its note is not complete, and is made again.
 """
 
 import json
