@@ -252,36 +252,37 @@ class StatusLine:
 
     Args:
         show: takes the text.
-        seconds: at least this long between two.
+        seconds: at least this long between two. Where the display is no terminal each becomes a line of its own.
     """
 
-    def __init__(self, show: Callable[[str], None], seconds: float = 0.1) -> None:
+    def __init__(self, show: Callable[[str], None], seconds: float = 0.5) -> None:
         self._show = show
         self._seconds = seconds
         self._lock = threading.Lock()
         self._text: str | None = None
         self._shown = 0.0
-        self._waiting = False
+        self._timer: threading.Timer | None = None
 
     def __call__(self, text: str) -> None:
         """Show a text now or, if the last one was just shown and no newer one comes, soon."""
         with self._lock:
             self._text = text
-            if self._waiting:
+            if self._timer is not None:
                 return
             delay = self._shown + self._seconds - time.monotonic()
             if delay > 0:
-                self._waiting = True
-                timer = threading.Timer(delay, self._flush)
-                timer.daemon = True
-                timer.start()
+                self._timer = threading.Timer(delay, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
                 return
-        self._flush()
+        self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Show what waits to be shown."""
         with self._lock:
-            text, self._text = self._text, None
-            self._waiting = False
+            if self._timer is not None:
+                self._timer.cancel()
+            text, self._text, self._timer = self._text, None, None
             self._shown = time.monotonic()
         if text is not None:
             self._show(text)

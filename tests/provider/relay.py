@@ -9,6 +9,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from toolchain.docker_provider.session import pass_on
+
 
 class Relay:
     """Passes connections on a loopback port to the Docker engine's socket.
@@ -56,14 +58,4 @@ class Relay:
         far = socket.socket(socket.AF_UNIX)
         far.connect(self._target)
         self._open += [near, far]
-        for source, sink in ((near, far), (far, near)):
-            threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
-
-    @staticmethod
-    def _copy(source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while block := source.recv(65536):
-                sink.sendall(block)
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        threading.Thread(target=pass_on, args=(near, far), daemon=True).start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,11 @@ def ask(folder: Path, login: dict[str, Any] | None, **args: Any) -> dict[str, An
 def pushed(engine: docker.DockerClient, name: str, **auth: str) -> str:
     """Push something from outside of the provider; return its digest."""
     engine.api.import_image_from_data(bytes(1024), repository=name, tag="v1")  # an empty tar
-    answer = engine.api.push(name, tag="v1", auth_config=auth or None, stream=True, decode=True)
-    digests = [line["aux"]["Digest"] for line in answer if "aux" in line]
+    answer = engine.api.push(name, tag="v1", auth_config=auth or None)
     engine.images.remove(f"{name}:v1", force=True)
-    return str(digests[0])
+    found = re.search(r"v1: digest: (sha256:\w+)", answer)
+    assert found, answer
+    return found[1]
 
 
 @pytest.fixture

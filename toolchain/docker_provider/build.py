@@ -263,14 +263,14 @@ def _push(
         with engine.request(
             "POST", f"/images/{name.repository}/push", query=query, headers=headers, operation=operation
         ) as response:
-            result = progress.follow(response.messages(), display.status)
+            pushed = progress.follow(response.messages(), display.status)
     except ProviderError as error:
         operation.check()
         raise ProviderError(_push_error(name, str(error))) from error
     operation.check()
-    if result:
-        display.status(f"Pushed image with digest {result['Digest']}")
-        return f"{name.repository}@{result['Digest']}"
+    if pushed:
+        display.status(f"Pushed image with digest {pushed}")
+        return f"{name.repository}@{pushed}"
     display.log("Push completed without reporting a digest; falling back to local image inspect", "WARNING")
     for digest in engine.json(f"/images/{image_id}/json").get("RepoDigests") or []:
         if reference.parse(digest).repository == name.repository:

@@ -84,6 +84,13 @@ class _Connection(http.client.HTTPConnection):
         except OSError as error:
             raise Unreachable(f"{self._address.host}: {error.strerror or error}") from error
 
+    def close(self) -> None:
+        """Close the connection, and end the ssh that carried it."""
+        super().close()
+        if self._ssh is not None:
+            self._ssh.terminate()
+            self._ssh.wait()
+
     def end(self) -> None:
         """End the connection from another thread: whoever waits on it wakes up."""
         if self.sock is not None:
@@ -96,8 +103,9 @@ class _Connection(http.client.HTTPConnection):
             return ""
         with suppress(subprocess.TimeoutExpired):
             self._ssh.wait(timeout=2)
-        self._ssh.terminate()
-        return self._ssh.stderr.read().decode(errors="replace").strip().replace("\n", "; ")
+        self.close()
+        with self._ssh.stderr as stderr:
+            return stderr.read().decode(errors="replace").strip().replace("\n", "; ")
 
     def dial_unix(self, url: urllib.parse.SplitResult) -> socket.socket:
         """Connect to a socket's path."""

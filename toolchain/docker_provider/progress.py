@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -12,6 +13,8 @@ from toolchain.provider_base import ProviderError
 _LAST_LINES: Final = 20
 """Lines of a failed step's output that its error quotes."""
 _TRACE: Final = "moby.buildkit.trace"
+_PUSHED: Final = re.compile(r"\S+: digest: (\w+:[0-9a-f]+) size: \d+")
+"""The last line of a push."""
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Show = Callable[[str], None]
@@ -114,23 +117,27 @@ class BuildLog:
         return f"step {name!r} failed: {reason}" + (f"; the last lines of its output:{quoted}" if quoted else "")
 
 
-def follow(messages: Iterable[dict[str, Any]], show: Show) -> dict[str, Any]:
-    """Read the stream of a pull or a push to its end, and return the last `aux` that names a digest, or {}.
+def follow(messages: Iterable[dict[str, Any]], show: Show) -> str:
+    """Read the stream of a pull or a push to its end, and return the digest that was pushed, or "".
+
+    An engine with its own image store says it in a message of its own, one with containerd's in its last line alone.
 
     Raises:
         StreamError: if it reports an error.
     """
-    result: dict[str, Any] = {}
+    digest = ""
     for message in messages:
         error = error_of(message)
         if error:
             raise StreamError(error)
         aux = message.get("aux")
         if isinstance(aux, dict) and aux.get("Digest"):
-            result = aux
+            digest = aux["Digest"]
         if message.get("status"):
+            said = _PUSHED.fullmatch(message["status"])
+            digest = digest or (said[1] if said else "")
             show(transfer_line(message))
-    return result
+    return digest
 
 
 def error_of(message: dict[str, Any]) -> str:

@@ -20,7 +20,6 @@ from toolchain.docker_provider.engine import Engine
 from toolchain.provider_base import (
     Cancelled,
     Host,
-    Operation,
     Properties,
     Provider,
     ProviderError,
@@ -169,26 +168,22 @@ class DockerProvider(Provider):
         from toolchain.docker_provider import build  # noqa: PLC0415 - a preview that builds nothing starts faster
 
         hide = _hiding(secret_texts([given, Secret(bare.get("registry", {}).get("password", ""))]))
-        display = build.Display(
-            status=StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True)),
-            log=lambda line, severity: self.host.log(urn, hide(line), severity),
-        )
+        status = StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True))
+        display = build.Display(status, lambda line, severity: self.host.log(urn, hide(line), severity))
         image = inputs.image(bare)
         try:
             with self.operation(context) as operation:
-                outputs = self._produce(build.produce, image, display, operation, push=not (image.skip_push or preview))
+                push = not (image.skip_push or preview)
+                outputs = build.produce(image, self._connect(), display, operation, push=push)
         except Cancelled:
             raise Cancelled(f"build of {image.name} cancelled") from None
         except ProviderError as error:
             raise ProviderError(hide(str(error))) from error
+        finally:
+            status.flush()
         secret = {name for name, path in _DERIVED.items() if _is_secret(given, path)}
         marked = {name: Secret(value) if name in secret else value for name, value in outputs.items()}
         return {**marked, "__inputs": Secret(bare)}
-
-    def _produce(
-        self, produce: Callable[..., Properties], image: inputs.Image, display: Any, operation: Operation, *, push: bool
-    ) -> Properties:
-        return produce(image, self._connect(), display, operation, push=push)
 
     def _builds_on_preview(self, urn: str, bare: Properties) -> bool:
         if bare.get("buildOnPreview") is not True:

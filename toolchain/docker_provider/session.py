@@ -7,7 +7,9 @@ are served on a private socket, and the two connections are joined.
 from __future__ import annotations
 
 import secrets
+import select
 import socket
+import ssl
 import tempfile
 import threading
 from collections.abc import Callable
@@ -21,6 +23,7 @@ import grpc
 
 from toolchain.docker_provider.engine import Engine
 from toolchain.docker_provider.protos import CredentialsRequest, CredentialsResponse
+from toolchain.provider_base import ProviderError
 
 _BLOCK_BYTES: Final = 1 << 16
 _CREDENTIALS: Final = "/moby.filesync.v1.Auth/Credentials"
@@ -44,8 +47,11 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic 
         method = methods.get(handler_call_details.method or "")
         return None if method is None else grpc.unary_unary_rpc_method_handler(method)
 
-    def _answer(self, request: bytes, _: grpc.ServicerContext) -> bytes:
-        username, secret = self._credentials(CredentialsRequest.FromString(request).host)
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            username, secret = self._credentials(CredentialsRequest.FromString(request).host)
+        except ProviderError as error:
+            context.abort(grpc.StatusCode.UNKNOWN, str(error))
         answer: bytes = CredentialsResponse(username=username, secret=secret).SerializeToString()
         return answer
 
@@ -85,8 +91,7 @@ class Session:
             ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             stack.callback(_close, ours)
             ours.connect(path)
-            for source, sink in ((theirs, ours), (ours, theirs)):
-                threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
+            threading.Thread(target=pass_on, args=(theirs, ours), daemon=True).start()
             self._stack = stack.pop_all()
         return self
 
@@ -107,12 +112,23 @@ class Session:
         ]
 
 
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while block := source.recv(_BLOCK_BYTES):
-            sink.sendall(block)
-    _end(source)
-    _end(sink)
+def pass_on(one: socket.socket, other: socket.socket) -> None:
+    """Pass on what comes in on either connection until one of them ends.
+
+    One thread for both ways: a TLS connection must not be read and written at once. What passes is small, so neither
+    way holds the other up.
+    """
+    sinks = {one: other, other: one}
+    with suppress(OSError, ValueError):  # closed by the end of the session
+        while True:
+            waiting = [source for source in sinks if isinstance(source, ssl.SSLSocket) and source.pending()]
+            for source in waiting or select.select(list(sinks), [], [])[0]:
+                block = source.recv(_BLOCK_BYTES)
+                if not block:
+                    raise ConnectionResetError
+                sinks[source].sendall(block)
+    _end(one)
+    _end(other)
 
 
 def _close(connection: socket.socket) -> None:

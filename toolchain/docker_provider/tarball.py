@@ -43,9 +43,14 @@ def write(sink: Sink, root: str, patterns: list[str], extra: Mapping[str, bytes]
     with tarfile.open(
         mode="w|", fileobj=cast("IO[bytes]", sink), bufsize=_BLOCK_BYTES, format=tarfile.PAX_FORMAT
     ) as archive:
-        for entry in walk(root, matcher(patterns)):
-            if entry.path not in extra:
-                _add(archive, entry, links)
+        try:
+            for entry in walk(root, matcher(patterns)):
+                if entry.path not in extra:
+                    _add(archive, entry, links)
+        except (BrokenPipeError, ConnectionResetError):
+            raise  # the sink's, not a file's
+        except OSError as error:
+            raise ProviderError(f"error reading build context {root}: {error}") from error
         for path, content in extra.items():
             header = tarfile.TarInfo(path)
             header.size, header.mode = len(content), 0o600
@@ -63,12 +68,9 @@ def _add(archive: tarfile.TarFile, entry: Entry, links: dict[tuple[int, int], st
             header.type, header.linkname = tarfile.LNKTYPE, first
             archive.addfile(header)
             return
-        try:
-            with Path(entry.source).open("rb") as file:
-                header.size = os.fstat(file.fileno()).st_size
-                archive.addfile(header, file)
-        except PermissionError as error:
-            raise ProviderError(f"error validating context: no permission to read from '{entry.source}'") from error
+        with Path(entry.source).open("rb") as file:
+            header.size = os.fstat(file.fileno()).st_size
+            archive.addfile(header, file)
         return
     kinds = {
         stat.S_IFDIR: tarfile.DIRTYPE,
