@@ -1,0 +1,61 @@
+"""Fixtures of the image tests. They need the engine at DOCKER_HOST and the base image, and fail without."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
+from tests.images.index import VERSIONS, Index, standins
+
+Built = Callable[..., Image]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """A package index with the stand-ins."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    standins(folder)
+    served = Index(folder)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def built(index: Index) -> Iterator[Built]:
+    """A function that builds all layers of the image from the stand-ins; the checks, which ask for the real torch, not."""
+    tags: list[str] = []
+
+    def builder(*flags: str, target: str = "installed", **arguments: str) -> Image:
+        tags.append(unique(target))
+        given = {"PYTHON_INDEX_URL": index.url, **VERSIONS, **arguments}
+        done = build(tags[-1], given, f"--target={target}", "--network=host", *flags)
+        assert done.returncode == 0, done.stdout[-6000:]
+        return Image(tags[-1])
+
+    yield builder
+    if tags:
+        docker("rmi", "--force", *tags)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Path:
+    """A copy of the build context, to plant faults in."""
+    return shutil.copytree(DOCKERFILES, tmp_path / "context")
+
+
+@pytest.fixture(scope="session")
+def archives() -> dict[str, str]:
+    """The Debian archives that the base image names: last part of the address -> address."""
+    sources = docker(
+        "run", "--rm", base_image(), "sh", "-c", "cat /etc/apt/sources.list* /etc/apt/sources.list.d/* || true"
+    )
+    return {
+        address.rpartition("/")[2]: address
+        for address in re.findall(r"https?://\S+?/debian(?:-security)?(?=\s)", sources.stdout)
+    }

@@ -1,0 +1,144 @@
+"""The Docker engine that the image tests build with, through its command-line client."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import uuid
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, cast
+
+DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"
+EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
+"""The diff id of a layer without any file, as WORKDIR leaves one for a folder that exists."""
+
+
+def base_image() -> str:
+    """Return the Debian that the images under test stand on: the mirror's, where the environment names one."""
+    mirrors = json.loads(os.environ.get("SLIPWAY_MIRRORS", "{}")).get("images", {})
+    return f"{mirrors.get('docker.io/library/debian', 'debian')}:bookworm-slim"
+
+
+@cache
+def client() -> str:
+    """Return a docker client that builds with BuildKit: one with the buildx plugin, or one from before it was needed."""
+    candidates = [path for path in (shutil.which("docker"), "/usr/bin/docker") if path and Path(path).exists()]
+    for path in candidates:
+        version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+        major = int(version.split()[2].partition(".")[0])
+        buildx = subprocess.run([path, "buildx", "version"], capture_output=True, check=False).returncode == 0
+        if buildx or major < 23:
+            return path
+    raise AssertionError(f"no docker client that can build with BuildKit; found {candidates or 'none'}")
+
+
+def docker(*arguments: str | Path, text: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run the client with both its outputs in ``stdout``."""
+    done = subprocess.run(
+        [client(), *arguments],
+        input=text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "DOCKER_BUILDKIT": "1"},
+        check=False,
+    )
+    assert done.returncode == 0 or not check, f"docker {arguments[0]} failed:\n{done.stdout[-4000:]}"
+    return done
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of an image: its diff id and the tar headers of its files, by path."""
+
+    diff_id: str
+    files: dict[str, tarfile.TarInfo]
+
+    def packages(self) -> list[str]:
+        """Return the Python packages that this layer brings, as ``name-version``, sorted."""
+        metadata = [Path(path).parent.name for path in self.files if path.endswith(".dist-info/METADATA")]
+        return sorted(name.removesuffix(".dist-info") for name in metadata)
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image."""
+
+    tag: str
+
+    def config(self) -> dict[str, Any]:
+        """Return what ``docker image inspect`` says."""
+        return cast("dict[str, Any]", json.loads(docker("image", "inspect", self.tag).stdout)[0])
+
+    def id(self) -> str:
+        return cast("str", self.config()["Id"])
+
+    def diff_ids(self) -> list[str]:
+        return cast("list[str]", self.config()["RootFS"]["Layers"])
+
+    def run(self, *command: str, options: tuple[str, ...] = (), text: str | None = None, check: bool = True) -> str:
+        """Run a command in a new container and return what it printed."""
+        return docker("run", "--rm", "-i", *options, self.tag, *command, text=text, check=check).stdout
+
+    def fails(self, *command: str, options: tuple[str, ...] = (), text: str | None = None) -> str:
+        """As `run`, for a command that must not succeed."""
+        done = docker("run", "--rm", "-i", *options, self.tag, *command, text=text, check=False)
+        assert done.returncode != 0, f"{command} succeeded:\n{done.stdout}"
+        return done.stdout
+
+    def layers(self) -> list[Layer]:
+        """Return the layers, the parent's first. Reads all of the image once, without writing it anywhere."""
+        files: dict[str, dict[str, tarfile.TarInfo]] = {}
+        manifest: list[dict[str, Any]] = []
+        with subprocess.Popen([client(), "save", self.tag], stdout=subprocess.PIPE) as saving:
+            with tarfile.open(fileobj=saving.stdout, mode="r|") as archive:
+                for member in archive:
+                    opened = archive.extractfile(member) if member.isfile() else None
+                    if opened is None:
+                        continue
+                    if member.name == "manifest.json":
+                        manifest = json.load(opened)
+                    elif member.name.endswith("layer.tar") or member.name.startswith("blobs/"):
+                        files[member.name] = headers(opened)
+            # Past the last member there is only padding, which must be read for the client to end well.
+            assert saving.stdout is not None
+            saving.stdout.read()
+        assert saving.returncode == 0
+        names = manifest[0]["Layers"]
+        return [Layer(diff_id, files[name]) for diff_id, name in zip(self.diff_ids(), names, strict=True)]
+
+
+def headers(opened: IO[bytes]) -> dict[str, tarfile.TarInfo]:
+    """Return the headers of the tar file `opened`; none if it is something else."""
+    try:
+        with tarfile.open(fileobj=opened, mode="r|") as layer:
+            return {member.name: member for member in layer}
+    except tarfile.ReadError:
+        return {}
+
+
+def build(
+    tag: str, arguments: dict[str, str], *flags: str, context: Path = DOCKERFILES, image: str = "torch"
+) -> subprocess.CompletedProcess[str]:
+    """Build an image of `context`, on the base image unless `arguments` say otherwise; the caller looks at the outcome."""
+    given = {"BASE_IMAGE": base_image(), **arguments}
+    return docker(
+        "build",
+        "--progress=plain",
+        *(("--tag", tag) if tag else ()),
+        *(f"--build-arg={name}={value}" for name, value in given.items()),
+        f"--file={context / image / 'Dockerfile'}",
+        *flags,
+        context,
+        check=False,
+    )
+
+
+def unique(name: str) -> str:
+    """Return a tag that no other test run uses."""
+    return f"slipway-test/{name}:{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,184 @@
+"""How the torch image's layers come about, with stand-ins of the wheels: what each holds, and which change when."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.images.conftest import Built
+from tests.images.engine import EMPTY_LAYER, Image, base_image, build, docker, unique
+from tests.images.index import VERSIONS, Index, wheel
+
+COMPONENTS = ["cublas", "cuda", "cudnn", "comm", "triton", "torch", "rest"]
+"""The layers above those of Python, in their order."""
+
+
+def component_layers(image: Image) -> dict[str, str]:
+    """Return the diff id of each component's layer."""
+    return dict(zip(COMPONENTS, image.diff_ids()[-len(COMPONENTS) :], strict=True))
+
+
+def test_each_component_has_its_layer_and_nothing_else(built: Built) -> None:
+    layers = built().layers()[-len(COMPONENTS) :]
+    assert dict(zip(COMPONENTS, (layer.packages() for layer in layers), strict=True)) == {
+        "cublas": ["nvidia_cublas-13.1"],
+        "cuda": ["nvidia_cufft-12.0"],
+        "cudnn": ["nvidia_cudnn_cu13-9.24"],
+        "comm": ["nvidia_nccl_cu13-2.30"],
+        "triton": ["triton-3.8.0"],
+        "torch": ["torch-2.1.0"],
+        # nvJitLink is CUDA's, but nothing pins it.
+        "rest": [
+            "mpmath-1.3",
+            "nvidia_nvjitlink-13.5",
+            "pillow-13.0",
+            "setuptools-84.0",
+            "sympy-1.14",
+            "torchaudio-2.1.0",
+            "torchvision-0.16.0",
+        ],
+    }
+    for layer in layers:
+        paths = set(layer.files)
+        assert not [path for path in paths if path.endswith((".whl", ".pyc")) or "/.cache/" in path]
+        assert {path.split("/")[0] for path in paths} == {"opt"}, "a layer holds what the build left elsewhere"
+
+
+def test_a_second_build_takes_all_from_the_cache(built: Built) -> None:
+    first, second = built(), built()
+    assert first.id() == second.id()
+
+
+def test_a_build_from_nothing_gives_the_same_layers(built: Built) -> None:
+    """So another machine, or an empty one, makes what a registry already has; the times of two builds always differ."""
+    assert built().diff_ids() == built("--no-cache").diff_ids()
+
+
+def test_a_patch_release_of_torch_changes_its_layer_only(built: Built) -> None:
+    before, after = component_layers(built()), component_layers(built(TORCH_VERSION="2.1.1"))
+    assert {name for name in COMPONENTS if before[name] != after[name]} == {"torch"}
+
+
+def test_a_new_torchaudio_reuses_all_layers_below(built: Built) -> None:
+    before, after = built(), built(TORCHAUDIO_VERSION="2.1.1")
+    assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
+    assert before.diff_ids()[-1] != after.diff_ids()[-1]
+
+
+def test_a_new_release_of_what_nothing_pins_changes_the_last_layer_only(built: Built, index: Index) -> None:
+    before = built()
+    wheel(index.folder, "nvidia-nvjitlink", "13.6")
+    after = built(PYTHON_INDEX_URL=index.url.replace("127.0.0.1", "localhost"))
+    assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
+    assert "nvidia_nvjitlink-13.6" in after.layers()[-1].packages()
+
+
+def test_a_new_library_below_torch_leaves_the_bytes_of_those_above(built: Built, index: Index) -> None:
+    """They are made anew, the layer below being another, but a registry is sent the changed ones only."""
+    before = component_layers(built())
+    wheel(
+        index.folder,
+        "torch",
+        "2.1.1",
+        ["nvidia-cublas==13.2", "sympy", "triton", "nvidia-cudnn-cu13", "nvidia-nccl-cu13"],
+    )
+    wheel(index.folder, "nvidia-cublas", "13.2")
+    after = component_layers(built(TORCH_VERSION="2.1.1"))
+    assert {name for name in COMPONENTS if before[name] != after[name]} == {"cublas", "cuda", "torch", "rest"}
+    assert (after["cudnn"], after["comm"], after["triton"]) == (before["cudnn"], before["comm"], before["triton"])
+
+
+def test_a_component_without_wheels_is_an_empty_layer(built: Built, index: Index) -> None:
+    """As all of CUDA's are with a build of torch for CPUs."""
+    wheel(index.folder, "torch", "2.1.0", ["sympy"])
+    layers = component_layers(built())
+    assert {name for name in COMPONENTS if layers[name] == EMPTY_LAYER} == {"cublas", "cuda", "cudnn", "comm", "triton"}
+
+
+def test_pip_freeze_names_versions_and_no_file_of_the_build(built: Built) -> None:
+    assert "torch==2.1.0" in built().run("pip", "freeze").split()
+
+
+def test_the_user_can_install_and_remove_packages(built: Built, index: Index) -> None:
+    command = f"pip uninstall --quiet --yes triton && pip install --quiet --index-url {index.url} torchaudio==2.1.1"
+    image = built()
+    out = image.run("sh", "-c", f"{command} && pip freeze", options=("--network=host",)).split()
+    assert "torchaudio==2.1.1" in out
+    assert not [package for package in out if package.startswith("triton")]
+
+
+def parent(instruction: str) -> str:
+    """Build a parent image from the base image with one more instruction, and return its tag."""
+    tag = unique("parent")
+    docker("build", f"--tag={tag}", "--network=host", "-", text=f"FROM {base_image()}\n{instruction}\n")
+    return tag
+
+
+def test_a_parent_that_has_a_user_1000_already(built: Built) -> None:
+    """As Ubuntu's images have from 23.04 on."""
+    base = parent("RUN useradd --uid 1000 --create-home ubuntu")
+    image = built(target="installed", BASE_IMAGE=base)
+    assert image.run("id") == "uid=1000(slipway) gid=1000(slipway) groups=1000(slipway)\n"
+    assert "ubuntu" not in image.run("cat", "/etc/passwd")
+    docker("rmi", base)
+
+
+def test_a_parent_without_hosts_and_with_logs_of_its_own(built: Built) -> None:
+    """What a build hides, or a package manager adds to, would differ from build to build."""
+    base = parent(
+        "RUN echo before > /var/log/dpkg.log && touch /var/log/alternatives.log /var/cache/ldconfig/aux-cache"
+    )
+    assert built(BASE_IMAGE=base).diff_ids() == built("--no-cache", BASE_IMAGE=base).diff_ids()
+    docker("rmi", base)
+
+
+def test_a_mirror_and_a_root_certificate(built: Built, index: Index, archives: dict[str, str], tmp_path: Path) -> None:
+    """Behind a proxy with a root certificate of its own: apt and pip go to the mirror, and trust it; so does the image."""
+    key, root = tmp_path / "key.pem", tmp_path / "root.pem"
+    request = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*request.split(), "-keyout", key, "-out", root], check=True, capture_output=True)
+    both = tmp_path / "both.pem"
+    both.write_text(key.read_text() + root.read_text())
+    mirror = Index(index.folder, archives, both)
+    image = built(
+        CA_CERTIFICATE=root.read_text(), APT_MIRROR=mirror.address, PYTHON_INDEX_URL=mirror.url, target="installed"
+    )
+    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.asked)
+    assert any(path.startswith("/files/torch-2.1.0") for path in mirror.asked)
+    assert any(path.startswith("/debian-security/") for path in mirror.asked)
+    fetch = f"import urllib.request; print(urllib.request.urlopen('{mirror.url}torch/').status)"
+    assert image.run("python", "-c", fetch, options=("--network=host",)) == "200\n"
+    assert "CERTIFICATE_VERIFY_FAILED" in built().fails("python", "-c", fetch, options=("--network=host",))
+    download = ["pip", "download", "--no-deps", "--dest=/tmp", f"--index-url={mirror.url}", "torch"]
+    assert "Saved /tmp/torch" in image.run(*download, options=("--network=host",))
+    mirror.close()
+
+
+def test_a_mirror_leaves_no_trace(built: Built, index: Index, archives: dict[str, str]) -> None:
+    """Layers from a mirror are those from the distribution's archive."""
+    mirror = Index(index.folder, archives)
+    mirrored = built("--no-cache", APT_MIRROR=mirror.address + "/")
+    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.asked)
+    assert mirrored.diff_ids() == built().diff_ids()
+    mirror.close()
+
+
+def test_torch_comes_from_its_own_index_or_not_at_all(index: Index, tmp_path: Path) -> None:
+    """A gap in the index of one CUDA version must not be filled with the other index's build."""
+    gap = tmp_path / "gap"
+    gap.mkdir()
+    for package in ("torchvision-0.16.0", "torchaudio-2.1.0"):
+        (gap / f"{package}-py3-none-any.whl").write_bytes((index.folder / f"{package}-py3-none-any.whl").read_bytes())
+    torch_index = Index(gap)
+    arguments = {"PYTHON_INDEX_URL": index.url, "TORCH_INDEX_URL": torch_index.url, **VERSIONS}
+    done = build("", arguments, "--network=host", "--target=installed")
+    assert done.returncode != 0
+    assert "No matching distribution found for torch==2.1.0" in done.stdout
+    wheel(gap, "torch", "2.1.0+cu130", ["triton"])
+    tag = unique("two-indexes")
+    done = build(tag, arguments, "--network=host", "--target=installed")
+    assert done.returncode == 0, done.stdout
+    packages = Image(tag).run("pip", "freeze").split()
+    assert {"torch==2.1.0+cu130", "triton==3.8.0", "torchvision==0.16.0"} <= set(packages)
+    docker("rmi", tag)
+    torch_index.close()

@@ -1,0 +1,50 @@
+"""What the torch image's build refuses, each in one line that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.engine import base_image, build, docker, unique
+from tests.images.index import VERSIONS, Index
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            {"APT_MIRROR": "http://user:hunter2@127.0.0.1"},
+            "apt-install: APT_MIRROR holds a user:password@, which would stay in the image's history",
+        ),
+        (
+            {"APT_MIRROR": "ftp.debian.org"},
+            "apt-install: APT_MIRROR is 'ftp.debian.org', which is no http:// or https://",
+        ),
+        ({"CA_CERTIFICATE": "/etc/ssl/root.pem"}, "trust-ca: CA_CERTIFICATE is not a PEM certificate"),
+        (
+            {"PYTHON_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"},
+            "resolve: PYTHON_INDEX_URL or TORCH_INDEX_URL holds a user:password@",
+        ),
+        (
+            {"TORCH_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"},
+            "resolve: PYTHON_INDEX_URL or TORCH_INDEX_URL holds",
+        ),
+        ({"TORCH_VERSION": "2.1.9"}, "No matching distribution found for torch==2.1.9"),
+    ],
+)
+def test_refused(index: Index, arguments: dict[str, str], said: str) -> None:
+    done = build("", {"PYTHON_INDEX_URL": index.url, **VERSIONS, **arguments}, "--network=host", "--target=installed")
+    assert done.returncode != 0
+    assert said in done.stdout
+    assert "hunter2" not in done.stdout
+
+
+def test_a_parent_without_an_archive_to_mirror(index: Index) -> None:
+    """Quietly taking the parent's own sources would leave the mirror out."""
+    arguments = {"PYTHON_INDEX_URL": index.url, "APT_MIRROR": "http://127.0.0.1"}
+    bare = "FROM {base}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d\n"
+    tag = unique("bare")
+    docker("build", f"--tag={tag}", "--network=host", "-", text=bare.format(base=base_image()))
+    done = build("", {**arguments, **VERSIONS, "BASE_IMAGE": tag}, "--network=host", "--target=installed")
+    assert done.returncode != 0
+    assert "apt-install: APT_MIRROR is given, but no source of the parent image ends in /debian" in done.stdout
+    docker("rmi", tag)
