@@ -16,13 +16,9 @@ _BESIDE: Final = "one RUN pip install"
 def run(setting: Setting) -> Iterator[Row]:
     """Build and push one release of torch, then the next patch release, and measure the second."""
     older, newer = torch.patch_pair(torch.known_releases())
-    with setting.engine.tidied(setting.registry.address):
-        pair = torch.Pair(setting, "bump")
-        first = pair.build({"version": older})
-        second = pair.build({"version": newer})
-    for what, (ours, plain), target in (
-        (f"torch {older}, cold", first, None),
-        (f"torch {older} -> {newer}", second, TARGET),
-    ):
-        yield Row("c", f"bytes pushed, {what}", [ours.received], _BESIDE, [plain.received], unit="B", target=target)
-        yield Row("c", f"build and push, {what}", [ours.seconds], _BESIDE, [plain.seconds])
+    ours, plain = torch.build(setting, "bump", [{"version": older}, {"version": newer}])
+    for number, what, target in ((0, f"torch {older}, cold", None), (1, f"torch {older} -> {newer}", TARGET)):
+        first, second = ours[number], plain[number]
+        received = [float(first.received)], _BESIDE, [float(second.received)]
+        yield Row("c", f"bytes pushed, {what}", *received, unit="B", target=target)
+        yield Row("c", f"build and push, {what}", [first.seconds], _BESIDE, [second.seconds])

@@ -8,6 +8,7 @@ from typing import Final
 from bench import torch
 from bench.figures import Row, Target
 from bench.setting import Setting
+from stacks.config import Torch
 from stacks.source import read_stack
 
 TARGET: Final = Target("<", 1.00)
@@ -16,11 +17,10 @@ _BESIDE: Final = "plain pip install"
 
 def run(setting: Setting) -> Iterator[Row]:
     """Build the image that ``make up`` builds, and the plain one, and measure both as pulled and as unpacked."""
-    with setting.engine.tidied(setting.registry.address):
-        pair = torch.Pair(setting, "size")
-        built = pair.build(read_stack("local").get("torch", {}))
-        pulled = [[setting.registry.compressed(image.reference)] for image in built]
-        unpacked = [[setting.engine.unpacked(image.reference)] for image in built]
-    yield Row("d", "compressed size", pulled[0], _BESIDE, pulled[1], unit="B", target=TARGET)
-    yield Row("d", "unpacked size", unpacked[0], _BESIDE, unpacked[1], unit="B", target=TARGET)
-    yield Row("d", "build and push, cold", [built[0].seconds], _BESIDE, [built[1].seconds])
+    asked = {"version": Torch().version, **(read_stack("local").get("torch") or {})}
+    [ours], [plain] = torch.build(setting, "size", [asked])
+    compressed = [float(ours.compressed)], _BESIDE, [float(plain.compressed)]
+    yield Row("d", f"compressed size, torch {asked['version']}", *compressed, unit="B", target=TARGET)
+    unpacked = [float(ours.unpacked)], _BESIDE, [float(plain.unpacked)]
+    yield Row("d", f"unpacked size, torch {asked['version']}", *unpacked, unit="B", target=TARGET)
+    yield Row("d", f"build and push, torch {asked['version']}, cold", [ours.seconds], _BESIDE, [plain.seconds])

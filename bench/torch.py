@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from bench import program
@@ -16,67 +17,93 @@ from stacks import plan
 from stacks.versions.tables import line, order, table
 from toolchain.steps import step
 
-_NEEDED_BYTES: Final = 40_000_000_000
-"""Two builds of torch of either kind in the engine, their wheels, and their compressed layers in the registry."""
+_NEEDED_BYTES: Final = 25_000_000_000
+"""Two releases of torch built by Slipway in the engine, with their wheels and pip's cache, and pushed."""
+
+Torch = Mapping[str, Any]
+"""A stack's ``slipway:torch``."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """An image that was built and pushed.
+    """An image that was built and pushed: how long that took, how many bytes the registry has more of since.
 
-    ``reference`` is ``repository@sha256:...``, ``received`` the bytes that the registry has more of since.
+    ``compressed`` are the bytes that a pull of it would fetch, ``unpacked`` those of its files.
     """
 
-    reference: str
     seconds: float
     received: int
+    compressed: int
+    unpacked: int
 
 
-class Pair:
-    """Both programs, on a parent image of their own that no build cache knows: their first builds are cold ones.
+def build(setting: Setting, name: str, torches: Sequence[Torch]) -> list[list[Built]]:
+    """Build and push each torch in turn, all by Slipway, then all by one ``RUN pip install``; return both lists.
 
-    pip's cache, which either Dockerfile mounts, is the engine's: what one has downloaded the other need not.
+    Both stand on a parent that no build cache knows, and begin with the same pip cache: what the first has left in
+    the engine is removed before the second begins.
     """
+    setting.engine.check_space(_NEEDED_BYTES)
+    registry = f"{setting.registry.address}/{name}"
+    with step(f"{name}: a parent image that no cache knows"):
+        parent = setting.engine.new_parent(f"{registry}/parent:{setting.mark}", f"{name}-{setting.mark}")
+    results = []
+    for lay in (_slipway, _plain):
+        with setting.engine.tidied(setting.registry.address):
+            title, made, ask = lay(setting.scratch / name, registry, parent)
+            results.append(list(_each(setting, f"{name}: {title}", made, ask, torches)))
+    return results
 
-    def __init__(self, setting: Setting, name: str) -> None:
-        setting.engine.check_space(_NEEDED_BYTES)
-        self._setting, self._name = setting, name
-        self._registry = f"{setting.registry.address}/{name}"
-        with step(f"{name}: a parent image that no cache knows"):
-            self._parent = setting.engine.new_parent(
-                f"{self._registry}/parent:{setting.mark}", f"{name}-{setting.mark}"
-            )
-        folder = setting.scratch / name
-        self._ours = program.slipway(folder / "slipway", self._registry, {"flavor": "local", "base": self._parent})
-        self._plain = program.bare(folder / "plain", self._registry, {})
-        shutil.copytree(program.PROGRAMS / "plain", self._plain.dockerfiles / "plain")
-        for made in (self._ours, self._plain):
-            made.begin()
 
-    def build(self, torch: Mapping[str, Any]) -> tuple[Built, Built]:
-        """Build and push one torch, as a stack's ``slipway:torch`` names it: Slipway's image, then the plain one."""
-        config = {"flavor": "local", "base": self._parent, "torch": dict(torch)}
-        _, specs = plan.specs(config, self._name)
-        program.configure(self._ours, self._registry, config)
-        program.ask(self._plain, self._registry, {"plain": {"BASE_IMAGE": self._parent, **specs[0].args}})
-        what = f"{self._name}: torch {specs[0].args['TORCH_VERSION']}"
-        with step(f"{what}, Slipway's image"):
-            ours = self._up(self._ours)
-        with step(f"{what}, one RUN pip install"):
-            plain = self._up(self._plain)
-        return ours, plain
+_Laid = tuple[str, Program, Callable[[Torch], None]]
+"""What it is, the program, and how it is told which torch to build."""
 
-    def _up(self, made: Program) -> Built:
-        before = self._setting.registry.stored()
-        run = made.up()
-        outputs = made.outputs()["images"]
-        reference = next(iter(outputs.values()))
-        received = self._setting.registry.stored() - before
-        return Built(reference["ref"] if isinstance(reference, dict) else reference, run.seconds, received)
+
+def _slipway(folder: Path, registry: str, parent: str) -> _Laid:
+    made = program.slipway(folder / "slipway", registry, _config(parent, {}))
+
+    def ask(torch: Torch) -> None:
+        program.configure(made, registry, _config(parent, torch))
+
+    return "Slipway's image", made, ask
+
+
+def _plain(folder: Path, registry: str, parent: str) -> _Laid:
+    made = program.bare(folder / "plain", registry, {})
+    shutil.copytree(program.PROGRAMS / "plain", made.dockerfiles / "plain")
+
+    def ask(torch: Torch) -> None:
+        _, specs = plan.specs(_config(parent, torch), "bench")  # the versions that Slipway would install
+        program.ask(made, registry, {"plain": {"BASE_IMAGE": parent, **specs[0].args}})
+
+    return "one RUN pip install", made, ask
+
+
+def _config(parent: str, torch: Torch) -> dict[str, Any]:
+    return {"flavor": "local", "base": parent, "torch": dict(torch)}
+
+
+def _each(
+    setting: Setting, title: str, made: Program, ask: Callable[[Torch], None], torches: Sequence[Torch]
+) -> Iterator[Built]:
+    made.begin()
+    for torch in torches:
+        ask(torch)
+        before = setting.registry.stored()
+        with step(f"{title}, torch {torch['version']}"):
+            seconds = made.up().seconds
+        [output] = made.outputs()["images"].values()
+        reference = output["ref"] if isinstance(output, dict) else output
+        yield Built(
+            seconds,
+            setting.registry.stored() - before,
+            setting.registry.compressed(reference),
+            setting.engine.unpacked(reference),
+        )
 
 
 def patch_pair(releases: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the newest patch release of torch, and the release before it, that want the same of all they depend on.
+    """Return the newest patch release of torch, after the release before it, that wants the same of all it needs.
 
     Only then does a single layer change. ``releases`` are the rows of a table such as ``versions/torch.toml``.
 
