@@ -3,11 +3,13 @@
 import pulumi
 from pulumi.runtime.config import CONFIG
 
+from components.runtime import hasten
 from components.stack import deploy
 from stacks import plan
 from stacks.config import from_pulumi
 from stacks.errors import SlipwayError
 
+hasten()
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
 except SlipwayError as error:
