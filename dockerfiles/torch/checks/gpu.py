@@ -4,6 +4,7 @@
 Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first thing that is.
 """
 
+import ctypes
 import os
 import sys
 
@@ -20,10 +21,12 @@ def check_driver() -> None:
     built_for = torch.version.cuda
     if built_for is None:
         sys.exit(f"torch {torch.__version__} is a build without CUDA")
-    driver = torch._C._cuda_getDriverVersion()  # noqa: SLF001  # nothing public says it; 13000 is 13.0, 0 is none
-    if driver == 0:
+    number = ctypes.c_int()  # 13020 is 13.2
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+    except OSError:
         sys.exit("no NVIDIA driver in this container; was it run with --gpus?")
-    major, minor = driver // 1000, driver % 1000 // 10
+    major, minor = number.value // 1000, number.value % 1000 // 10
     if major < int(built_for.partition(".")[0]):
         sys.exit(f"torch is built for CUDA {built_for}, but the host's driver only goes up to CUDA {major}.{minor}")
     if not torch.cuda.is_available():
