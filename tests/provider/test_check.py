@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.provider.conftest import write
-from tests.provider.plugin import SELECTED, Failure, Plugin
+from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from toolchain.provider_base import UNKNOWN, Secret, plain
 
 FILES = {"app/Dockerfile": "FROM scratch\nCOPY f /\n", "app/f": "x", "app/other.Dockerfile": "FROM scratch\n"}
@@ -191,8 +191,6 @@ WHOLLY_UNKNOWN = ["args", "addHosts", "network", "builderVersion"]
 @pytest.mark.parametrize("key", WHOLLY_UNKNOWN)
 def test_wholly_unknown(checked: Plugin, key: str, program: Path, docker_host: str) -> None:
     """The official provider crashes on these; the embedded one lets them through."""
-    from tests.provider.plugin import started
-
     inputs = {"imageName": NAME, **build(**{key: UNKNOWN})}
     if SELECTED == "official":
         with started(program) as doomed:
@@ -210,3 +208,23 @@ def test_unknown_context(checked: Plugin) -> None:
     digest = result.pop("contextDigest", None)
     assert result == {**BUILD, "context": UNKNOWN}
     assert (digest is not None) == (SELECTED == "official")
+
+
+WRONG_TYPES = [
+    (build(dockerfile=1), "dockerfile: expected a string, got 1.0"),
+    (build(context=True), "context: expected a string, got True"),
+    ({"build": "app"}, "build: expected an object, got str"),
+    ({**build(), "skipPush": "yes"}, "skipPush: expected true or false, got 'yes'"),
+    (build(args={"CUDA": 12}), "build.args.CUDA: expected a string; quote it"),
+    (build(args=["A=1"]), "build.args: expected an object of strings"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "says"), WRONG_TYPES, ids=[case[1] for case in WRONG_TYPES])
+def test_wrong_type(program: Path, docker_host: str, inputs: dict[str, Any], says: str) -> None:
+    """Programs without types get a line each; the official provider crashes on most."""
+    with started(write(program, FILES), "embedded") as embedded:
+        embedded.configure(host=docker_host)
+        with pytest.raises(Failure) as failure:
+            embedded.check({"imageName": NAME, **inputs})
+    assert str(failure.value) == says

@@ -47,6 +47,14 @@ def test_failing_step(maker: Maker, shell: Path) -> None:
         assert [line.strip() for line in lines] == ["line 1", "line 2", "line 3", "the reason"]
 
 
+def test_disk_full(maker: Maker, shell: Path) -> None:
+    with pytest.raises(Failure, match="exit code: 1") as failure:
+        maker.create(with_shell(maker, shell, "RUN echo much > /dev/full"), skipPush=True)
+    if EMBEDDED:
+        assert "No space left on device" in str(failure.value)
+        assert "Free space where the Docker daemon keeps its data" in str(failure.value)
+
+
 def test_failing_step_quotes_its_last_lines_only(maker: Maker, shell: Path) -> None:
     files = with_shell(maker, shell, "RUN i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo line $i; done; exit 1")
     with pytest.raises(Failure) as failure:

@@ -2,4 +2,16 @@
 
 It stands in where the official plugin cannot be had: same token, same inputs, same outputs, same state. It speaks to
 the Docker Engine's HTTP API itself and needs no docker command.
+
+Where it is better on purpose:
+
+- `Cancel` (Ctrl-C) ends the build, in the engine too; a failed build quotes the failing step's last lines; a failed
+  push says what to do.
+- Inputs that are not known at all (the arguments, the network, ...) go through a preview, where the official plugin
+  crashes; an unknown context has no digest, where the official plugin takes the program's directory in its place.
+- Outputs that repeat a secret input are secret, and secrets are masked in what a build prints.
+- `disableDockerDaemonCheck` counts for images, too.
+- What is sent to the engine is what the digest covers: a file that a pattern takes back in below an ignored directory
+  is in the context, as with `docker build`.
+- Where containerd keeps the images, the pushed digest is read from the push itself.
 """

@@ -7,16 +7,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from toolchain.docker_provider import progress, reference, tarball
 from toolchain.docker_provider.context import ignore_patterns, matcher, resolve_links
 from toolchain.docker_provider.credentials import Keychain
-from toolchain.docker_provider.engine import Engine, EngineError
+from toolchain.docker_provider.engine import Engine, EngineError, Query
 from toolchain.docker_provider.inputs import BUILDERS, Image
 from toolchain.docker_provider.session import Session
 from toolchain.provider_base import Operation, Properties, ProviderError
@@ -35,11 +36,12 @@ _ADVICE: Final = (
         "list {registry} under insecure-registries of the Docker daemon, or serve it over TLS",
     ),
     (
-        r"connection refused|no such host|timeout|\bEOF\b|connection reset|unreachable|misbehaving|broke|\b50[0-9]\b",
+        r"",  # not reached, no space left, broken: each in many words
         "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it",
     ),
 )
 """What a failed push says to what can be done about it; the first that fits counts."""
+_DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
 
 
 @dataclass(frozen=True)
@@ -104,17 +106,14 @@ def produce(image: Image, engine: Engine, display: Display, operation: Operation
     """
     what = source(image)
     name = reference.parse(image.name)
-    keychain = Keychain(image)
-    if keychain.warning and (push or image.build.cache_from):
-        display.log(keychain.warning, "WARNING")
+    work = _Work(image, engine, Keychain(image), display, operation)
+    if work.keychain.warning and (push or image.build.cache_from):
+        display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
-        _pull(cached, image, engine, keychain, display, operation)
-    image_id = _build(what, image, engine, keychain, display, operation)
-    _await(image_id, engine, operation)
-    if push:
-        digest = _push(name, image_id, engine, keychain, display, operation)
-    else:
-        digest = engine.json(f"/images/{image.name}/json")["Id"]
+        work.pull(cached)
+    image_id = work.build(what)
+    work.wait_for(image_id)
+    digest = work.push(name, image_id) if push else engine.json(f"/images/{image.name}/json")["Id"]
     return {
         "baseImageName": image.name,
         "context": image.build.context,
@@ -126,16 +125,114 @@ def produce(image: Image, engine: Engine, display: Display, operation: Operation
     }
 
 
-def _build(
-    what: Source, image: Image, engine: Engine, keychain: Keychain, display: Display, operation: Operation
-) -> str:
+@dataclass(frozen=True)
+class _Work:
+    """The requests that make one image."""
+
+    image: Image
+    engine: Engine
+    keychain: Keychain
+    display: Display
+    operation: Operation
+
+    def pull(self, cached: str) -> None:
+        """Pull an image that serves as a cache; one that cannot be had is no error."""
+        try:
+            name = reference.parse(cached)
+            query = {"fromImage": name.repository, "tag": name.digest or name.tag or "latest"}
+            if self.image.build.platform:
+                query["platform"] = self.image.build.platform
+            self.display.status(f"Pulling cached image {cached}")
+            self._transfer("/images/create", query)
+        except ProviderError as error:
+            self.operation.check()
+            self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
+
+    def build(self, what: Source) -> str:
+        """Build the image and return its id."""
+        classic = self.image.build.builder == BUILDERS["BuilderV1"]
+        dockerfile, extra = _build_files(what, classic=classic)
+        patterns = _admitting(what.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
+        query = _query(self.image, dockerfile)
+        headers = {"Content-Type": "application/x-tar"}
+        log = progress.BuildLog(self.display.status)
+        self.display.status("Starting Docker build")
+        with ExitStack() as stack:
+            if classic:
+                headers["X-Registry-Config"] = self.keychain.everything()
+            else:
+                query["session"] = stack.enter_context(Session(self.engine, self._login)).id
+            request = self.engine.request(
+                "POST",
+                "/build",
+                query=query,
+                headers=headers,
+                body=lambda writer: tarball.write(writer, what.root, patterns, extra),
+                sent=lambda total: self.display.status(f"Sending the build context: {progress.size(total)}"),
+                operation=self.operation,
+            )
+            try:
+                log.follow(stack.enter_context(request).messages())
+            except (EngineError, progress.StreamError) as error:
+                full = _DISK_FULL if "no space left" in str(error).lower() else ""
+                raise ProviderError(f"error building image {self.image.name}: {error}{full}") from error
+        self.operation.check()
+        if not log.image_id:
+            raise ProviderError(f"error building image {self.image.name}: no image id found in build output")
+        self.display.status(f"Built image with id {log.image_id}")
+        return log.image_id
+
+    def wait_for(self, image_id: str) -> None:
+        """Wait until the engine's store knows an image; it may lag behind the build."""
+        deadline = time.monotonic() + _STORE_SECONDS
+        while True:
+            self.operation.check()
+            try:
+                self.engine.json(f"/images/{image_id}/json")
+            except EngineError as error:
+                if error.status != HTTPStatus.NOT_FOUND or time.monotonic() > deadline:
+                    raise ProviderError(f"unable to find built image in local image store: {error}") from error
+                time.sleep(0.2)
+            else:
+                return
+
+    def push(self, name: reference.Reference, image_id: str) -> str:
+        """Push the image and return `repository@digest`."""
+        if name.digest:
+            raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
+        self.display.status("Pushing image to the registry")
+        try:
+            pushed = self._transfer(f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
+        except (EngineError, progress.StreamError) as error:
+            raise ProviderError(_push_error(name, str(error))) from error
+        self.operation.check()
+        if pushed:
+            self.display.status(f"Pushed image with digest {pushed}")
+            return f"{name.repository}@{pushed}"
+        self.display.log("Push completed without reporting a digest; falling back to local image inspect", "WARNING")
+        for digest in self.engine.json(f"/images/{image_id}/json").get("RepoDigests") or []:
+            if reference.parse(digest).repository == name.repository:
+                return str(digest)
+        raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.domain}")
+
+    def _transfer(self, path: str, query: Query) -> str:
+        """Have the engine pull or push, as the image's own registry wants it; return the digest that was pushed."""
+        headers = {"X-Registry-Auth": self.keychain.own.header()}
+        with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
+            return progress.follow(response.messages(), self.display.status)
+
+    def _login(self, host: str) -> tuple[str, str]:
+        """Answer BuildKit's question for credentials."""
+        credential = self.keychain.for_host(host)
+        return credential.username, credential.identity_token or credential.password
+
+
+def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:
     build = image.build
-    name, extra = _build_files(what, build.builder)
-    patterns = _admitting(
-        what.patterns, [name, *extra, *([".dockerignore"] if build.builder == BUILDERS["BuilderV1"] else [])]
-    )
-    query: dict[str, str | list[str]] = {"t": image.name, "dockerfile": name, "version": build.builder}
-    optional: dict[str, Any] = {
+    query: dict[str, str | Sequence[str]] = {
+        "t": image.name,
+        "dockerfile": dockerfile,
+        "version": build.builder,
         "buildargs": json.dumps(build.args) if build.args else "",
         "cachefrom": json.dumps(build.cache_from) if build.cache_from else "",
         "extrahosts": build.add_hosts,
@@ -143,50 +240,10 @@ def _build(
         "platform": build.platform.lower(),
         "target": build.target,
     }
-    query |= {key: value for key, value in optional.items() if value}
-    headers = {"Content-Type": "application/x-tar"}
-    log = progress.BuildLog(display.status)
-    sent = 0
-
-    def count(size: int) -> None:
-        nonlocal sent
-        sent += size
-        display.status(f"Sending the build context: {progress.size(sent)}")
-
-    display.status("Starting Docker build")
-    with ExitStack() as stack:
-        if build.builder == BUILDERS["BuilderBuildKit"]:
-
-            def answer(host: str) -> tuple[str, str]:
-                credential = keychain.for_host(host)
-                return credential.username, credential.identity_token or credential.password
-
-            query["session"] = stack.enter_context(Session(engine, answer)).id
-        else:
-            headers["X-Registry-Config"] = keychain.everything()
-        try:
-            response = stack.enter_context(
-                engine.request(
-                    "POST",
-                    "/build",
-                    query=query,
-                    headers=headers,
-                    body=lambda writer: tarball.write(writer, what.root, patterns, extra),
-                    sent=count,
-                    operation=operation,
-                )
-            )
-            log.follow(response.messages())
-        except (EngineError, progress.StreamError) as error:
-            raise ProviderError(f"error building image {image.name}: {error}") from error
-    operation.check()
-    if not log.image_id:
-        raise ProviderError(f"error building image {image.name}: no image id found in build output")
-    display.status(f"Built image with id {log.image_id}")
-    return log.image_id
+    return {key: value for key, value in query.items() if value}
 
 
-def _build_files(what: Source, builder: str) -> tuple[str, dict[str, bytes]]:
+def _build_files(what: Source, *, classic: bool) -> tuple[str, dict[str, bytes]]:
     """Return the Dockerfile's name within the stream, and the files to add to it.
 
     A Dockerfile from outside the context is added under a name of its own that only changes with it. The first builder
@@ -196,7 +253,7 @@ def _build_files(what: Source, builder: str) -> tuple[str, dict[str, bytes]]:
         return what.dockerfile, {}
     content = Path(what.root, what.dockerfile).read_bytes()
     name = f".dockerfile.{hashlib.sha256(content).hexdigest()[:20]}"
-    if builder == BUILDERS["BuilderBuildKit"]:
+    if not classic:
         return name, {name: content}
     listed = Path(what.root, ".dockerignore")
     lines = listed.read_bytes() if listed.exists() else b".dockerignore"
@@ -209,76 +266,7 @@ def _admitting(patterns: list[str], needed: list[str]) -> list[str]:
     return [*patterns, *(f"!{path}" for path in needed if ignored.ignores(path))]
 
 
-def _await(image_id: str, engine: Engine, operation: Operation) -> None:
-    """Wait until the engine's store knows an image; it may lag behind the build.
-
-    Raises:
-        ProviderError: if it does not show up.
-    """
-    deadline = time.monotonic() + _STORE_SECONDS
-    while True:
-        operation.check()
-        try:
-            engine.json(f"/images/{image_id}/json")
-        except EngineError as error:
-            if error.status != 404 or time.monotonic() > deadline:
-                raise ProviderError(f"unable to find built image in local image store: {error}") from error
-            time.sleep(0.2)
-        else:
-            return
-
-
-def _pull(
-    cached: str, image: Image, engine: Engine, keychain: Keychain, display: Display, operation: Operation
-) -> None:
-    """Pull an image that serves as a cache; one that cannot be had is no error."""
-    try:
-        parsed = reference.parse(cached)
-        query = {"fromImage": parsed.repository, "tag": parsed.digest or parsed.tag or "latest"}
-        if image.build.platform:
-            query["platform"] = image.build.platform
-        headers = {"X-Registry-Auth": keychain.own.header()}
-        display.status(f"Pulling cached image {cached}")
-        with engine.request("POST", "/images/create", query=query, headers=headers, operation=operation) as response:
-            progress.follow(response.messages(), display.status)
-    except ProviderError as error:
-        operation.check()
-        display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
-
-
-def _push(
-    name: reference.Reference,
-    image_id: str,
-    engine: Engine,
-    keychain: Keychain,
-    display: Display,
-    operation: Operation,
-) -> str:
-    if name.digest:
-        raise ProviderError(f"imageName {name}: cannot push a digest reference; name a tag")
-    display.status("Pushing image to the registry")
-    headers = {"X-Registry-Auth": keychain.own.header()}
-    query = {"tag": name.tag or "latest"}
-    try:
-        with engine.request(
-            "POST", f"/images/{name.repository}/push", query=query, headers=headers, operation=operation
-        ) as response:
-            pushed = progress.follow(response.messages(), display.status)
-    except ProviderError as error:
-        operation.check()
-        raise ProviderError(_push_error(name, str(error))) from error
-    operation.check()
-    if pushed:
-        display.status(f"Pushed image with digest {pushed}")
-        return f"{name.repository}@{pushed}"
-    display.log("Push completed without reporting a digest; falling back to local image inspect", "WARNING")
-    for digest in engine.json(f"/images/{image_id}/json").get("RepoDigests") or []:
-        if reference.parse(digest).repository == name.repository:
-            return str(digest)
-    raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.domain}")
-
-
 def _push_error(name: reference.Reference, error: str) -> str:
-    advice = next((text for pattern, text in _ADVICE if re.search(pattern, error, re.IGNORECASE)), "")
-    hint = f": {advice.format(registry=name.domain)}" if advice else ""
-    return f"error pushing image {name}: {' '.join(error.split())}{hint}. The image is built; the next run pushes it."
+    advice = next(text for pattern, text in _ADVICE if re.search(pattern, error, re.IGNORECASE))
+    hint = advice.format(registry=name.domain)
+    return f"error pushing image {name}: {' '.join(error.split())}: {hint}. The image is built; the next run pushes it."

@@ -229,18 +229,20 @@ class BodyWriter:
 
     Args:
         connection: an open request with chunked transfer encoding.
-        sent: told the number of bytes of each write.
+        sent: told how many bytes have been written so far, at each write.
     """
 
     def __init__(self, connection: http.client.HTTPConnection, sent: Callable[[int], None]) -> None:
         self._connection = connection
         self._sent = sent
+        self._total = 0
 
     def write(self, data: bytes) -> int:
         """Send one piece."""
         if data:
             self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
-            self._sent(len(data))
+            self._total += len(data)
+            self._sent(self._total)
         return len(data)
 
     def close(self) -> None:
@@ -292,7 +294,7 @@ class Engine:
             query: parameters.
             headers: further headers.
             body: writes the body; None for an empty one.
-            sent: told the number of body bytes of each piece.
+            sent: told how many bytes of the body have been sent so far.
             operation: what may end the request from another thread.
             timeout: seconds to wait for each piece of the answer; None for as long as it takes.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +129,7 @@ def _check_build(build: Properties, digests: Digests) -> Properties:
         if dockerfile is None:
             dockerfile = join(context, "Dockerfile")
     if dockerfile is not None and not isinstance(dockerfile, Unknown):
-        additions["dockerfile"] = dockerfile
+        additions["dockerfile"] = dockerfile = _text({"dockerfile": dockerfile}, "dockerfile")
         _find(dockerfile, "" if isinstance(context, Unknown) else context)
         if not isinstance(context, Unknown):
             additions["contextDigest"] = digests.context(context, dockerfile)
@@ -202,7 +201,7 @@ def _builder(build: Properties) -> str:
         return BUILDERS["BuilderBuildKit"]
     if version not in BUILDERS:
         raise ProviderError(
-            f"build.builderVersion: invalid Docker Builder version {version!r}; it is one of {_list(BUILDERS)}"
+            f"build.builderVersion: invalid Docker Builder version {version!r}; it is one of {', '.join(BUILDERS)}"
         )
     return BUILDERS[version]
 
@@ -223,7 +222,3 @@ def _registry(value: Any) -> Registry:
     if not isinstance(value, dict):
         return Registry()
     return Registry(_text(value, "server"), _text(value, "username"), _text(value, "password"))
-
-
-def _list(words: Iterable[str]) -> str:
-    return ", ".join(words)
