@@ -11,8 +11,21 @@ import pytest
 
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
 from tests.images.index import VERSIONS, Index, standins
+from tests.images.local import Local
 
 Built = Callable[..., Image]
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Local:
+    """The `local` stack, up."""
+    return Local(tmp_path_factory.mktemp("local"))
+
+
+@pytest.fixture(scope="session")
+def image(local: Local) -> Image:
+    """Its torch image: the real one."""
+    return Image(local.ref)
 
 
 @pytest.fixture

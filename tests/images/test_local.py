@@ -2,71 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import subprocess
 import urllib.request
-from pathlib import Path
-from typing import Any
 
-import pytest
-
-from stacks.source import ROOT
 from tests.images.engine import Image
+from tests.images.local import Local
 
 MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 COMPONENTS = ["nvidia_cublas", "nvidia_cufft", "nvidia_cudnn", "nvidia_nccl", "triton", "torch-", "torchvision"]
 """A package of each component, in the order in which the layers lie."""
-
-
-class Local:
-    """The stack, with a state of its own, and what it exported."""
-
-    def __init__(self, folder: Path) -> None:
-        self.environment = {**os.environ, "PULUMI_BACKEND_URL": folder.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "test"}
-        self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
-        self.config = folder / "Pulumi.local.yaml"
-        shutil.copy(ROOT / "stacks/Pulumi.local.yaml", self.config)
-        (folder / "Pulumi.yaml").write_text("name: slipway\nruntime: python\n")
-        self.pulumi("-C", str(folder), "stack", "init", "--no-select", "local")
-        self.up()
-
-    def pulumi(self, *arguments: str) -> str:
-        done = subprocess.run(
-            ["pulumi", "--non-interactive", *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-6000:]
-        return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-
-    def up(self) -> str:
-        return self.pulumi("up", "-s", "local", "--yes", "--skip-preview", "--config-file", str(self.config))
-
-    def outputs(self) -> dict[str, Any]:
-        outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "-s", "local", "--json"))
-        return outputs
-
-    @property
-    def ref(self) -> str:
-        ref: str = self.outputs()["images"]["torch"]["ref"]
-        return ref
-
-
-@pytest.fixture(scope="session")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Local:
-    return Local(tmp_path_factory.mktemp("local"))
-
-
-@pytest.fixture(scope="session")
-def image(local: Local) -> Image:
-    return Image(local.ref)
 
 
 def test_what_was_exported_is_what_the_registry_holds(local: Local) -> None:

@@ -1,0 +1,58 @@
+"""The checks of the torch image: each one passes on the image, and says no to what it is there for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.images.engine import DOCKERFILES, Image, build
+from tests.images.local import Local
+
+CHECKS = DOCKERFILES / "torch/checks/build"
+PACKAGES = "/opt/venv/lib/python3*/site-packages"
+
+FAULTS = {
+    "10-imports.py": (f"rm {PACKAGES}/nvidia/*/lib/libcublas.so.*", "libcublas.so"),
+    "20-versions.py": ("export TORCH_VISION_VERSION=0.1.0", "torchvision: asked for 0.1.0 (TORCH_VISION_VERSION), but"),
+    "30-dependencies.sh": ("pip uninstall --quiet --yes sympy", "requires sympy, which is not installed"),
+    "40-matmul.py": (
+        f"echo 'Tensor.__matmul__ = lambda a, b: mm(a, b) + 1' >> $(echo {PACKAGES}/torch/__init__.py)",
+        "a 64 x 64 matrix product in torch.float32 is off by up to 1.0",
+    ),
+    "41-convolution.py": (
+        f"echo 'conv2d = lambda *given: torch.conv2d(*given) * 2' >> $(echo {PACKAGES}/torch/nn/functional.py)",
+        "a 3 x 3 convolution gives wrong numbers",
+    ),
+    "50-vision.py": (f"rm {PACKAGES}/torchvision/_C*.so", "torchvision"),
+    "51-audio.py": (f"rm {PACKAGES}/torchaudio/lib/*.so", "forced_align Requires alignment extension"),
+    "60-libraries.py": (f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),
+    "70-account.sh": ("chmod a-w /opt/venv/lib", "/opt/venv cannot be written, so pip cannot install"),
+    "71-shells.sh": ("echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
+    "80-clean.sh": ("touch /opt/venv/left.pyc", "left behind by the build: /opt/venv/left.pyc"),
+}
+"""Check -> what is broken for it, as the image's user, and what it then says."""
+
+
+def test_every_check_has_its_fault() -> None:
+    assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
+
+
+@pytest.mark.parametrize("check", sorted(FAULTS))
+def test_a_check_says_no(image: Image, check: str) -> None:
+    fault, said = FAULTS[check]
+    program = (CHECKS / check).read_text()
+    script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
+    assert said in image.fails("sh", "-c", script, text=program)
+
+
+def test_a_failing_check_fails_the_build(local: Local, context: Path) -> None:
+    """All layers are in the engine's cache by now; what is new is the check."""
+    arguments: dict[str, str] = local.outputs()["plan"]["torch"]["args"]
+    planted = context / "torch/checks/build/00-planted.sh"
+    planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
+    planted.chmod(0o755)
+    done = build("", arguments, context=context)
+    assert done.returncode != 0
+    assert "this image is no good" in done.stdout
+    assert "check failed: 00-planted.sh" in done.stdout
