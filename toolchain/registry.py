@@ -118,7 +118,7 @@ def _program(checkout: Checkout) -> str:
 def _start(checkout: Checkout, program: str, port: int) -> None:
     config = {
         "version": 0.1,
-        "log": {"level": "warn"},
+        "log": {"level": "warn", "accesslog": {"disabled": True}},
         "storage": {
             "filesystem": {"rootdirectory": str(checkout.state / "registry" / "data")},
             "delete": {"enabled": True},
