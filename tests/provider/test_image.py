@@ -10,11 +10,13 @@ import shutil
 import tarfile
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import docker
+import docker.errors
 import pytest
 
 from tests.provider.conftest import PASSWORD, USER, Registry, write
@@ -33,11 +35,14 @@ class Maker:
     engine: docker.DockerClient
     folder: Path
     name: str
+    made: set[str] = field(default_factory=set)
 
     def inputs(self, files: dict[str, str], **inputs: Any) -> dict[str, Any]:
         write(self.folder, files)
         build = {"context": self.folder.name, "platform": PLATFORM, **inputs.pop("build", {})}
-        return self.plugin.check_raw({"imageName": f"{self.name}:v1", "build": build, **inputs})
+        checked = self.plugin.check_raw({"imageName": f"{self.name}:v1", "build": build, **inputs})
+        self.made.add(str(plain(checked["imageName"])))
+        return checked
 
     def create(self, files: dict[str, str], **inputs: Any) -> Properties:
         ident, outputs = self.plugin.create(self.inputs(files, **inputs))
@@ -69,9 +74,11 @@ class Maker:
 
 @pytest.fixture
 def maker(plugin: Plugin, engine: docker.DockerClient, folder: Path, repository: str) -> Iterator[Maker]:
-    yield Maker(plugin, engine, folder, repository)
-    for image in engine.images.list(repository):
-        engine.images.remove(str(image.id), force=True)
+    one = Maker(plugin, engine, folder, repository)
+    yield one
+    for name in one.made:
+        with suppress(docker.errors.ImageNotFound, docker.errors.APIError):
+            engine.images.remove(name, force=True)
 
 
 def manifest(name: str) -> tuple[str, dict[str, Any]]:

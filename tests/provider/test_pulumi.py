@@ -11,10 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
 from tests.provider.conftest import PASSWORD, USER, Registry, write
@@ -129,8 +130,13 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, locked_registry: Registry, shell: Path) -> Project:
-    return Project(tmp_path, locked_registry, shell)
+def project(tmp_path: Path, locked_registry: Registry, shell: Path, engine: docker.DockerClient) -> Iterator[Project]:
+    made = Project(tmp_path, locked_registry, shell)
+    yield made
+    for image in engine.images.list():
+        for tag in image.tags:
+            if tag.startswith(made.environment["TEST_REPOSITORY"]):
+                engine.images.remove(tag, force=True)
 
 
 def test_life_of_two_images(project: Project) -> None:
