@@ -72,7 +72,7 @@ def _run(chosen: Sequence[str], rows: list[Row], *, quick: bool) -> None:
     if "SLIPWAY_REGISTRY" not in os.environ:
         raise BenchError("not in Slipway's environment: run `make bench`, or `. .slipway/env` first")
     say(f"Sections {', '.join(chosen)}; at most {elapsed(BUDGET_SECONDS)}, then no new round begins")
-    engine = Engine()
+    engine = Engine(checkout)
     folder = checkout.state / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     with (

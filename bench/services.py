@@ -99,7 +99,8 @@ def _answers(address: str) -> bool:
 class Engine:
     """The Docker engine, as far as a run uses it directly."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkout: Checkout) -> None:
+        self._ours = os.environ.get("DOCKER_HOST") == f"unix://{checkout.run / 'docker.sock'}"
         try:
             self._client: Any = docker.from_env(timeout=600)
             self._client.ping()
@@ -142,8 +143,11 @@ class Engine:
 
     @contextmanager
     def tidied(self, address: str) -> Iterator[None]:
-        """Remove in the end what came to be meanwhile: the images of a registry, and new build cache that is unused."""
-        before = set(self._cache())
+        """Remove in the end what came to be meanwhile: the images of a registry, and new build cache that is unused.
+
+        Build cache does not say whose it is, so in an engine that is not the checkout's own it is left as it is.
+        """
+        before = set(self._cache()) if self._ours else set()
         try:
             yield
         finally:
@@ -151,7 +155,8 @@ class Engine:
                 names = [*image.attrs["RepoTags"], *image.attrs["RepoDigests"]]
                 if any(name.startswith(f"{address}/") for name in names):
                     self._remove(image.id)
-            self._prune([record for record in self._cache() if record not in before])
+            if self._ours:
+                self._prune([record for record in self._cache() if record not in before])
 
     def _cache(self) -> list[str]:
         return [record["ID"] for record in self._client.api.df()["BuildCache"] or []]
