@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -38,6 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     chosen = sorted(set(options.sections)) or list(SECTIONS)
     rows: list[Row] = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing is left running
     try:
         _run(chosen, rows, quick=options.quick)
     except (BenchError, ToolchainError, SlipwayError, OSError) as error:
