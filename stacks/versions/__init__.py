@@ -4,29 +4,80 @@ The tables are the TOML files beside this module; nothing is read before the fir
 :class:`Incompatible`, one line that names the field, the value, what is allowed and where the rule comes from.
 """
 
+from stacks.versions.archs import (
+    Arch,
+    arch_list,
+    arch_numbers,
+    arch_profiles,
+    default_archs,
+    parse_archs,
+)
+from stacks.versions.clusters import (
+    EfaInstaller,
+    NgcRelease,
+    check_nccl_not_older,
+    check_ofi_nccl,
+    efa_installer,
+    efa_versions,
+    needs_sync_memops,
+    ngc,
+    ngc_versions,
+    ofi_nccl_tag,
+)
 from stacks.versions.errors import Incompatible, nearest
+from stacks.versions.libraries import NcclRelease, check_extra, magma_package, nccl, nccl_versions
 from stacks.versions.pytorch import (
     Companion,
     Machine,
     TorchRelease,
     check_companion,
     check_python,
+    check_torch_cuda,
     companion_versions,
     final_version,
     torch_release,
     torch_versions,
 )
+from stacks.versions.toolkit import CudaRelease, Edition, check_driver, cuda, cuda_parent, cuda_versions
 
 __all__ = [
+    "Arch",
     "Companion",
+    "CudaRelease",
+    "Edition",
+    "EfaInstaller",
     "Incompatible",
     "Machine",
+    "NcclRelease",
+    "NgcRelease",
     "TorchRelease",
+    "arch_list",
+    "arch_numbers",
+    "arch_profiles",
     "check_companion",
+    "check_driver",
+    "check_extra",
+    "check_nccl_not_older",
+    "check_ofi_nccl",
     "check_python",
+    "check_torch_cuda",
     "companion_versions",
+    "cuda",
+    "cuda_parent",
+    "cuda_versions",
+    "default_archs",
+    "efa_installer",
+    "efa_versions",
     "final_version",
+    "magma_package",
+    "nccl",
+    "nccl_versions",
     "nearest",
+    "needs_sync_memops",
+    "ngc",
+    "ngc_versions",
+    "ofi_nccl_tag",
+    "parse_archs",
     "torch_release",
     "torch_versions",
 ]

@@ -21,11 +21,14 @@ class Incompatible(ValueError):  # noqa: N818 - it names what is wrong, and pyda
         why: what is wrong with it, as the rest of a sentence that starts with the value.
         allowed: the values that would do, in the order to show them.
         source: where the rule comes from.
+        known: whether the value is known as such, only not here; an unknown one gets the nearest as a suggestion.
     """
 
-    def __init__(self, field: str, value: str, why: str, allowed: Collection[str], source: str) -> None:
+    def __init__(
+        self, field: str, value: str, why: str, allowed: Collection[str], source: str, *, known: bool = True
+    ) -> None:
         self.field, self.value, self.allowed, self.source = field, value, tuple(allowed), source
-        near = nearest(value, self.allowed)
+        near = None if known else nearest(value, self.allowed)
         hint = f" (did you mean '{near}'?)" if near else ""
         super().__init__(f"{field}: '{one_line(value)}' {why}{hint}; allowed: {_listed(self.allowed)}; rule: {source}")
 
@@ -39,13 +42,14 @@ def _listed(allowed: tuple[str, ...]) -> str:
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed value that ``value`` most likely stands for, or None.
 
-    An unfinished version means the newest that it begins (``12.1`` -> ``12.1.1``), a leading ``v`` is not part of
-    one, and anything else is matched by likeness.
+    A leading ``v`` is not part of a version. An unfinished version means the newest that it begins (``12.1`` ->
+    ``12.1.1``), one with a wrong last number the newest of its line; anything else is matched by likeness.
     """
     known, bare = list(allowed), value.strip().removeprefix("v")
     if bare in known:
         return bare
-    finished = [version for version in known if version.startswith((f"{bare}.", f"{bare}-"))] if bare else []
-    if finished:
-        return max(finished, key=order)
+    for begun in filter(None, (bare, bare.rpartition(".")[0])):
+        versions = [version for version in known if version.startswith((f"{begun}.", f"{begun}-"))]
+        if versions:
+            return max(versions, key=order)
     return next(iter(difflib.get_close_matches(value, known, n=1, cutoff=0.6)), None)

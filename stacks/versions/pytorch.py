@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from stacks.versions.errors import Incompatible
-from stacks.versions.tables import order, satisfies, table
+from stacks.versions.tables import line, newest_from, order, satisfies, table
+from stacks.versions.toolkit import cuda
 
 #: The packages tied to a torch release.
 Companion = Literal["vision", "audio", "text", "xformers"]
@@ -29,6 +30,9 @@ class TorchRelease:
         visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``.
         pythons: CPython versions with a wheel for amd64 on the Python index; likewise ``pythons_arm64``.
         cuda: CUDA (major.minor) that the amd64 wheel on the Python index was compiled with.
+        cudas: every CUDA (major.minor) with official wheels.
+        cuda_min: the oldest CUDA that a build from source accepts.
+        archs: compute capabilities that its build of extensions accepts in TORCH_CUDA_ARCH_LIST.
         cuda_arm64: likewise for arm64; empty where that is a CPU build.
         triton: version specifier of the triton it needs, such as ``==2.0.0``; empty where it needs none.
         nccl: specifier of the NCCL package it needs, such as ``==2.18.1``; empty where NCCL is inside the wheel.
@@ -46,6 +50,9 @@ class TorchRelease:
     pythons: tuple[str, ...]
     pythons_arm64: tuple[str, ...]
     cuda: str
+    cudas: tuple[str, ...]
+    cuda_min: str
+    archs: tuple[str, ...]
     cuda_arm64: str
     triton: str
     nccl: str
@@ -77,7 +84,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
     """
     rows, final = table("torch")["torch"], final_version(version)
     if final not in rows:
-        raise Incompatible(field, version, "is not a known torch release", torch_versions(), _METADATA)
+        raise Incompatible(field, version, "is not a known torch release", torch_versions(), _METADATA, known=False)
     row = rows[final]
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}
     newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}
@@ -93,6 +100,9 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
         pythons=tuple(row["python"]),
         pythons_arm64=tuple(row.get("python_arm64", row["python"])),
         cuda=row["cuda"],
+        cudas=tuple(table("cuda_torch")["builds"][line(final)]["cuda"]),
+        cuda_min=row["cuda_min"],
+        archs=tuple(row["archs"].split()),
         cuda_arm64=row.get("cuda_arm64", row["cuda"]),
         triton=row.get("triton", ""),
         nccl=row.get("nccl", ""),
@@ -160,3 +170,34 @@ def check_python(
         if python not in fitting:
             name = package if package == "xformers" else f"torch{package}"
             raise Incompatible(field, python, f"has no {machine} wheel of {name} {version}", fitting, _METADATA)
+
+
+def check_torch_cuda(torch: str, version: str, *, source: Literal["wheel", "build"], field: str = "cuda") -> None:
+    """Refuse a CUDA that torch does not go with.
+
+    Args:
+        torch: torch's version.
+        version: full CUDA version.
+        source: ``wheel`` where an official wheel is installed, ``build`` where torch is compiled.
+        field: where the CUDA version stands in the config.
+
+    Raises:
+        Incompatible: there is no such wheel, or such a build fails.
+    """
+    release, toolkit = torch_release(torch), cuda(version, field=field)
+    if source == "wheel":
+        if toolkit.line not in release.cudas:
+            row = table("cuda_torch")["builds"][line(final_version(torch))]
+            origin = row.get("source", "PyTorch's release matrix, stacks/versions/cuda_torch.toml")
+            raise Incompatible(field, version, f"has no official wheel of torch {torch}", release.cudas, origin)
+        return
+    if order(toolkit.line) < order(release.cuda_min):
+        why = f"is too old to build torch {torch} with"
+        oldest = (f"{release.cuda_min} and newer",)
+        raise Incompatible(field, version, why, oldest, f"Caffe2/public/cuda.cmake of torch {torch}")
+    first = table("cuda_torch")["first"]
+    row = first[newest_from(first, version) or min(first, key=order)]
+    if order(final_version(torch)) < order(row["torch"]):
+        majors = [major for major, other in first.items() if order(other["torch"]) <= order(final_version(torch))]
+        allowed = tuple(f"{major}.x" for major in majors if int(major) >= order(release.cuda_min)[0])
+        raise Incompatible(field, version, f"is newer than torch {torch} builds with", allowed, row["source"])

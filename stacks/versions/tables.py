@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ def table(name: str) -> Mapping[str, Any]:
 
 @functools.cache
 def order(version: str) -> tuple[int, ...]:
-    """Return a sort key of a dotted version; what follows the numbers (``rc1``, ``-1``) does not count."""
-    numbers = []
-    for part in version.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
+    """Return a sort key of a version: the numbers in it (``2.18.3-1`` -> ``(2, 18, 3, 1)``)."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def line(version: str) -> str:
+    """Return the release line of a version: ``12.1.1`` -> ``12.1``."""
+    return ".".join(version.split(".")[:2])
+
+
+def newest_from(rows: Iterable[str], version: str) -> str | None:
+    """Return the newest of ``rows`` that is not newer than ``version``: rows that apply from a version on."""
+    return max((row for row in rows if order(row) <= order(version)), key=order, default=None)
 
 
 def satisfies(version: str, specifier: str) -> bool:

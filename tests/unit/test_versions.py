@@ -97,8 +97,8 @@ def test_a_mismatch_names_field_value_allowed_and_rule() -> None:
     with pytest.raises(Incompatible) as error:
         check_companion("2.0.1", "vision", "0.15.1", field="slipway:torch.vision")
     text = one_line(error)
-    assert text.startswith("slipway:torch.vision: '0.15.1' does not go with torch 2.0.1 (did you mean '0.15.2'?)")
-    assert "allowed: 0.15.2; rule: the packages' own metadata" in text
+    assert text.startswith("slipway:torch.vision: '0.15.1' does not go with torch 2.0.1; allowed: 0.15.2; ")
+    assert "rule: the packages' own metadata" in text
 
 
 def test_torchtext_is_refused_where_its_metadata_promises_too_much() -> None:

@@ -1,0 +1,140 @@
+"""Lists of compute capabilities: reading what people write, and the defaults by profile."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from stacks.versions.errors import Incompatible
+from stacks.versions.pytorch import Machine, torch_release
+from stacks.versions.tables import newest_from, order, table
+from stacks.versions.toolkit import CudaRelease, cuda
+
+_SEPARATORS = re.compile(r"[\s,;]+")
+_TOKEN = re.compile(
+    r"(?:(?P<dotted>\d{1,2}\.\d)|(?:sm_?)?(?P<digits>[2-9]\d|1\d\d))(?P<feature>[af])?(?P<ptx>\+ptx)?",
+    re.IGNORECASE,
+)
+_WRITTEN = "capabilities such as 8.0, 9.0a, 8.6+PTX, sm_90 or Hopper, separated by spaces, commas or semicolons"
+
+
+class Arch(NamedTuple):
+    """One compute capability: ``9.0``, ``9.0a``, and whether its PTX is kept as well (``+PTX``)."""
+
+    name: str
+    ptx: bool
+
+    def __str__(self) -> str:
+        return f"{self.name}+PTX" if self.ptx else self.name
+
+
+def parse_archs(text: str, *, field: str = "archs") -> tuple[Arch, ...]:
+    """Return the capabilities that ``text`` names, oldest first and each once, whether or not any CUDA compiles them.
+
+    Raises:
+        Incompatible: something in it is not a capability, or is a name for several.
+    """
+    tokens = [token for token in _SEPARATORS.split(text) if token]
+    if not tokens:
+        raise Incompatible(field, text, "names no compute capability", (_WRITTEN,), _names_source())
+    found: dict[str, bool] = {}
+    for token in tokens:
+        arch = _parse_token(token, field)
+        found[arch.name] = found.get(arch.name, False) or arch.ptx
+    return tuple(Arch(name, found[name]) for name in sorted(found, key=lambda name: (order(name), name)))
+
+
+def _parse_token(token: str, field: str) -> Arch:
+    match = _TOKEN.fullmatch(token)
+    if match:
+        digits = match["digits"]
+        number = match["dotted"] or f"{digits[:-1]}.{digits[-1]}"
+        return Arch(number + (match["feature"] or "").lower(), ptx=bool(match["ptx"]))
+    names, ambiguous = table("cuda")["name"], table("cuda")["ambiguous"]
+    name = token.lower().removesuffix("+ptx")
+    if name in ambiguous:
+        meant = tuple(ambiguous[name].split())
+        raise Incompatible(field, token, "stands for more than one compute capability", meant, _names_source())
+    if name in names:
+        return _parse_token(names[name], field)
+    raise Incompatible(field, token, "is not a compute capability", (_WRITTEN,), _names_source())
+
+
+def _names_source() -> str:
+    return "TORCH_CUDA_ARCH_LIST as torch reads it, torch/utils/cpp_extension.py"
+
+
+def arch_list(text: str, version: str, *, torch: str | None = None, field: str = "archs") -> str:
+    """Return ``text`` in canonical form: ``8.0 8.6 9.0+PTX``, single spaces, oldest first, each once.
+
+    Args:
+        text: the list as written: spaces, commas or semicolons; ``8.6``, ``86``, ``sm_86``, ``8.6+PTX``, ``Hopper``.
+        version: full CUDA version that is to compile for them.
+        torch: torch's version, if its build of extensions has to know them too.
+        field: where the list stands in the config.
+
+    Raises:
+        Incompatible: unreadable, or not compiled by this CUDA, or not known to this torch.
+    """
+    release = cuda(version)
+    archs = parse_archs(text, field=field)
+    for arch in archs:
+        _check_arch(arch, release, torch, field)
+    return " ".join(map(str, archs))
+
+
+def _check_arch(arch: Arch, release: CudaRelease, torch: str | None, field: str) -> None:
+    if arch.name not in release.archs:
+        why = f"cannot be compiled by CUDA {release.version}"
+        raise Incompatible(field, arch.name, why, _alike(arch, release.archs), release.archs_source)
+    if torch is None:
+        return
+    known = tuple(name for name in torch_release(torch).archs if name in release.archs)
+    if arch.name not in known:
+        why = f"is not known to torch {torch}, whose extensions could not be built"
+        source = f"torch/utils/cpp_extension.py of torch {torch}"
+        raise Incompatible(field, arch.name, why, _alike(arch, known), source)
+
+
+def _alike(arch: Arch, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names with the same feature suffix (``a``, ``f`` or none): what a reader wants to choose from."""
+    suffix = arch.name.lstrip("0123456789.")
+    return tuple(name for name in names if name.lstrip("0123456789.") == suffix)
+
+
+def arch_profiles() -> tuple[str, ...]:
+    """Return the names of the default lists."""
+    return tuple(table("archs"))
+
+
+def default_archs(
+    profile: str, version: str, *, torch: str | None = None, machine: Machine = "amd64", field: str = "archs"
+) -> str:
+    """Return a profile's default list for a CUDA version, in canonical form.
+
+    What this CUDA does not compile, or this torch does not know, is left out; ``+PTX`` moves to the newest left.
+
+    Raises:
+        Incompatible: no such profile, or nothing of its list is left.
+    """
+    profiles = table("archs")
+    if profile not in profiles:
+        raise Incompatible(
+            field, profile, "is not a profile", arch_profiles(), "stacks/versions/archs.toml", known=False
+        )
+    release = cuda(version)
+    rows = {row["cuda"]: row for row in profiles[profile]}
+    row = rows[newest_from(rows, version) or min(rows, key=order)]
+    wanted = parse_archs(row.get(machine, row["amd64"]), field=field)
+    known = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
+    left = [arch.name for arch in wanted if arch.name in known]
+    if not left:
+        why = f"has nothing that CUDA {version} compiles"
+        raise Incompatible(field, profile, why, _alike(wanted[0], release.archs), release.archs_source)
+    ptx = "+PTX" if any(arch.ptx for arch in wanted) else ""
+    return " ".join(left) + ptx
+
+
+def arch_numbers(archs: str) -> tuple[str, ...]:
+    """Return a canonical list as nvcc's numbers, without PTX: ``8.0 9.0a+PTX`` -> ``("80", "90a")``."""
+    return tuple(arch.name.replace(".", "") for arch in parse_archs(archs))

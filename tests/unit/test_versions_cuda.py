@@ -1,0 +1,338 @@
+"""CUDA's tables: toolkits, parents, compute capabilities, and CUDA with torch."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacks.versions import (
+    Incompatible,
+    arch_list,
+    arch_numbers,
+    arch_profiles,
+    check_driver,
+    check_torch_cuda,
+    cuda,
+    cuda_parent,
+    cuda_versions,
+    default_archs,
+    nearest,
+    parse_archs,
+    torch_release,
+    torch_versions,
+)
+from stacks.versions.tables import line, order, table
+
+
+@pytest.mark.parametrize("version", cuda_versions())
+def test_every_toolkit_is_complete_and_its_parents_have_tags(version: str) -> None:
+    release = cuda(version)
+    assert release.archs
+    assert release.gcc >= 8
+    assert order(release.driver) >= order(release.driver_floor)
+    assert re.fullmatch(r"cu1[0-3][0-9]", release.wheels)
+    for distro in release.distros:
+        for edition in ("base", "runtime", "devel"):
+            assert cuda_parent(version, edition, distro) == f"{version}-{edition}-{distro}"
+    for part, full in release.cudnn:
+        tags = []
+        for distro in release.distros:
+            try:
+                tags.append(cuda_parent(version, "devel", distro, cudnn=full.split(".")[0]))
+            except Incompatible as error:
+                assert error.field == "cudnn"
+        assert tags
+        assert all(tag.startswith(f"{version}-{part}-devel-") for tag in tags)
+
+
+def test_rows_stand_in_order_and_every_line_has_a_release() -> None:
+    assert list(cuda_versions()) == sorted(cuda_versions(), key=order)
+    lines = table("cuda")["line"]
+    assert list(lines) == sorted(lines, key=order)
+    assert set(lines) == {line(version) for version in cuda_versions()}
+    for row in lines.values():
+        assert row.get("nvcc") or row["source"]
+        archs = row["archs"].split()
+        assert archs == sorted(archs, key=lambda name: (order(name), name))
+    released = {version.split(".")[0] for version in cuda_versions()}
+    assert set(table("cuda")["floor"]) == released
+    assert set(table("cuda_torch")["first"]) == released
+
+
+def test_driver_rises_with_the_version() -> None:
+    drivers = [order(cuda(version).driver) for version in cuda_versions()]
+    assert drivers == sorted(drivers)
+
+
+@pytest.mark.parametrize(
+    ("version", "oldest", "newest"),
+    [
+        ("10.2", "3.0", "7.5"),
+        ("11.0.3", "3.5", "8.0"),
+        ("11.3.1", "3.5", "8.6"),
+        ("11.8.0", "3.5", "9.0"),
+        ("12.0.1", "5.0", "9.0a"),
+        ("12.8.1", "5.0", "12.0a"),
+        ("12.9.1", "5.0", "12.1f"),
+        ("13.0.2", "7.5", "12.1f"),
+        ("13.2.1", "7.5", "12.1f"),
+    ],
+)
+def test_the_range_of_capabilities(version: str, oldest: str, newest: str) -> None:
+    assert (cuda(version).archs[0], cuda(version).archs[-1]) == (oldest, newest)
+
+
+def test_thor_was_renamed_in_cuda_13() -> None:
+    assert "10.1" in cuda("12.9.1").archs
+    assert "11.0" not in cuda("12.9.1").archs
+    assert "11.0" in cuda("13.0.2").archs
+    assert "10.1" not in cuda("13.0.2").archs
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [("12.1", "12.1.1"), ("11.8", "11.8.0"), ("13.2", "13.2.1"), ("12.1.2", "12.1.1")]
+)
+def test_an_unfinished_cuda_suggests_the_full_one(value: str, meant: str) -> None:
+    with pytest.raises(Incompatible) as error:
+        cuda(value, field="slipway:cuda")
+    assert str(error.value).startswith(f"slipway:cuda: '{value}' is not a CUDA version")
+    assert f"(did you mean '{meant}'?)" in str(error.value)
+
+
+def test_parents_of_the_seeds_and_of_today() -> None:
+    assert cuda_parent("12.1.1", "devel", "ubuntu20.04", cudnn="8") == "12.1.1-cudnn8-devel-ubuntu20.04"
+    assert cuda_parent("11.3.1", "devel", "ubuntu20.04", cudnn="8") == "11.3.1-cudnn8-devel-ubuntu20.04"
+    assert cuda_parent("10.2", "devel", "ubuntu18.04", cudnn="8") == "10.2-cudnn8-devel-ubuntu18.04"
+    assert cuda_parent("12.3.2", "runtime", "ubi9", cudnn="9") == "12.3.2-cudnn9-runtime-ubi9"
+    assert cuda_parent("13.2.1", "devel", "ubuntu24.04", cudnn="9") == "13.2.1-cudnn-devel-ubuntu24.04"
+    assert cuda_parent("13.3.1", "base", "ubuntu26.04") == "13.3.1-base-ubuntu26.04"
+
+
+@pytest.mark.parametrize(
+    ("distro", "edition", "cudnn", "says"),
+    [
+        ("ubuntu24.04", "devel", None, r"distro: 'ubuntu24\.04' has no nvidia/cuda image of CUDA 12\.1\.1"),
+        ("ubuntu2004", "devel", None, r"\(did you mean 'ubuntu20\.04'\?\)"),
+        ("ubuntu20.04", "devel", "9", r"cudnn: '9' is not the cuDNN .* allowed: 8; rule"),
+        ("ubuntu20.04", "base", "8", "has no base edition with cuDNN; allowed: runtime, devel"),
+    ],
+)
+def test_parents_that_do_not_exist(distro: str, edition: str, cudnn: str | None, says: str) -> None:
+    with pytest.raises(Incompatible, match=says):
+        cuda_parent("12.1.1", edition, distro, cudnn=cudnn)  # type: ignore[arg-type]
+
+
+def test_a_distro_may_have_no_cudnn() -> None:
+    with pytest.raises(Incompatible, match=r"on ubuntu18\.04; allowed: none;"):
+        cuda_parent("12.1.0", "devel", "ubuntu18.04", cudnn="8")
+
+
+def test_driver_floor() -> None:
+    check_driver("12.1.1", "525.60.13")
+    with pytest.raises(
+        Incompatible, match=r"driver: '470\.57\.02' is too old for CUDA 12\.1\.1.*525\.60\.13 and newer"
+    ):
+        check_driver("12.1.1", "470.57.02")
+
+
+# Lists of compute capabilities
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "canonical"),
+    [
+        ("8.0 8.6;9.0+PTX", "11.8.0", "8.0 8.6 9.0+PTX"),
+        ("7.5;8.6", "11.3.1", "7.5 8.6"),
+        ("9.0,8.0 , 8.0", "12.1.1", "8.0 9.0"),
+        ("86 sm_90 SM80", "12.1.1", "8.0 8.6 9.0"),
+        ("Hopper ada", "12.1.1", "8.9+PTX 9.0+PTX"),
+        ("8.6 8.6+ptx", "11.3.1", "8.6+PTX"),
+        ("120 100 9.0a", "12.8.1", "9.0a 10.0 12.0"),
+        ("10.3f", "12.9.1", "10.3f"),
+        ("\n 5.2\t6.0 ", "11.3.1", "5.2 6.0"),
+    ],
+)
+def test_what_is_unambiguous_is_accepted(text: str, version: str, canonical: str) -> None:
+    assert arch_list(text, version) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "says"),
+    [
+        (
+            "10.0",
+            "11.8.0",
+            r"archs: '10\.0' cannot be compiled by CUDA 11\.8\.0; allowed: 3\.5, .*, 9\.0; rule: ptxas of",
+        ),
+        ("8.0", "10.2", r"archs: '8\.0' cannot be compiled by CUDA 10\.2; allowed: 3\.0, .*, 7\.5; rule: nvcc"),
+        ("6.1", "13.0.2", r"'6\.1' cannot be compiled by CUDA 13\.0\.2; allowed: 7\.5, "),
+        ("10.0a", "12.6.3", r"'10\.0a' cannot .*; allowed: 9\.0a; "),
+        ("8.0 Ampere", "12.1.1", r"'Ampere' stands for more than one compute capability; allowed: 8\.0, 8\.6, 8\.7"),
+        ("blackwell+PTX", "12.8.1", "stands for more than one"),
+        ("8.6 +PTX", "12.1.1", r"'\+PTX' is not a compute capability"),
+        ("compute_90", "12.1.1", "is not a compute capability; allowed: capabilities such as"),
+        ("12", "13.2.1", "'12' is not a compute capability"),
+        ("8", "13.2.1", "is not a compute capability"),
+        ("8.0|9.0", "12.1.1", "is not a compute capability"),
+        ("", "12.1.1", "names no compute capability"),
+        (" ;, ", "12.1.1", "names no compute capability"),
+        ("8.0 $(id)", "12.1.1", r"'\$\(id\)' is not a compute capability"),
+    ],
+)
+def test_what_is_not_is_refused_in_one_line(text: str, version: str, says: str) -> None:
+    with pytest.raises(Incompatible, match=says) as error:
+        arch_list(text, version)
+    assert "\n" not in str(error.value)
+
+
+def test_torch_has_to_know_the_capability_too() -> None:
+    assert arch_list("10.0", "12.8.1", torch="2.7.0") == "10.0"
+    with pytest.raises(
+        Incompatible, match=r"'10\.0' is not known to torch 2\.0\.1.*rule: torch/utils/cpp_extension\.py of"
+    ):
+        arch_list("10.0", "12.8.1", torch="2.0.1")
+
+
+@st.composite
+def lists(draw: st.DrawFn) -> tuple[str, tuple[tuple[str, bool], ...], str]:
+    """Some capabilities of some CUDA, and one of the ways to write them."""
+    version = draw(st.sampled_from(cuda_versions()))
+    archs = draw(st.lists(st.tuples(st.sampled_from(cuda(version).archs), st.booleans()), min_size=1, max_size=8))
+    written = []
+    for name, ptx in archs:
+        spelled = draw(st.sampled_from([name, name.replace(".", ""), "sm_" + name.replace(".", "")]))
+        written += [spelled + draw(st.sampled_from(["+PTX", "+ptx"])) if ptx else spelled]
+    separators = draw(
+        st.lists(st.sampled_from([" ", ",", ";", ", ", " ; ", "\t"]), min_size=len(archs), max_size=len(archs))
+    )
+    text = "".join(part for pair in zip(written, separators, strict=True) for part in pair)
+    return version, tuple(archs), text
+
+
+@given(lists())
+def test_every_way_of_writing_has_one_canonical_form(case: tuple[str, tuple[tuple[str, bool], ...], str]) -> None:
+    version, archs, text = case
+    canonical = arch_list(text, version)
+    assert arch_list(canonical, version) == canonical
+    assert {(arch.name, arch.ptx) for arch in parse_archs(canonical)} == {
+        (name, any(ptx for other, ptx in archs if other == name)) for name, _ in archs
+    }
+    assert re.fullmatch(r"\d+\.\d[af]?(\+PTX)?( \d+\.\d[af]?(\+PTX)?)*", canonical)
+    assert [order(number) for number in arch_numbers(canonical)] == sorted(
+        order(number) for number in arch_numbers(canonical)
+    )
+
+
+@given(st.text(max_size=30), st.sampled_from(cuda_versions()))
+def test_any_text_is_read_or_refused_in_one_line(text: str, version: str) -> None:
+    try:
+        canonical = arch_list(text, version)
+    except Incompatible as error:
+        assert "\n" not in str(error)
+        assert error.field == "archs"
+    else:
+        assert arch_list(canonical, version) == canonical
+
+
+@pytest.mark.parametrize("profile", arch_profiles())
+@pytest.mark.parametrize("version", cuda_versions())
+def test_default_lists_are_canonical_and_compile(profile: str, version: str) -> None:
+    try:
+        archs = default_archs(profile, version)
+    except Incompatible as error:
+        assert order(version) < order("11.0")
+        assert "has nothing that CUDA" in str(error)
+    else:
+        assert arch_list(archs, version) == archs
+
+
+def test_default_lists_as_upstream_uses_them() -> None:
+    assert default_archs("torch-2023-08", "12.1.1", torch="2.0.1") == "7.0 7.5 8.0 8.6 8.9 9.0+PTX"
+    assert default_archs("torch", "12.6.3") == "8.0 8.9 9.0+PTX"
+    assert default_archs("torch", "13.2.1", torch="2.13.0") == "8.0 8.9 9.0 10.0 12.0+PTX"
+    assert default_archs("torch", "13.2.1", machine="arm64") == "9.0 10.0 12.0+PTX"
+    assert default_archs("torch", "12.1.1", machine="arm64") == "9.0+PTX"
+    assert default_archs("universal-2021-11", "11.3.1", torch="1.9.1") == "5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX"
+    assert default_archs("universal-2021-11", "10.2", torch="1.9.1") == "5.2 6.0 6.1 7.0 7.5+PTX"
+    with pytest.raises(Incompatible, match=r"'torche' is not a profile.* \(did you mean 'torch'\?\)"):
+        default_archs("torche", "12.1.1")
+
+
+# CUDA and torch
+
+
+@pytest.mark.parametrize("torch", torch_versions())
+def test_every_official_build_is_in_the_cuda_table_and_accepted(torch: str) -> None:
+    release = torch_release(torch)
+    lines = {line(version) for version in cuda_versions()}
+    assert set(release.cudas) <= lines
+    assert release.cuda in release.cudas
+    for version in cuda_versions():
+        if line(version) in release.cudas:
+            check_torch_cuda(torch, version, source="wheel")
+            check_torch_cuda(torch, version, source="build")
+        else:
+            with pytest.raises(Incompatible) as error:
+                check_torch_cuda(torch, version, source="wheel")
+            assert error.value.allowed == release.cudas
+
+
+def test_every_cuda_builds_some_torch_and_every_build_row_is_used() -> None:
+    for version in cuda_versions():
+        assert any(_builds(torch, version) for torch in torch_versions())
+    assert set(table("cuda_torch")["builds"]) == {line(torch) for torch in torch_versions()}
+
+
+def _builds(torch: str, version: str) -> bool:
+    try:
+        check_torch_cuda(torch, version, source="build")
+    except Incompatible:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("torch", "version", "says"),
+    [
+        (
+            "2.12.0",
+            "11.8.0",
+            r"cuda: '11\.8\.0' is too old to build torch 2\.12\.0 with; allowed: 12\.1 and newer; rule: Caffe2",
+        ),
+        ("2.0.1", "13.2.1", r"is newer than torch 2\.0\.1 builds with; allowed: 11\.x, 12\.x"),
+        ("1.9.1", "12.1.1", r"is newer than torch 1\.9\.1 builds with; allowed: 10\.x, 11\.x"),
+        ("2.0.0-rc1", "13.0.2", "is newer than torch"),
+    ],
+)
+def test_builds_that_cannot_be(torch: str, version: str, says: str) -> None:
+    with pytest.raises(Incompatible, match=says):
+        check_torch_cuda(torch, version, source="build")
+
+
+def test_the_seeds_combinations_build_though_no_wheel_exists() -> None:
+    for version in ("11.8.0", "12.0.1", "12.1.1"):
+        check_torch_cuda("2.0.1", version, source="build")
+    check_torch_cuda("1.9.1", "11.3.1", source="build")
+    check_torch_cuda("1.9.1", "10.2", source="build")
+    with pytest.raises(
+        Incompatible, match=r"'12\.1\.1' has no official wheel of torch 2\.0\.1; allowed: 11\.7, 11\.8; rule"
+    ):
+        check_torch_cuda("2.0.1", "12.1.1", source="wheel")
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed", "near"),
+    [
+        ("12.1", ["12.1.0", "12.1.1", "12.2.2"], "12.1.1"),
+        ("v2.0.1", ["2.0.0", "2.0.1"], "2.0.1"),
+        ("2.18.3", ["2.18.3-1", "2.18.5-1"], "2.18.3-1"),
+        ("ubuntu2204", ["ubuntu20.04", "ubuntu22.04"], "ubuntu22.04"),
+        ("", ["2.0.0"], None),
+        ("nothing alike", ["2.0.0"], None),
+    ],
+)
+def test_nearest(value: str, allowed: list[str], near: str | None) -> None:
+    assert nearest(value, allowed) == near

@@ -1,0 +1,215 @@
+"""The tables beside CUDA and torch: NCCL, MAGMA, extras, EFA, NGC; and how they all load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stacks.versions
+from stacks.versions import (
+    Incompatible,
+    check_extra,
+    check_nccl_not_older,
+    check_ofi_nccl,
+    cuda_versions,
+    efa_installer,
+    efa_versions,
+    magma_package,
+    nccl,
+    nccl_versions,
+    needs_sync_memops,
+    ngc,
+    ngc_versions,
+    ofi_nccl_tag,
+)
+from stacks.versions.tables import line, order, table
+
+
+def test_nccl_of_the_seeds_and_of_today() -> None:
+    seed = nccl("2.18.3-1", "12.1.1")
+    assert (seed.tag, seed.apt, seed.apt_known) == ("v2.18.3-1", "2.18.3-1+cuda12.1", True)
+    assert seed.wheel == "nvidia-nccl-cu12==2.18.3"
+    assert nccl("2.16.2-1", "11.8.0").apt == "2.16.2-1+cuda11.8"
+    today = nccl("2.30.4-1", "13.2.1")
+    assert (today.wheel, today.apt_known) == ("nvidia-nccl-cu13==2.30.4", False)
+    assert nccl("2.22.3-1", "11.8.0").wheel is None
+
+
+@pytest.mark.parametrize("cuda", cuda_versions())
+def test_every_nccl_release_exists_for_a_cuda_or_is_too_old_for_it(cuda: str) -> None:
+    first = table("nccl")["first"][cuda.split(".", maxsplit=1)[0]]["nccl"]
+    for version in nccl_versions():
+        if order(version) >= order(first):
+            assert nccl(version, cuda).version == version
+        else:
+            with pytest.raises(Incompatible, match=f"is too old for CUDA {cuda}"):
+                nccl(version, cuda)
+
+
+def test_nccl_packages_are_releases_for_cudas_of_the_table() -> None:
+    tables = table("nccl")
+    assert list(nccl_versions()) == sorted(nccl_versions(), key=order)
+    for minor, versions in tables["apt"].items():
+        assert minor in {line(version) for version in cuda_versions()}
+        assert set(versions) <= set(nccl_versions())
+    for major, numbers in tables["pypi"].items():
+        first = order(tables["first"][major]["nccl"])
+        assert all(f"{number}-1" in nccl_versions() and order(number) >= first[:3] for number in numbers)
+
+
+def test_nccl_bad_input() -> None:
+    with pytest.raises(
+        Incompatible, match=r"nccl: '2\.18\.3' is not a known NCCL release \(did you mean '2\.18\.3-1'\?\)"
+    ):
+        nccl("2.18.3", "12.1.1")
+    with pytest.raises(Incompatible, match=r"'2\.18\.3-1' is too old for CUDA 13\.2\.1;"):
+        nccl("2.18.3-1", "13.2.1")
+
+
+@pytest.mark.parametrize("cuda", cuda_versions())
+def test_magma_exists_or_its_gap_has_a_reason(cuda: str) -> None:
+    minor = line(cuda)
+    if minor in table("magma")["gap"]:
+        with pytest.raises(Incompatible) as error:
+            magma_package(cuda)
+        assert table("magma")["gap"][minor] in str(error.value)
+        assert minor not in error.value.allowed
+    else:
+        assert magma_package(cuda) == f"magma-cuda{minor.replace('.', '')}"
+
+
+def test_the_gap_of_cuda_11_4_is_told() -> None:
+    with pytest.raises(
+        Incompatible, match=r"magma: '11\.4\.3' has no MAGMA package \(magma-cuda114 was never released"
+    ):
+        magma_package("11.4.3")
+
+
+def test_magma_rows_are_cudas_of_the_table() -> None:
+    assert {*table("magma")["package"], *table("magma")["gap"]} == {line(version) for version in cuda_versions()}
+
+
+def test_extras_need_a_cuda_and_a_python() -> None:
+    check_extra("flash-attn", "2.0.2", cuda_version="11.8.0", python="3.8")
+    check_extra("flash-attn", "2.5.0", cuda_version="11.6.2")
+    check_extra("deepspeed", "0.9.4", cuda_version="10.2", python="3.6")
+    with pytest.raises(
+        Incompatible, match=r"extras\.flash-attn: '2\.8\.3' does not build with cuda 11\.6; allowed: cuda 11\.7 and"
+    ):
+        check_extra("flash-attn", "2.8.3", cuda_version="11.6.2")
+    with pytest.raises(
+        Incompatible, match=r"'2\.8\.3' does not build with python 3\.8; allowed: python 3\.9 and newer"
+    ):
+        check_extra("flash-attn", "2.8.3", cuda_version="12.1.1", python="3.8")
+
+
+@pytest.mark.parametrize("name", ["flash-attn", "deepspeed"])
+def test_extras_rows_stand_in_order(name: str) -> None:
+    assert list(table("extras")[name]) == sorted(table("extras")[name], key=order)
+
+
+@pytest.mark.parametrize("version", efa_versions())
+def test_every_efa_installer(version: str) -> None:
+    installer = efa_installer(version)
+    assert installer.ubuntus
+    assert (installer.ofi_nccl is not None) == (order(version) >= order("1.38.0"))
+    if installer.ofi_nccl:
+        ofi_nccl_tag(installer.ofi_nccl if order(installer.ofi_nccl) >= (1, 14) else f"{installer.ofi_nccl}-aws")
+
+
+def test_efa_rules() -> None:
+    assert [efa_installer(v).disable_ngc for v in ("1.29.0", "1.47.0", "1.48.0", "1.51.0")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert efa_installer("1.50.0").ofi_nccl == "1.21.1"
+    assert efa_installer("1.29.0").ubuntus == ("20.04", "22.04")
+    assert efa_installer("1.43.0").ubuntus == ("22.04", "24.04")
+    assert needs_sync_memops("1.29.0", "2.19.3-1")
+    assert not needs_sync_memops("1.29.0", "2.18.3-1")
+    assert not needs_sync_memops("1.29.1", "2.19.3-1")
+    assert list(efa_versions()) == sorted(efa_versions(), key=order)
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [("1.7.3-aws", "v1.7.3-aws"), ("v1.12.1-aws", "v1.12.1-aws"), ("1.14.0", "v1.14.0"), ("1.19.0", "v1.19.0")],
+)
+def test_ofi_nccl_tags(version: str, tag: str) -> None:
+    assert ofi_nccl_tag(version) == tag
+
+
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("1.19.0-aws", r"efa\.ofiNccl: '1\.19\.0-aws' is not how that release is named .*; allowed: 1\.19\.0;"),
+        ("1.7.3", r"'1\.7\.3' is not how .*; allowed: 1\.7\.3-aws;"),
+        ("master", "'master' is not an aws-ofi-nccl version"),
+    ],
+)
+def test_ofi_nccl_suffix(version: str, says: str) -> None:
+    with pytest.raises(Incompatible, match=says):
+        ofi_nccl_tag(version)
+
+
+def test_efa_bad_input() -> None:
+    with pytest.raises(
+        Incompatible, match=r"efa\.installer: 'latest' is not a known EFA installer; allowed: \d+ values from"
+    ):
+        efa_installer("latest")
+    check_ofi_nccl("1.7.4-aws", "2.16.2-1")
+    check_ofi_nccl("1.19.0", "2.18.3-1")
+    with pytest.raises(
+        Incompatible, match=r"nccl: '2\.16\.2-1' is too old for aws-ofi-nccl 1\.19\.0; allowed: 2\.17\.1 and"
+    ):
+        check_ofi_nccl("1.19.0", "2.16.2-1")
+
+
+@pytest.mark.parametrize("version", ngc_versions())
+def test_every_ngc_release(version: str) -> None:
+    release = ngc(version)
+    assert release.cuda
+    assert release.cuda in cuda_versions()
+    if release.nccl:
+        assert f"{release.nccl}-1" in nccl_versions()
+        check_nccl_not_older(version, f"{release.nccl}-1")
+
+
+def test_ngc_of_the_seeds() -> None:
+    assert (ngc("23.10").ubuntu, ngc("23.10").nccl) == ("22.04", "2.19.3")
+    assert (ngc("25.03").ubuntu, ngc("25.03").python, ngc("25.03").cuda) == ("24.04", "3.12", "12.8.1")
+    assert ngc("26.05").nccl is None
+
+
+def test_nccl_is_never_silently_older_than_the_parents() -> None:
+    check_nccl_not_older("24.09", "2.23.4-1")
+    check_nccl_not_older("26.05", "2.7.8-1")  # not known, so not refused
+    with pytest.raises(
+        Incompatible, match=r"nccl: '2\.19\.3-1' is older than the NCCL of nvcr\.io/nvidia/pytorch:24\.09-py3"
+    ):
+        check_nccl_not_older("24.09", "2.19.3-1")
+    with pytest.raises(Incompatible, match=r"'24\.13' is not a known release .* \(did you mean '24\.1\d'\?\)"):
+        ngc("24.13")
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(stacks.versions.__file__).parent.glob("*.toml")), ids=lambda path: path.stem
+)
+def test_every_table_starts_with_where_it_is_from(path: Path) -> None:
+    comment = path.read_text(encoding="utf-8").split("\n\n", 1)[0] + path.read_text(encoding="utf-8")[:1500]
+    assert comment.startswith("# ")
+    assert any(word in comment for word in ("Source", "source", "coreweave/", "metadata"))
+
+
+def test_import_reads_no_table_and_no_pulumi() -> None:
+    probe = (
+        "import sys, stacks.versions; from stacks.versions.tables import table;"
+        "print(table.cache_info().currsize, 'pulumi' in sys.modules, 'pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["0", "False", "False"]
