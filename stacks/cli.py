@@ -39,7 +39,7 @@ def _list(_: argparse.Namespace) -> int:
     rows = []
     for name in stack_names():
         config, specs = plan.specs(read_stack(name), f"stack {name}")
-        rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs)))
+        rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs if not spec.product)))
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, flavor, images in rows:
         print(f"{name:<{widths[0]}}  {flavor:<{widths[1]}}  {images}")

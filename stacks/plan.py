@@ -19,8 +19,8 @@ class PlannedImage:
     """One image of a plan.
 
     ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
-    ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context, relative to it, to the
-    SHA-256 of its content, in hexadecimal.
+    ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
+    relative to it, to the SHA-256 of its content, in hexadecimal.
     """
 
     spec: ImageSpec
@@ -56,6 +56,7 @@ class Plan:
                     "context": CONTEXT,
                     "dockerfile": f"{CONTEXT}/{image.spec.dockerfile}",
                     "target": image.spec.target,
+                    "product": image.spec.product,
                     "platform": image.spec.platform,
                     "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
                     "parents": {
@@ -92,7 +93,14 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     config, ordered = specs(written if values is None else values, f"stack {stack}")
     files = {spec.dockerfile: context.files(root / CONTEXT, spec.dockerfile) for spec in ordered}
     prints = fingerprints(ordered, files)
-    revisions = revision.find(stack, prints, files={s.name: files[s.dockerfile] for s in ordered}, root=root)
+    revisions = revision.find(
+        stack,
+        {s.name: prints[s.name] for s in ordered if not s.product},
+        files={s.name: files[s.dockerfile] for s in ordered},
+        root=root,
+    )
+    # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
+    revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
     return Plan(
         stack,
         config,
@@ -103,6 +111,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                 tag=tags.render(revisions[spec.name], spec.suffix),
                 args={
                     **spec.args,
+                    **spec.tuning,
                     **_outside(spec, config.mirrors),
                     **_mirror_args(config.mirrors),
                     **spec.label_args,

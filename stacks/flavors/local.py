@@ -30,8 +30,8 @@ def images(config: Config) -> list[ImageSpec]:
             platform=config.platform,
             args={
                 "TORCH_VERSION": torch.version,
-                "TORCHVISION_VERSION": vision,
-                "TORCHAUDIO_VERSION": audio,
+                "TORCHVISION_VERSION": vision or "",
+                "TORCHAUDIO_VERSION": audio or "",
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",
