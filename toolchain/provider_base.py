@@ -160,6 +160,17 @@ def plain(value: Any) -> Any:
     return value
 
 
+def without_nulls(value: Any) -> Any:
+    """Return the value without nulls inside objects, its secrets kept."""
+    if isinstance(value, Secret):
+        return Secret(without_nulls(value.value))
+    if isinstance(value, dict):
+        return {key: kept for key, item in value.items() if (kept := without_nulls(item)) is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
 def secret_texts(value: Any, *, within: bool = False) -> Iterator[str]:
     """Yield every string that lies inside a secret, to be kept out of what is printed."""
     if isinstance(value, Secret):
@@ -227,7 +238,9 @@ class Host:
     def _engine(self) -> engine_pb2_grpc.EngineStub | None:
         with self._lock:
             if self._stub is None and self._address:
-                channel = grpc.insecure_channel(self._address, options=[("grpc.max_send_message_length", _MESSAGE_BYTES)])
+                channel = grpc.insecure_channel(
+                    self._address, options=[("grpc.max_send_message_length", _MESSAGE_BYTES)]
+                )
                 self._stub = engine_pb2_grpc.EngineStub(channel)
             return self._stub
 

@@ -24,6 +24,7 @@ from stacks.versions.clusters import (
     ngc_versions,
     ofi_nccl_tag,
 )
+from stacks.versions.distros import Distro, distro, distro_names, host_gcc
 from stacks.versions.errors import Incompatible, nearest
 from stacks.versions.libraries import NcclRelease, check_extra, magma_package, nccl, nccl_versions
 from stacks.versions.pytorch import (
@@ -44,6 +45,7 @@ __all__ = [
     "Arch",
     "Companion",
     "CudaRelease",
+    "Distro",
     "Edition",
     "EfaInstaller",
     "Incompatible",
@@ -66,9 +68,12 @@ __all__ = [
     "cuda_parent",
     "cuda_versions",
     "default_archs",
+    "distro",
+    "distro_names",
     "efa_installer",
     "efa_versions",
     "final_version",
+    "host_gcc",
     "magma_package",
     "nccl",
     "nccl_versions",

@@ -1,30 +1,58 @@
-"""Distributions: which are built on, and the Pythons that each offers."""
+"""Distributions that images are built on."""
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
 from stacks.versions.errors import Incompatible
 from stacks.versions.tables import table
+from stacks.versions.toolkit import cuda
 
-_ARCHIVES = "the distribution's own archive, stacks/versions/distros.toml"
-
-
-def distros() -> tuple[str, ...]:
-    """Return every distribution in the table, such as ``ubuntu20.04``, oldest first."""
-    return tuple(table("distros"))
+_SOURCE = "stacks/versions/distros.toml"
 
 
-def distro_python(distro: str, python: str | None = None, *, field: str = "python") -> str:
-    """Return the Python of an image: ``python`` if the distribution offers it, else the distribution's own.
+@dataclass(frozen=True, slots=True)
+class Distro:
+    """One distribution release.
+
+    Attributes:
+        name: as in the tags of nvidia/cuda, such as ``ubuntu20.04``; Debian likewise, ``debian12``.
+        python: the version of its own python3.
+        gcc: the major version of its own gcc.
+        packages: what installs packages on it.
+    """
+
+    name: str
+    python: str
+    gcc: int
+    packages: Literal["apt", "dnf"]
+
+
+def distro_names() -> tuple[str, ...]:
+    """Return every distribution that images can be built on."""
+    return tuple(name for name, row in table("distros").items() if "refused" not in row)
+
+
+@functools.cache
+def distro(name: str, *, field: str = "distro") -> Distro:
+    """Return the row of a distribution.
 
     Raises:
-        Incompatible: the distribution is not in the table, or has no such Python.
+        Incompatible: it is unknown, or nothing can be built on it, with the reason.
     """
-    if distro not in distros():
-        why = "is not a distribution that images are built on (they need apt)"
-        raise Incompatible("distro", distro, why, distros(), "stacks/versions/distros.toml", known=False)
-    offered: tuple[str, ...] = tuple(table("distros")[distro]["python"])
-    if python is None:
-        return offered[0]
-    if python not in offered:
-        raise Incompatible(field, python, f"is not a Python of {distro}", offered, _ARCHIVES)
-    return python
+    row = table("distros").get(name)
+    if row is None:
+        raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
+    if "refused" in row:
+        raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
+    return Distro(name=name, python=row["python"], gcc=row["gcc"], packages=row["packages"])
+
+
+def host_gcc(name: str, cuda_version: str) -> int:
+    """Return the major version of the gcc to compile CUDA code with: the distribution's own, or CUDA's newest if older.
+
+    nvcc refuses a newer one: CUDA 12.1 on a distribution with gcc 13 needs gcc 12 beside it.
+    """
+    return min(distro(name).gcc, cuda(cuda_version).gcc)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
 
 from stacks.errors import one_line
 from stacks.versions.tables import order
 
-#: An error line names every allowed value up to this many, and beyond it their range and the nearest one.
+#: An error line names every allowed value up to this many; beyond it, this many around the value and the range of all.
 MOST_LISTED = 16
+_AROUND = 6
 
 
 class Incompatible(ValueError):  # noqa: N818 - it names what is wrong, and pydantic wants a ValueError
@@ -30,20 +32,26 @@ class Incompatible(ValueError):  # noqa: N818 - it names what is wrong, and pyda
         self.field, self.value, self.allowed, self.source = field, value, tuple(allowed), source
         near = None if known else nearest(value, self.allowed)
         hint = f" (did you mean '{near}'?)" if near else ""
-        super().__init__(f"{field}: '{one_line(value)}' {why}{hint}; allowed: {_listed(self.allowed)}; rule: {source}")
+        super().__init__(
+            f"{field}: '{one_line(value)}' {why}{hint}; allowed: {_listed(value, self.allowed)}; rule: {source}"
+        )
 
 
-def _listed(allowed: tuple[str, ...]) -> str:
-    if len(allowed) > MOST_LISTED:
-        return f"{len(allowed)} values from {allowed[0]} to {allowed[-1]}"
-    return ", ".join(allowed) or "none"
+def _listed(value: str, allowed: tuple[str, ...]) -> str:
+    if len(allowed) <= MOST_LISTED:
+        return ", ".join(allowed) or "none"
+    older = sum(order(other) <= order(value) for other in allowed)
+    start = min(max(0, older - _AROUND // 2), len(allowed) - _AROUND) if order(value) else len(allowed) - _AROUND
+    shown = ", ".join(allowed[start : start + _AROUND])
+    return f"{shown} and {len(allowed) - _AROUND} more from {allowed[0]} to {allowed[-1]}"
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed value that ``value`` most likely stands for, or None.
 
     A leading ``v`` is not part of a version. An unfinished version means the newest that it begins (``12.1`` ->
-    ``12.1.1``), one with a wrong last number the newest of its line; anything else is matched by likeness.
+    ``12.1.1``), one with a wrong last number the newest of its line, and any other version nothing: what is only
+    written alike is another one. Names are matched by likeness.
     """
     known, bare = list(allowed), value.strip().removeprefix("v")
     if bare in known:
@@ -52,4 +60,6 @@ def nearest(value: str, allowed: Iterable[str]) -> str | None:
         versions = [version for version in known if version.startswith((f"{begun}.", f"{begun}-"))]
         if versions:
             return max(versions, key=order)
+    if re.fullmatch(r"[\d.]+(-\d+)?", bare):
+        return None
     return next(iter(difflib.get_close_matches(value, known, n=1, cutoff=0.6)), None)

@@ -84,7 +84,8 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
     """
     rows, final = table("torch")["torch"], final_version(version)
     if final not in rows:
-        raise Incompatible(field, version, "is not a known torch release", torch_versions(), _METADATA, known=False)
+        source = f"{_METADATA}; `python -m stacks.versions.refresh` reads newer releases"
+        raise Incompatible(field, version, "is not a known torch release", torch_versions(), source, known=False)
     row = rows[final]
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}
     newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}

@@ -24,8 +24,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stacks.versions.tables import order
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: Each package's first release in the table: those of torch 1.9.1, and the first xformers with Linux wheels.
 FIRST = {
@@ -137,10 +139,6 @@ class _RemoteFile(io.RawIOBase):
         return self._blocks[number]
 
 
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version))
-
-
 def pip_index_url() -> str:
     """Return the index that pip uses here, from its configuration and environment or its own default."""
     # pip's help shows the option's default after its configuration files and environment are applied.
@@ -166,7 +164,7 @@ def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
     found: defaultdict[str, list[Wheel]] = defaultdict(list)
     for href in links.urls:
         match = _WHEEL.fullmatch(urllib.parse.unquote(Path(href).name))
-        if not match or _FREE_THREADED.search(href) or _order(match["version"]) < _order(FIRST[package]):
+        if not match or _FREE_THREADED.search(href) or order(match["version"]) < order(FIRST[package]):
             continue
         minor = int(match["minor"]) if match["minor"] else None
         wheel = Wheel(match["version"], minor, match["machine"], urllib.parse.urljoin(page, href))
@@ -200,8 +198,10 @@ def row(package: str, wheel: Wheel) -> Row:
 
 def table(index_url: str, package: str) -> Iterator[tuple[str, Row]]:
     """Yield version and row of every release, oldest first; keys in ``_arm64`` are what its aarch64 wheels say."""
-    for version, files in sorted(wheels(index_url, package).items(), key=lambda item: _order(item[0])):
+    for version, files in sorted(wheels(index_url, package).items(), key=lambda item: order(item[0])):
         x86_64 = machine_row(package, [wheel for wheel in files if wheel.machine == "x86_64"])
+        if not x86_64["python"]:
+            continue
         arm64 = machine_row(package, [wheel for wheel in files if wheel.machine == "aarch64"])
         differing = {f"{key}_arm64": value for key, value in arm64.items() if value != x86_64.get(key)}
         print(f"{package} {version}: {x86_64} {differing}", file=sys.stderr)
@@ -229,20 +229,23 @@ def _toml(rows: Iterable[tuple[str, Row]]) -> Iterator[str]:
         yield f'"{version}" = {{ {cells} }}'
 
 
-def main() -> None:
-    """Write the table beside this module, in one step and only when every row could be read."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the table in one step, and only when every row could be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--index-url", help="simple index to read (default: the one pip uses here)")
-    index_url = parser.parse_args().index_url or pip_index_url()
-    sections = (
-        "\n".join([f"[{package.removeprefix('torch') or 'torch'}]", *_toml(table(index_url, package)), ""])
-        for package in FIRST
-    )
-    text = "\n".join([HEADER, *sections])
-    target = Path(__file__).with_name("torch.toml")
-    fresh = target.with_suffix(".new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(target)
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("torch.toml"), help="file to write")
+    options = parser.parse_args(arguments)
+    try:
+        index_url = options.index_url or pip_index_url()
+        sections = [
+            "\n".join([f"[{package.removeprefix('torch') or 'torch'}]", *_toml(table(index_url, package)), ""])
+            for package in FIRST
+        ]
+        fresh = options.output.with_suffix(".new")
+        fresh.write_text("\n".join([HEADER, *sections]), encoding="utf-8")
+        fresh.replace(options.output)
+    except OSError as error:
+        raise SystemExit(f"refresh: {error}; nothing was written") from error
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolchain.docker_provider.ignore import Matched, Matcher, PatternError, clean, parse
+from toolchain.docker_provider.ignore import Matched, Matcher, PatternError, clean, join, parse
 from toolchain.provider_base import ProviderError
 
 _SETTLED_SECONDS = 0.1
@@ -58,7 +58,7 @@ def ignore_patterns(context: str, dockerfile: str) -> list[str]:
     Raises:
         ProviderError: if the file is there and cannot be read.
     """
-    for path in (dockerfile + ".dockerignore", clean(context + "/.dockerignore")):
+    for path in (dockerfile + ".dockerignore", join(context, ".dockerignore")):
         try:
             content = Path(path).read_bytes()
         except FileNotFoundError:
@@ -151,6 +151,8 @@ class Digests:
                 return self._digest(context, dockerfile, ignored)
             except OSError as error:
                 raise ProviderError(f'unable to hash build context "{context}": {_reason(error)}') from error
+            except PatternError as error:
+                raise ProviderError(f'unable to hash build context "{context}": {error}') from error
 
     def _matcher(self, patterns: list[str]) -> Matcher:
         key = tuple(patterns)
@@ -173,7 +175,7 @@ class Digests:
             if entry.is_directory:
                 continue
             try:
-                content = self._entry(clean(f"{context}/{entry.path}"), entry.status)
+                content = self._entry(join(context, entry.path), entry.status)
             except (FileNotFoundError, NotADirectoryError):
                 # As the official provider has it: a link that leads nowhere takes the rest of its directory with it.
                 cut = entry.path[: entry.path.rfind("/") + 1]

@@ -28,7 +28,7 @@ def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
             kinds[key] = PropertyDiff.ADD
         elif key not in inputs:
             kinds[key] = PropertyDiff.DELETE
-        elif old[key] != inputs[key] and (key != "registry" or _server_changed(old[key], inputs[key])):
+        elif not _same(old[key], inputs[key]) and (key != "registry" or _server_changed(old[key], inputs[key])):
             kinds[key] = PropertyDiff.UPDATE
     if not kinds:
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
@@ -43,4 +43,13 @@ def _server_changed(old: Any, new: Any) -> bool:
     """Say whether the server differs; one that is added or taken away does not count, as officially."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return True
-    return "server" in old and "server" in new and bool(old["server"] != new["server"])
+    return "server" in old and "server" in new and not _same(old["server"], new["server"])
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Say whether two values are equal; unlike in Python, true is not 1."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_same(item, new[key]) for key, item in old.items())
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    return isinstance(old, bool) == isinstance(new, bool) and bool(old == new)

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 _GO_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """Go's unicode.IsSpace, which is not quite Python's str.strip()."""
@@ -51,6 +52,11 @@ def clean(path: str) -> str:
     """Return the shortest path with the same meaning, as Go's path.Clean does."""
     cleaned = posixpath.normpath(path)
     return cleaned[1:] if cleaned.startswith("//") else cleaned
+
+
+def join(*parts: str) -> str:
+    """Join paths as Go's path.Join does: empty ones count for nothing."""
+    return clean("/".join(part for part in parts if part))
 
 
 def parse(content: bytes) -> list[str]:
@@ -107,6 +113,9 @@ class Matcher:
 
         Returns:
             Whether the path is ignored, and what to hand to the paths below it.
+
+        Raises:
+            PatternError: for a pattern that turns out to be malformed.
         """
         ignored = False
         results = []
@@ -185,11 +194,19 @@ def _matching(text: str) -> Callable[[str], bool]:
         return _prefix(text[:-2])
     if kind == "suffix":
         return _suffix(text[2:])
-    try:
-        compiled = re.compile(expression, re.ASCII)
-    except re.error as error:
-        raise PatternError(f"syntax error in pattern: {text}") from error
-    return lambda path: compiled.fullmatch(path) is not None
+    return _expression(text, expression)
+
+
+def _expression(text: str, expression: str) -> Callable[[str], bool]:
+    @cache
+    def compiled() -> re.Pattern[str]:
+        """Compile when first needed: a pattern that is never asked may be wrong."""
+        try:
+            return re.compile(expression, re.ASCII)
+        except re.error as error:
+            raise PatternError(f"syntax error in pattern: {text}") from error
+
+    return lambda path: compiled().fullmatch(path) is not None
 
 
 def _prefix(prefix: str) -> Callable[[str], bool]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolchain.docker_provider import reference
 from toolchain.docker_provider.context import Digests
-from toolchain.docker_provider.ignore import clean
+from toolchain.docker_provider.ignore import join
 from toolchain.provider_base import Properties, ProviderError, Unknown
 
 BUILDERS = {"BuilderV1": "1", "BuilderBuildKit": "2"}
@@ -128,7 +128,7 @@ def _check_build(build: Properties, digests: Digests) -> Properties:
     if not isinstance(context, Unknown):
         additions["context"] = _text(build, "context", ".")
         if dockerfile is None:
-            dockerfile = clean(f"{context}/Dockerfile")
+            dockerfile = join(context, "Dockerfile")
     if dockerfile is not None and not isinstance(dockerfile, Unknown):
         additions["dockerfile"] = dockerfile
         _find(dockerfile, "" if isinstance(context, Unknown) else context)
@@ -148,7 +148,7 @@ def _find(dockerfile: str, context: str) -> None:
             raise ProviderError(
                 f'expected a relative Dockerfile path; got "{dockerfile}" instead: {error.strerror}'
             ) from error
-        meant = clean(f"{context}/{dockerfile}")
+        meant = join(context, dockerfile)
         if not Path(meant).exists():
             raise ProviderError(
                 f'could not open dockerfile at relative path "{dockerfile}": {error.strerror}'

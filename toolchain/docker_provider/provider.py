@@ -28,9 +28,10 @@ from toolchain.provider_base import (
     has_unknown,
     plain,
     secret_texts,
+    without_nulls,
 )
 
-IMAGE: Final = "docker:index/image:Image"
+GET_REGISTRY_IMAGE: Final = "docker:index/getRegistryImage:getRegistryImage"
 _DERIVED: Final = {
     "imageName": ("imageName",),
     "baseImageName": ("imageName",),
@@ -53,7 +54,7 @@ class DockerProvider(Provider):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._digests = Digests()
-        self._settings: dict[str, str] = {}
+        self._settings: Properties = {}
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
 
@@ -64,19 +65,40 @@ class DockerProvider(Provider):
         return provider_pb2.GetSchemaResponse(schema=Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
 
     def CheckConfig(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: ARG002, N802
-        """Take the provider's configuration as it is."""
-        return provider_pb2.CheckResponse(inputs=request.news)
+        """Check the provider's own configuration."""
+        checked, failures = config.check(decode_struct(request.news))
+        if failures:
+            return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=line) for line in failures])
+        return provider_pb2.CheckResponse(inputs=encode_struct(checked))
 
     def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: ARG002, N802
-        """A changed configuration never replaces the provider."""
-        return provider_pb2.DiffResponse()
+        """Compare configurations."""
+        return config.diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)))
 
     def Configure(self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext) -> provider_pb2.ConfigureResponse:  # noqa: ARG002, N802
-        """Take the configuration and see that the Docker daemon answers."""
-        self._settings = config.settings(request.variables)
-        if not self._settings.get("host", "").startswith("ssh://"):
+        """Take the configuration and see that the Docker daemon answers.
+
+        A daemon behind ssh is not asked before it is needed, and none is where the configuration says so.
+        """
+        self._settings, self._engine = config.settings(request.variables), None
+        if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get("disableDockerDaemonCheck"):
             self._connect()
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
+
+    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:  # noqa: ARG002, N802
+        """Look an image up in its registry."""
+        from toolchain.docker_provider import registry  # noqa: PLC0415 - few programs look anything up
+
+        if request.tok != GET_REGISTRY_IMAGE:
+            raise ProviderError(f"unrecognized data function (Invoke): {request.tok}; there is {GET_REGISTRY_IMAGE}")
+        args = plain(decode_struct(request.args))
+        if not isinstance(args.get("name"), str):
+            reason = "name: missing required argument, the image's name"
+            return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=reason)])
+        skip_verify = args.get("insecureSkipVerify") is True
+        digest = registry.digest(args["name"], self._settings.get("registryAuth") or [], verify=not skip_verify)
+        found = {"id": digest, "name": args["name"], "insecureSkipVerify": skip_verify, "sha256Digest": digest}
+        return provider_pb2.InvokeResponse(**{"return": encode_struct(found)})
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: ARG002, N802
         """Fill in defaults and the context's digest."""
@@ -86,10 +108,10 @@ class DockerProvider(Provider):
             platform = additions["build"]["platform"]
             self.host.log(
                 request.urn,
-                f"Building your image for {platform.partition('/')[2]} architecture. To ensure you are building for the "
+                f"Building your image for {platform} architecture. To ensure you are building for the "
                 "correct platform, consider explicitly setting the `platform` field on ImageBuildOptions.",
             )
-        return provider_pb2.CheckResponse(inputs=encode_struct(_merge(news, additions)))
+        return provider_pb2.CheckResponse(inputs=encode_struct(_merge(without_nulls(news), additions)))
 
     def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: ARG002, N802
         """Compare what is asked for with what made the present image."""

@@ -1,0 +1,15 @@
+#!/usr/bin/env python3
+"""The versions are those asked for, which the image carries in its environment.
+
+Builds for one CUDA version call themselves 2.0.1+cu118; the part after the plus counts only when it was asked for.
+"""
+
+import os
+import sys
+from importlib.metadata import version
+
+asked = {"torch": "TORCH_VERSION", "torchvision": "TORCH_VISION_VERSION", "torchaudio": "TORCH_AUDIO_VERSION"}
+for package, variable in asked.items():
+    want, have = os.environ[variable], version(package)
+    if want != (have if "+" in want else have.partition("+")[0]):
+        sys.exit(f"{package}: asked for {want} ({variable}), but {have} is installed")

@@ -1,0 +1,167 @@
+"""Parts of the provider's tests: a plugin, a real Docker engine, a real registry, one with a password, a shell."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+
+from tests.provider.plugin import Plugin, started
+
+USER, PASSWORD = "parity", "correct-horse"
+_HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n"
+"""PASSWORD, hashed with bcrypt, the one way docker-registry takes."""
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
+    """Write files below a folder: path to content."""
+    for path, content in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)
+    return folder
+
+
+def free_port() -> int:
+    """Return a loopback port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def docker_host() -> str:
+    """The Docker engine's address."""
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    docker.DockerClient(base_url=host).ping()
+    return host
+
+
+@pytest.fixture(scope="session")
+def engine(docker_host: str) -> docker.DockerClient:
+    """A client of the Docker engine that is not the provider's own."""
+    return docker.DockerClient(base_url=docker_host, timeout=120)
+
+
+@pytest.fixture(scope="session")
+def registry(docker_host: str) -> str:  # noqa: ARG001 - the engine must be there to push
+    """The address of a registry on this machine."""
+    address = os.environ.get("SLIPWAY_REGISTRY", "")
+    assert address, "SLIPWAY_REGISTRY must name a registry on this machine (`make test` sets it)"
+    urllib.request.urlopen(f"http://{address}/v2/", timeout=10).close()
+    return address
+
+
+@dataclass
+class Registry:
+    """A registry of our own that can be stopped and started again."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        program = shutil.which("docker-registry") or shutil.which("registry")
+        assert program, "docker-registry must be installed (Debian: docker-registry)"
+        self.process = subprocess.Popen(
+            [program, "serve", str(self.folder / "config.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        raise AssertionError("docker-registry did not start")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@contextmanager
+def own_registry(folder: Path, *, password: bool = False) -> Iterator[Registry]:
+    """Run a registry on a free port; with a password, only USER may come in."""
+    made = Registry(folder, free_port())
+    auth = ""
+    if password:
+        (folder / "htpasswd").write_text(_HTPASSWD)
+        auth = f"auth: {{htpasswd: {{realm: parity, path: {folder / 'htpasswd'}}}}}\n"
+    (folder / "config.yml").write_text(
+        f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'data'}}}}}\n"
+        f'http: {{addr: "{made.address}"}}\n{auth}'
+    )
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def locked_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A registry that wants USER and PASSWORD."""
+    with own_registry(tmp_path_factory.mktemp("locked"), password=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A static shell with the usual commands, to run build steps with in an image made from scratch."""
+    found = shutil.which("busybox")
+    if found:
+        return Path(found)
+    folder = tmp_path_factory.mktemp("busybox")
+    subprocess.run(["apt-get", "download", "busybox-static"], cwd=folder, check=True, capture_output=True)
+    package = next(folder.glob("*.deb"))
+    subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
+    return next(path for path in folder.rglob("bin/busybox") if path.is_file())
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the program, in which the plugin runs."""
+    return tmp_path_factory.mktemp("program")
+
+
+@pytest.fixture(scope="module")
+def plugin(program: Path, docker_host: str) -> Iterator[Plugin]:
+    """The selected provider, configured for the Docker engine, without the user's Docker credentials."""
+    with tempfile.TemporaryDirectory() as empty, started(program, environment={"DOCKER_CONFIG": empty}) as running:
+        running.configure(host=docker_host)
+        yield running
+
+
+@pytest.fixture
+def folder(program: Path) -> Path:
+    """A folder of its own for a test, below the program's directory."""
+    made = program / f"t{secrets.token_hex(4)}"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def repository(registry: str) -> str:
+    """A name of its own for a test's image, without a tag."""
+    return f"{registry}/parity/{secrets.token_hex(4)}"

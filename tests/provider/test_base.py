@@ -1,0 +1,135 @@
+"""The base of Python providers: values on the wire, calls that can be ended, the life of the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import struct_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.provider.plugin import CHECKOUT, started
+from toolchain.provider_base import (
+    UNKNOWN,
+    Cancelled,
+    Operation,
+    Secret,
+    decode,
+    decode_struct,
+    encode,
+    encode_struct,
+    engine_address,
+    has_unknown,
+    plain,
+    secret_texts,
+    without_nulls,
+)
+
+LEAF = st.one_of(st.none(), st.booleans(), st.floats(allow_nan=False), st.text(max_size=8), st.just(UNKNOWN))
+VALUE = st.recursive(
+    LEAF,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3), st.builds(Secret, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), VALUE, max_size=4))
+def test_values_survive_the_wire(properties: dict[str, Any]) -> None:
+    sent = encode_struct(properties).SerializeToString()
+    assert decode_struct(struct_pb2.Struct.FromString(sent)) == properties
+
+
+def test_outputs_are_read_as_what_they_hold() -> None:
+    """The SDKs' own form of an output: with a value or without, secret or not."""
+    signature = {"4dabf18193072939515e22adb298388d": "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
+    assert decode(encode({**signature, "value": "x"})) == "x"
+    assert decode(encode({**signature, "value": "x", "secret": True})) == Secret("x")
+    assert decode(encode(dict(signature))) is UNKNOWN
+
+
+VALUES = {"a": Secret({"b": ["x", None, UNKNOWN], "n": None}), "c": "y"}
+
+
+def test_views() -> None:
+    assert plain(VALUES) == {"a": {"b": ["x", None, UNKNOWN]}, "c": "y"}
+    assert without_nulls(VALUES) == {"a": Secret({"b": ["x", None, UNKNOWN]}), "c": "y"}
+    assert list(secret_texts(VALUES)) == ["x"]
+    assert has_unknown(VALUES)
+    assert not has_unknown(plain({"c": Secret("y")}))
+
+
+def test_secrets_are_not_printed() -> None:
+    assert "hush" not in repr({"a": Secret("hush")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        (["127.0.0.1:1"], "127.0.0.1:1"),
+        (["--logtostderr", "-v=9", "--tracing", "tcp://x", "127.0.0.1:1"], "127.0.0.1:1"),
+        ([], ""),
+    ],
+)
+def test_engine_address(arguments: list[str], address: str) -> None:
+    assert engine_address(arguments) == address
+
+
+def test_cancel_ends_what_runs() -> None:
+    operation, ended = Operation(), threading.Event()
+    with operation.ending(ended.set):
+        threading.Timer(0.05, operation.cancel).start()
+        assert ended.wait(5)
+    with pytest.raises(Cancelled):
+        operation.check()
+
+
+def test_cancel_before_the_start_ends_it_too() -> None:
+    operation, ended = Operation(), threading.Event()
+    operation.cancel()
+    with operation.ending(ended.set):
+        assert ended.is_set()
+
+
+@pytest.mark.parametrize("signal", ["terminate", "send_signal"])
+def test_plugin_ends_when_told(tmp_path: Path, signal: str) -> None:
+    with started(tmp_path, "embedded") as plugin:
+        getattr(plugin.process, signal)(*([2] if signal == "send_signal" else []))
+        assert plugin.process.wait(timeout=5) == 0
+
+
+def test_plugin_ends_with_what_started_it(tmp_path: Path) -> None:
+    """An engine that is killed cannot end its plugins."""
+    script = "exec sh -c '\"$0\" -m toolchain.docker_provider & echo $!; wait' \"$0\""
+    parent = subprocess.Popen(
+        ["sh", "-c", script, sys.executable],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(CHECKOUT), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    plugin = Path("/proc", parent.stdout.readline().strip())
+    parent.stdout.readline()  # its port: it serves
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while plugin.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not plugin.exists()
+
+
+def test_bugs_are_said_with_their_place(tmp_path: Path) -> None:
+    """What is not a user's mistake names itself and where it happened, in one line."""
+    from tests.provider.plugin import Failure
+
+    with started(tmp_path, "embedded") as plugin, pytest.raises(Failure) as failure:
+        plugin.check({"imageName": ["not", "text"], "registry": {"server": ["x"]}, "build": {"args": []}})
+    assert "\n" not in str(failure.value)

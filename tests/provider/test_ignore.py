@@ -1,0 +1,160 @@
+"""The embedded provider's ignore rules: Docker's own table of patterns, and what must hold of any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolchain.docker_provider.context import matcher, mode_text, resolve_links, walk
+from toolchain.docker_provider.ignore import Matcher, clean, parse
+
+MATCHES = [
+    ("**", "file", True),
+    ("**", "dir/file", True),
+    ("**/", "file", True),
+    ("**/**", "dir/file", True),
+    ("dir/**", "dir/file", True),
+    ("dir/**", "dir", False),
+    ("**/dir", "dir/file", True),
+    ("**/dir2/*", "dir/dir2/file", True),
+    ("**/dir2/**", "dir/dir2/dir2/file", True),
+    ("**file", "dir/file", True),
+    ("**/file", "file", True),
+    ("**/file", "dir/filed", False),
+    ("**/*.txt", "dir/a.txt", True),
+    ("a**", "abc/def", True),
+    ("a/*", "a/b/c", True),
+    ("a/*/c", "a/b/c", True),
+    ("a/*/c", "a/b/d/c", False),
+    ("a?c", "abc", True),
+    ("a?c", "a/c", False),
+    ("[a-c]x", "bx", True),
+    ("[^a-c]x", "bx", False),
+    ("a\\*b", "a*b", True),
+    ("a\\*b", "axb", False),
+    ("a.b", "axb", False),
+    ("a+(b)|c$", "a+(b)|c$", True),
+    ("*.go", "sub/main.go", False),
+    ("sub", "sub/deep/file", True),
+    (".", "file", False),
+    ("日本*", "日本語", True),
+    ("abc.def", "abc.def", True),
+    ("**/foo/bar", "foo/bar", True),
+    ("abc/**", "abc/def/ghi", True),
+    ("**/.foo", "bar.foo", False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "path", "ignored"), MATCHES, ids=str)
+def test_pattern(pattern: str, path: str, ignored: bool) -> None:
+    assert Matcher([pattern]).ignores(path) is ignored
+
+
+@pytest.mark.parametrize(
+    ("patterns", "path", "ignored"),
+    [
+        (["*", "!a"], "a", False),
+        (["!a", "*"], "a", True),
+        (["docs", "!docs/README", "docs/README"], "docs/README", True),
+        (["**", "!a/b"], "a/b/c", False),
+        (["a", "!a/b"], "a/c", True),
+        (["a/*", "!a/b"], "a/b/c", False),
+        (["*", "!a/*.md", "a/x.md"], "a/x.md", True),
+        ([], "a", False),
+    ],
+    ids=str,
+)
+def test_later_patterns_win(patterns: list[str], path: str, ignored: bool) -> None:
+    assert Matcher(patterns).ignores(path) is ignored
+
+
+def test_parse() -> None:
+    content = b"\xef\xbb\xbf# no\n\n a \r\n/b//c/\n! /d/../e\n!\n/\n\t\n"
+    assert parse(content) == ["a", "b/c", "!e", "!", "/"]
+
+
+PART = st.sampled_from(["a", "b", "ab", "a.txt", "*", "**", "?", "[ab]", "a*", "*.txt", ".."])
+PATTERN = st.builds(
+    lambda parts, exception: ("!" if exception else "") + "/".join(parts),
+    st.lists(PART, min_size=1, max_size=3),
+    st.booleans(),
+)
+PATHS = ["a", "b", "ab", "a.txt", "a/a", "a/b", "b/a/a.txt", "b/b/b", "b/a.txt", "a/ab/a/b", "ab/a/b/a.txt"]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tree")
+    for path in PATHS:
+        target = root / path
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not any(other.startswith(path + "/") for other in PATHS):
+                target.touch()
+    return root
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(patterns=st.lists(PATTERN, max_size=4))
+def test_walk_leaves_out_what_is_ignored_and_nothing_else(tree: Path, patterns: list[str]) -> None:
+    """Whatever is pruned on the way, each file is there exactly if no pattern has the last word against it."""
+    ignored = matcher(patterns)
+    everything = [os.path.relpath(Path(at, name), tree) for at, _, names in os.walk(tree) for name in names]
+    kept = [entry.path for entry in walk(str(tree), ignored)]
+    files = [path for path in kept if not (tree / path).is_dir()]
+    assert sorted(files) == sorted(path for path in everything if not ignored.ignores(path))
+    assert all(str(Path(path).parent) in {".", *kept[: kept.index(path)]} for path in kept), "parents come first"
+    assert len(set(kept)) == len(kept)
+
+
+@given(st.lists(st.sampled_from(["", ".", "..", "a", "b"]), max_size=6).map("/".join))
+def test_clean_is_stable(path: str) -> None:
+    once = clean(path)
+    assert clean(once) == once
+    assert "//" not in once
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [
+        (0o100644, "-rw-r--r--"),
+        (0o104755, "urwxr-xr-x"),
+        (0o106755, "ugrwxr-xr-x"),
+        (0o101600, "trw-------"),
+        (0o120777, "Lrwxrwxrwx"),
+        (0o010600, "prw-------"),
+        (0o060660, "Drw-rw----"),
+        (0o020666, "Dcrw-rw-rw-"),
+        (0o140755, "-rwxr-xr-x"),
+    ],
+)
+def test_mode_text(mode: int, text: str) -> None:
+    assert mode_text(mode) == text
+
+
+LINKS: list[tuple[str, Callable[[Path], Any], str]] = [
+    ("a", lambda p: (p / "a").touch(), "a"),
+    ("l", lambda p: [(p / "a").touch(), (p / "l").symlink_to("a")], "a"),
+    ("l/x", lambda p: [(p / "d").mkdir(), (p / "d/x").touch(), (p / "l").symlink_to("d")], "d/x"),
+    ("d/l", lambda p: [(p / "d").mkdir(), (p / "a").touch(), (p / "d/l").symlink_to("../a")], "a"),
+    ("d/../a", lambda p: [(p / "d").mkdir(), (p / "a").touch()], "a"),
+    ("l/../a", lambda p: [(p / "d/e").mkdir(parents=True), (p / "d/a").touch(), (p / "l").symlink_to("d/e")], "d/a"),
+    ("./", lambda _: None, "."),
+    ("l", lambda p: (p / "l").symlink_to("/"), "/"),
+]
+
+
+@pytest.mark.parametrize(("path", "make", "resolved"), LINKS, ids=[case[0] + "=" + case[2] for case in LINKS])
+def test_resolve_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, make: Callable[[Path], Any], resolved: str
+) -> None:
+    make(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert resolve_links(path) == resolved
+    assert os.path.realpath(resolve_links(path)) == os.path.realpath(path)

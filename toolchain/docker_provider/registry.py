@@ -1,0 +1,155 @@
+"""Looking an image up in its registry, for `getRegistryImage`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import requests
+
+from toolchain.docker_provider import reference
+from toolchain.provider_base import ProviderError
+
+_MANIFESTS: Final = ", ".join(
+    (
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.oci.image.index.v1+json",
+    )
+)
+_SECONDS: Final = 60
+_HUB: Final = "registry-1.docker.io"
+_ECR: Final = re.compile(r"^.*dkr\.ecr\..*\.amazonaws\.com$")
+_TOKEN_REGISTRIES: Final = re.compile(r"^(ghcr\.io|gcr\.io|.*\.azurecr\.io)$")
+
+Registries = Iterable[Mapping[str, Any]]
+"""The provider's `registryAuth`."""
+
+
+def digest(name: str, registries: Registries, *, verify: bool) -> str:
+    """Return the digest a registry holds under an image's name.
+
+    Args:
+        name: the image, with a tag or a digest; `latest` where it has none.
+        registries: addresses and credentials; a registry that is not listed is asked over https, without any.
+        verify: whether to verify the registry's certificate.
+
+    Raises:
+        ProviderError: if the registry cannot be asked or does not know the image.
+    """
+    image = reference.parse(name)
+    host = _HUB if image.domain == reference.DOCKER_HUB else image.domain
+    base, username, password = _login(host, image.domain, registries)
+    version = image.digest or image.tag or "latest"
+    url = f"{base}/v2/{image.path}/manifests/{version}"
+    headers = {"Accept": _MANIFESTS, **_authorization(host, username, password)}
+    try:
+        with requests.Session() as session:
+            session.verify = verify
+            session.auth = _as_given
+            answer = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
+            if answer.status_code == requests.codes.unauthorized:
+                scope = f"repository:{image.path}:pull"
+                token = _token(session, answer.headers.get("Www-Authenticate", ""), scope, username, password)
+                headers["Authorization"] = f"Bearer {token}"
+                answer = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
+            if answer.ok and "Docker-Content-Digest" not in answer.headers:
+                answer = session.get(url, headers=headers, timeout=_SECONDS)
+                answer.headers.setdefault("Docker-Content-Digest", f"sha256:{hashlib.sha256(answer.content).hexdigest()}")
+    except requests.RequestException as error:
+        raise ProviderError(f"getRegistryImage {name}: the registry {base} cannot be asked: {_reason(error)}") from error
+    if not answer.ok:
+        raise ProviderError(
+            f"getRegistryImage {name}: got bad response from registry {base}: {answer.status_code} {answer.reason}"
+        )
+    return str(answer.headers["Docker-Content-Digest"])
+
+
+def _login(host: str, domain: str, registries: Registries) -> tuple[str, str, str]:
+    """Return a registry's base URL, user and password."""
+    for entry in registries:
+        address = str(entry["address"])
+        named = reference.hostname(address)
+        if named not in {host, domain} and reference.registry_of(named, "") != reference.registry_of(host, ""):
+            continue
+        scheme = "http" if address.startswith("http://") else "https"
+        at = host if named == domain else named
+        return f"{scheme}://{at}", *_credentials(named, entry)
+    return f"https://{host}", "", ""
+
+
+def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
+    """Read one entry of `registryAuth`: nothing, user and password, or a Docker configuration."""
+    if entry.get("authDisabled"):
+        return "", ""
+    username = entry.get("username") or os.environ.get("DOCKER_REGISTRY_USER", "")
+    if username:
+        return username, entry.get("password") or os.environ.get("DOCKER_REGISTRY_PASS", "")
+    import docker.auth  # noqa: PLC0415 - only where a configuration has to be read
+
+    content, path = entry.get("configFileContent"), entry.get("configFile")
+    try:
+        if content:
+            configured = docker.auth.AuthConfig(docker.auth.parse_auth(json.loads(content).get("auths") or {}))
+        else:
+            configured = docker.auth.load_config(str(Path(path).expanduser()) if path else None)
+        found = configured.resolve_authconfig(reference.registry_of(host, "")) or {}
+    except (ValueError, docker.errors.DockerException) as error:
+        raise ProviderError(f"registryAuth {host}: the Docker configuration cannot be read: {error}") from error
+    return found.get("username") or found.get("Username") or "", found.get("password") or found.get("Password") or ""
+
+
+def _authorization(host: str, username: str, password: str) -> dict[str, str]:
+    """Return the header of a first request; some registries take their tokens in forms of their own."""
+    if not username:
+        return {}
+    if _ECR.match(host):
+        text = password if password.startswith("AWS:") else f"AWS:{password}"
+        already = not password.startswith(("AWS:", "ey"))
+        return {"Authorization": f"Basic {password if already else _base64(text)}"}
+    if _TOKEN_REGISTRIES.match(host):
+        return {"Authorization": f"Bearer {_base64(password)}"}
+    return {"Authorization": f"Basic {_base64(f'{username}:{password}')}"}
+
+
+def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Send a request with the headers it has, whatever a .netrc says."""
+    return request
+
+
+def _token(session: requests.Session, challenge: str, scope: str, username: str, password: str) -> str:
+    """Fetch the token a registry asks for.
+
+    Raises:
+        ProviderError: if the registry wants something else, or does not give one.
+    """
+    kind, _, rest = challenge.partition(" ")
+    asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+    if kind.lower() != "bearer" or "realm" not in asked:
+        raise ProviderError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
+    query = {"service": asked.get("service", ""), "scope": asked.get("scope") or scope}
+    for auth in ((username, password), _as_given) if username else (_as_given,):
+        answer = session.get(asked["realm"], params=query, auth=auth, timeout=_SECONDS)
+        if answer.ok:
+            body = answer.json()
+            return str(body.get("token") or body.get("access_token") or "")
+    raise ProviderError(f"getRegistryImage: {asked['realm']} gives no token: {answer.status_code} {answer.reason}")
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode("ascii")
+
+
+def _reason(error: requests.RequestException) -> str:
+    """Return the innermost reason of a failed request."""
+    inner: Any = error.args[0] if error.args else error
+    while getattr(inner, "reason", None) not in {None, inner} and isinstance(inner.reason, Exception):
+        inner = inner.reason
+    return str(getattr(inner, "strerror", None) or inner).rpartition(": ")[2]
