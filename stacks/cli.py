@@ -25,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     specs = commands.add_parser("specs", help="print a stack's specs as JSON; what older commits are asked")
     specs.add_argument("stack", metavar="STACK")
     specs.set_defaults(run=_specs)
+    lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
+    lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
+    lock_.set_defaults(run=_lock)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
     options = parser.parse_args(arguments)
     try:
@@ -77,6 +80,23 @@ def _check(_: argparse.Namespace) -> int:
 def _specs(options: argparse.Namespace) -> int:
     _, specs = plan.specs(read_stack(options.stack), f"stack {options.stack}")
     print(json.dumps([spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]))
+    return 0
+
+
+def _lock(options: argparse.Namespace) -> int:
+    from stacks import lock, registry  # noqa: PLC0415 - no other command talks to a network
+
+    names = set()
+    for stack in options.stacks or stack_names():
+        config, specs = plan.specs(read_stack(stack), f"stack {stack}")
+        names |= {name for spec in specs for name in lock.pulled(spec, config.mirrors).values()}
+    before = lock.read(ROOT)
+    found = {name: registry.digest(name) for name in sorted(names)}
+    kept = before if options.stacks else {}
+    lock.write(ROOT, {**kept, **found})
+    for name, digest in found.items():
+        was = before.get(name)
+        print(f"{name}: {digest}" if was in {None, digest} else f"{name}: {was} -> {digest}")
     return 0
 
 

@@ -237,6 +237,11 @@ class Mirrors(Model):
         description="PEM of further root certificates that a build trusts, as behind an inspecting proxy.",
     )
 
+    @field_validator("downloads")
+    @classmethod
+    def _addresses(cls, value: dict[str, str]) -> dict[str, str]:
+        return {_url(source): target for source, target in value.items()}
+
     @field_validator("images")
     @classmethod
     def _prefixes(cls, value: dict[str, str]) -> dict[str, str]:
@@ -346,8 +351,8 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
             raise SlipwayError(f"${MIRRORS_VARIABLE}: '{one_line(defaults)}' is not JSON: {error.msg}") from None
         own = merged.get("mirrors") or {}
         if isinstance(own, Mapping) and isinstance(below, Mapping):
-            images = {**(below.get("images") or {}), **(own.get("images") or {})}
-            merged["mirrors"] = {**below, **own, **({"images": images} if images else {})}
+            both = {key: {**below[key], **own[key]} for key in ("images", "downloads") if key in below and key in own}
+            merged["mirrors"] = {**below, **own, **both}
     try:
         return model.model_validate(merged)
     except ValidationError as error:

@@ -23,9 +23,13 @@ class _Frozen(BaseModel):
 
 
 class Outside(_Frozen):
-    """A parent that somebody else publishes, by its public reference; mirrors apply when it is built."""
+    """A parent that somebody else publishes, by its public reference; mirrors apply when it is built.
+
+    ``digest`` is what the lock says that its tag stands for, ``sha256:...``.
+    """
 
     reference: str
+    digest: str | None = None
 
 
 class Sibling(_Frozen):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from stacks.config import Model, StackConfig, Torch, Version, switched
+from stacks.config import Model, StackConfig, Torch, Url, Version, switched
 from stacks.tags import check_tail
 from stacks.versions import (
     Edition,
@@ -23,9 +23,12 @@ from stacks.versions import (
     cuda_parent,
     cuda_versions,
     default_archs,
+    distro,
+    distro_names,
+    distro_python,
     torch_release,
 )
-from stacks.versions.distros import distro_python
+from stacks.versions.tables import order
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
@@ -125,7 +128,6 @@ class FamilyConfig(StackConfig):
         None,
         description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
     )
-    abi: Literal["0", "1"] = Field("1", description="_GLIBCXX_USE_CXX11_ABI that torch is built with.")
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
     flash_attention3: Pin = Field(default=False, description="FlashAttention 3 in torch: commit, version or false.")
     extras: Extras = Field(default_factory=Extras, description="Extensions in torch-extras; with none, no such image.")
@@ -135,6 +137,9 @@ class FamilyConfig(StackConfig):
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
         None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
     )
+    compiler_cache: Url | None = Field(
+        None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
+    )
     max_jobs: MaxJobs = Field(
         default_factory=MaxJobs, description="Parallel compilers. Default: as cores and memory allow."
     )
@@ -142,7 +147,7 @@ class FamilyConfig(StackConfig):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         cuda(self.cuda)
-        distro_python(self.distro)
+        self._check_distro()
         self.parent("devel")
         self.parent("base")
         check_torch_cuda(self.torch.version, self.cuda, source=self.torch.source)
@@ -156,6 +161,13 @@ class FamilyConfig(StackConfig):
         if self.extras.xformers and not is_commit(self.extras.xformers):
             check_companion(self.torch.version, "xformers", self.extras.xformers, field="extras.xformers")
         return self
+
+    def _check_distro(self) -> None:
+        if distro(self.distro).packages != "apt":
+            fitting = [name for name in cuda(self.cuda).distros if name in distro_names()]
+            apt = [name for name in fitting if distro(name).packages == "apt"]
+            source = "the Dockerfiles install with apt, stacks/versions/distros.toml"
+            raise Incompatible("distro", self.distro, "has no apt", apt, source)
 
     def _check_python(self) -> None:
         python, torch = self.python_version, self.torch.version
@@ -188,6 +200,15 @@ class FamilyConfig(StackConfig):
         if self.arch_list is None:
             return default_archs("torch", self.cuda, torch=torch, machine=self.machine, field="archList")
         return arch_list(self.arch_list, self.cuda, torch=torch, field="archList")
+
+    @property
+    def abi(self) -> Literal["0", "1"]:
+        """The C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch: the compiler's own where it is built.
+
+        Published wheels for Linux have the old one up to 2.6 (PyTorch's 2.6 and 2.7 release notes).
+        """
+        old = self.torch.source == "wheel" and order(self.torch.version) < (2, 7)
+        return "0" if old else "1"
 
     def parent(self, edition: Edition) -> str:
         """Return the nvidia/cuda image of an edition; ``devel`` has cuDNN.
