@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from stacks import plan, schema
+from stacks.collisions import Built, collisions
 from stacks.errors import SlipwayError
 from stacks.source import ROOT, read_stack, stack_names
 
@@ -65,16 +66,22 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _check(_: argparse.Namespace) -> int:
-    failed = 0
+    built, mistakes = [], []
     for name in stack_names():
         try:
-            images = plan.make(name).images
+            made = plan.make(name)
         except SlipwayError as error:
-            failed += 1
-            print(error, file=sys.stderr)
-        else:
-            print(f"{name}: {len(images)} image{'s' if len(images) > 1 else ''}, ok")
-    return 1 if failed else 0
+            mistakes.append(str(error))
+            continue
+        specs = [image.spec for image in made.images]
+        built.append(Built(name, made.config.registry.repository, specs))
+        products = sum(spec.product for spec in specs)
+        beside = f" from {products} build products" if products else ""
+        print(f"{name}: {len(specs) - products} image{'s' if len(specs) - products > 1 else ''}{beside}, ok")
+    mistakes += collisions(built)
+    for mistake in mistakes:
+        print(mistake, file=sys.stderr)
+    return 1 if mistakes else 0
 
 
 def _specs(options: argparse.Namespace) -> int:

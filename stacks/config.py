@@ -27,6 +27,7 @@ from pydantic.alias_generators import to_camel
 
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.source import NAMESPACE
+from stacks.tags import check_tail
 from stacks.versions import Incompatible
 from stacks.versions.pytorch import check_companion, torch_release
 
@@ -306,6 +307,9 @@ class StackConfig(Model):
     )
     publish: bool = Field(
         default=True, description="Push the images. false builds the whole chain and leaves it in the engine."
+    )
+    tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
+        None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")

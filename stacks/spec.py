@@ -90,7 +90,7 @@ class ImageSpec(_Frozen):
         labels = {
             "title": self.name,
             "description": self.description,
-            "version": self.suffix.render(),
+            "version": self.suffix.model_copy(update={"tail": None}).render(),
             "licenses": self.licenses,
         }
         base = self.parents.get("BASE_IMAGE")

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
 from stacks.config import Model, StackConfig, Torch, Url, Version, switched
-from stacks.tags import check_tail
 from stacks.versions import (
     Edition,
     Incompatible,
@@ -38,6 +37,10 @@ def _commit(value: str) -> str:
     if not _COMMIT.fullmatch(value):
         raise ValueError("expected a commit: 7 to 40 digits 0-9 a-f")
     return value
+
+
+def _joined(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _release_or_commit(value: str) -> str:
@@ -124,7 +127,7 @@ class FamilyConfig(StackConfig):
     distro: Version = Field("ubuntu24.04", description="Distribution, as in the tags of nvidia/cuda.")
     python: Version | None = Field(None, description="Python of the distribution. Default: its own python3.")
     torch: TorchBuild = Field(default_factory=TorchBuild, description="Versions of torch and its companions.")
-    arch_list: str | None = Field(
+    arch_list: Annotated[str, BeforeValidator(_joined)] | None = Field(
         None,
         description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
     )
@@ -133,9 +136,6 @@ class FamilyConfig(StackConfig):
     extras: Extras = Field(default_factory=Extras, description="Extensions in torch-extras; with none, no such image.")
     tag_fields: tuple[TagField, ...] = Field(
         get_args(TagField), description="Optional fields that the tags carry: distro, abi."
-    )
-    tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
-        None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
     )
     compiler_cache: Url | None = Field(
         None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
@@ -147,6 +147,8 @@ class FamilyConfig(StackConfig):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         cuda(self.cuda)
+        if self.arch_list is not None:
+            arch_list(self.arch_list, self.cuda, field="archList")
         self._check_distro()
         self.parent("devel")
         self.parent("base")

@@ -36,6 +36,6 @@ def images(config: Config) -> list[ImageSpec]:
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",
             licenses="BSD-3-Clause",
-            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio),
+            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio, tail=config.tag_suffix),
         )
     ]
