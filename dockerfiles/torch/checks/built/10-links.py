@@ -26,7 +26,7 @@ for name, folder in wanted.items():
         if re.search(rf"NEEDED +{name}\n", dynamic):
             found = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
             match = re.search(rf"{name} => (\S+)", found)
-            linked = match is not None and match[1].startswith((folder, folder.removeprefix("/usr")))
+            linked = match is not None and match[1].startswith((folder, "/lib/") if folder == system else folder)
             if not linked:
                 sys.exit(f"{library.name} does not take {name} from {folder}: {match and match[1]}")
     if not linked:
