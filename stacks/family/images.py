@@ -59,10 +59,9 @@ def suffix(config: FamilyConfig, variant: str, **fields: str | None) -> Suffix:
 
 
 def tuning(config: FamilyConfig, component: str) -> dict[str, str]:
-    """Return what the stack says about how to compile a component, as arguments."""
+    """Return a component's number of parallel jobs as an argument, where the stack sets one."""
     jobs = config.max_jobs.of(component)
-    args = {"MAX_JOBS": str(jobs) if jobs else None, "CCACHE_REMOTE": config.compiler_cache}
-    return {name: value for name, value in args.items() if value}
+    return {"MAX_JOBS": str(jobs)} if jobs else {}
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,13 @@ class _Component:
 
     @property
     def args(self) -> dict[str, str]:
-        args = {"COMPONENT": self.name, "VERSION": self.version, "COMMIT": self.commit}
-        return {name: value for name, value in args.items() if value}
+        return {"COMPONENT": self.name, **({"VERSION": self.version} if self.version else {})}
 
     @property
-    def tail(self) -> str:
-        """What the tags of its products end in, as no field of theirs names it: v0.9.4 or g38a1269."""
-        return f"g{self.commit[:7]}" if self.commit else f"v{self.version}"
+    def fields(self) -> dict[str, str | None]:
+        """What names it in its products' tags: a field of the grammar that has one, else a tail, v0.9.4 or g38a1269."""
+        own = {self.name: self.version} if self.name in Suffix.model_fields else {}
+        return {**own, "tail": f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}"}
 
 
 class _Chain:
@@ -120,14 +119,14 @@ class _Chain:
             target="source",
             platform=self.config.platform,
             product=True,
-            args=component.args,
+            args={**component.args, **({"COMMIT": component.commit} if component.commit else {})},
             parents={"BASE_IMAGE": FETCHER},
             description=f"Source of {component.title}",
             licenses="BSD-3-Clause",
-            suffix=Suffix(variant="source", tail=component.tail),
+            suffix=Suffix.model_validate({"variant": "source", **component.fields}),
         )
         yield source
-        nccl, torch = self.variant.nccl, self.versions["torch"]
+        fields = {"nccl": self.variant.nccl, "torch": self.versions["torch"], **component.fields}
         yield ImageSpec(
             name=f"{component.name}-wheel",
             dockerfile="wheels/Dockerfile",
@@ -140,7 +139,7 @@ class _Chain:
                 "ARCH_LIST": self.config.archs,
                 **({"VARIANT": self.variant.name} if component.name == "torch" else self._torch_to_build_on),
             },
-            tuning=tuning(self.config, component.name),
+            tuning={**tuning(self.config, component.name), **self._cache},
             parents={
                 "BASE_IMAGE": self.variant.builder,
                 "SOURCE_IMAGE": Sibling(image=source.name),
@@ -148,7 +147,7 @@ class _Chain:
             },
             description=f"Wheel of {component.title}",
             licenses="BSD-3-Clause",
-            suffix=suffix(self.config, self.variant.name, nccl=nccl, torch=torch, tail=component.tail),
+            suffix=suffix(self.config, self.variant.name, **fields),
         )
 
     def _torch(self) -> ImageSpec:
@@ -181,6 +180,7 @@ class _Chain:
             dockerfile="torch-extras/Dockerfile",
             target="final",
             platform=self.config.platform,
+            args={"VARIANT": self.variant.name},
             parents={"BASE_IMAGE": Sibling(image="torch"), **_wheels(self.extras)},
             description=f"{_titles(self.extras)} on PyTorch",
             licenses="Apache-2.0 AND BSD-3-Clause",
@@ -195,6 +195,10 @@ class _Chain:
     @property
     def _torch_to_build_on(self) -> dict[str, str]:
         return {"TORCH_VERSION": self.versions["torch"], **self._index}
+
+    @property
+    def _cache(self) -> dict[str, str]:
+        return {"CCACHE_REMOTE": self.config.compiler_cache} if self.config.compiler_cache else {}
 
     @property
     def _index(self) -> dict[str, str]:

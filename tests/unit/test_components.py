@@ -113,7 +113,9 @@ def test_a_child_is_built_on_its_parents_digest() -> None:
         "tag": "abc1234-base",
         "target": None,
     }
-    assert outputs["planFiles"] == {f"{name}/Dockerfile": {f"{name}/Dockerfile": "f" * 12} for name in ("torch", "extras")}
+    assert outputs["planFiles"] == {
+        f"{name}/Dockerfile": {f"{name}/Dockerfile": "f" * 12} for name in ("torch", "extras")
+    }
 
 
 def test_without_pushing_a_child_names_its_parent_and_follows_its_id() -> None:
