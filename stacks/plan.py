@@ -20,7 +20,7 @@ class PlannedImage:
 
     ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
     ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
-    relative to it, to the SHA-256 of its content, in hexadecimal.
+    relative to it, to a SHA-256, in hexadecimal.
     """
 
     spec: ImageSpec
