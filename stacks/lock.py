@@ -62,7 +62,7 @@ def pulled(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
     return {
         argument: qualified(mirrors.image(parent.reference))
         for argument, parent in spec.parents.items()
-        if isinstance(parent, Outside) and re.search(r":[^/@]+$", parent.reference)
+        if isinstance(parent, Outside) and re.fullmatch(r"[^@]*:[^/@]+", parent.reference)
     }
 
 
