@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,11 +41,12 @@ SUBMODULES = {"Dao-AILab/flash-attention": ("csrc/cutlass", "NVIDIA/cutlass")}
 DATE = "2020-01-01T00:00:00+00:00"
 
 
-def digest(folder: Path, *facts: object) -> str:
-    """Return 12 hexadecimal digits that stand for a folder's files and some facts."""
+def digest(paths: Iterable[Path], *facts: object) -> str:
+    """Return 12 hexadecimal digits that stand for files, folders and some facts."""
     found = hashlib.sha256(repr(facts).encode())
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-        found.update(f"{path.relative_to(folder)} {path.stat().st_mode:o} ".encode() + path.read_bytes())
+    for top in paths:
+        for path in sorted(path for path in (top, *top.rglob("*")) if path.is_file() and "__pycache__" not in path.parts):
+            found.update(f"{path.relative_to(HERE)} {path.stat().st_mode:o} ".encode() + path.read_bytes())
     return found.hexdigest()[:12]
 
 
@@ -135,6 +136,36 @@ def index(folder: Path, tritons: Iterable[str]) -> None:
         (folder / "simple" / name / "index.html").write_text(f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
 
 
+def _once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> Path:
+    """Return a part's folder, named by what decides its content, filled the first time."""
+    folder = cache / f"{part}-{content}"
+    if not folder.exists():
+        making = cache / f"{part}-making"
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        fill(making)
+        making.rename(folder)
+    return folder
+
+
+def _forge(folder: Path, debian: str) -> None:
+    build(HERE, args={"DEBIAN": debian}, target="files", output=folder)
+
+
+def _repositories(folder: Path, tags: Mapping[str, list[str]], pins: Mapping[str, str]) -> None:
+    repos, scratch = HERE / "repos", folder / "scratch"
+    shutil.copytree(repos / "extension", scratch / "hopper")
+    (scratch / "hopper/version.txt").write_text("3.0.0\n")
+    repository(folder / "NVIDIA/cutlass", [repos / "NVIDIA/cutlass"], ["v1"], {}, None)
+    for name, wanted in tags.items():
+        sources = [repos / name, *([repos / "extension"] if name in EXTENSIONS else [])]
+        sources += [scratch] if name == "Dao-AILab/flash-attention" else []
+        place, source = SUBMODULES.get(name, ("", ""))
+        submodule = (place, folder / source) if place else None
+        repository(folder / name, sources, wanted, pins if name == "pytorch/pytorch" else {}, submodule)
+    shutil.rmtree(scratch)
+
+
 @dataclass(frozen=True)
 class World:
     """The upstreams, served. ``mirrors`` is a stack's block of that name; ``commits`` each repository's last commit."""
@@ -162,28 +193,16 @@ def make(
     """
     tags = {name: sorted(set(found)) for name, found in tags.items()}
     parents, hpcx = sorted(set(parents)), sorted(set(hpcx))
-    made = digest(HERE, tags, sorted(pins.items()), hpcx)
-    folder = cache / made
-    if not (folder / "done").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        build(HERE, args={"DEBIAN": debian}, target="files", output=folder)
-        for archive in hpcx:
-            (folder / "hpcx" / archive).parent.mkdir(parents=True, exist_ok=True)
-            os.link(folder / "hpcx/hpcx.tbz", folder / "hpcx" / archive)
-        index(folder / "python", sorted(set(pins.values())))
-        repos = HERE / "repos"
-        repository(folder / "git/NVIDIA/cutlass", [repos / "NVIDIA/cutlass"], ["v1"], {}, None)
-        for name, wanted in tags.items():
-            sources = [repos / name, *([repos / "extension"] if name in EXTENSIONS else [])]
-            if name == "Dao-AILab/flash-attention":
-                shutil.copytree(repos / "extension", folder / "hopper/hopper", dirs_exist_ok=True)
-                (folder / "hopper/hopper/version.txt").write_text("3.0.0\n")
-                sources.append(folder / "hopper")
-            place, source = SUBMODULES.get(name, ("", ""))
-            submodule = (place, folder / "git" / source) if place else None
-            repository(folder / "git" / name, sources, wanted, pins if name == "pytorch/pytorch" else {}, submodule)
-        (folder / "done").touch()
+    forged = _once(cache, "files", digest([HERE / "Dockerfile", HERE / "forge"], debian), lambda folder: _forge(folder, debian))
+    for archive in hpcx:
+        path = forged / "hpcx" / archive
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            os.link(forged / "hpcx/hpcx.tbz", path)
+    tritons = sorted(set(pins.values()))
+    wheels = _once(cache, "python", digest([], REAL, PURE, tritons), lambda folder: index(folder, tritons))
+    repos = HERE / "repos"
+    repositories = _once(cache, "git", digest([repos], tags, sorted(pins.items())), lambda folder: _repositories(folder, tags, pins))
     for parent in parents:
         match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", parent)
         assert match, parent
@@ -191,19 +210,18 @@ def make(
         args = {"DEBIAN": debian, "CUDA_VERSION": match[1], "DISTRO": match[3]}
         build(HERE, args=args, target=match[2], tag=name)
         docker("push", name)
-    # One port for one world: the engine's cache then holds from one run to the next.
-    server = Server(cache, gateway(), 20000 + int(made, 16) % 20000)
-    url = f"{server.url}/{made}"
+    # One port for one checkout: the engine's cache then holds from one run to the next.
+    server = Server(cache, gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
     return World(
         mirrors={
             "images": {"docker.io/nvidia": f"{registry}/standin/nvidia", "docker.io/library/debian": debian.rpartition(":")[0]},
-            "pythonIndex": f"{url}/python/simple",
-            "git": f"{url}/git",
+            "pythonIndex": f"{server.url}/{wheels.name}/simple",
+            "git": f"{server.url}/{repositories.name}",
             "downloads": {
-                "https://developer.download.nvidia.com": f"{url}/nvidia",
-                "https://content.mellanox.com/hpc/hpc-x": f"{url}/hpcx",
+                "https://developer.download.nvidia.com": f"{server.url}/{forged.name}/nvidia",
+                "https://content.mellanox.com/hpc/hpc-x": f"{server.url}/{forged.name}/hpcx",
             },
         },
-        commits={name: git(folder / "git" / name, "rev-parse", "HEAD") for name in tags},
+        commits={name: git(repositories / name, "rev-parse", "HEAD") for name in tags},
         server=server,
     )

@@ -35,11 +35,16 @@ for library in libmpi libopen-rte libopen-pal; do
   cp -L $lib/$library.so.40 "$source/tree/lib/"
   ln -s $library.so.40 "$source/tree/lib/$library.so"
 done
+# Debian's looks for its parts where Debian has them, below the prefix.
+mkdir -p "$source/tree/lib/x86_64-linux-gnu/openmpi"
+ln -s ../.. "$source/tree/lib/x86_64-linux-gnu/openmpi/lib"
+ln -s ../../../include "$source/tree/lib/x86_64-linux-gnu/openmpi/include"
+ln -s openmpi "$source/tree/lib/openmpi3"
 # What Debian's is linked with besides and a real build would have inside.
 find "$source/tree" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec ldd {} + |
-  sed -nE 's/.* => (\S*lib(event|hwloc|pmix|munge|fabric|psm|infinipath|psm2|ltdl)\S*) .*/\1/p' | sort -u | while read -r file; do
+  sed -nE 's/.* => (\S*lib(mca_common|event|hwloc|pmix|munge|fabric|psm|infinipath|psm2|ltdl)\S*) .*/\1/p' | sort -u | while read -r file; do
   cp -L "$file" "$source/tree/lib/"
 done
-sed -i -E "s#^(includedir|libdir|prefix)=.*#\\1=#; s#-I\\\$\{includedir\}/openmpi##" "$source"/tree/share/openmpi/*-wrapper-data.txt
+sed -i 's#/openmpi *$##' "$source"/tree/share/openmpi/*-wrapper-data.txt
 tar -czf "$top/sources/openmpi-gitclone.tar.gz" -C /tmp openmpi-gitclone
 tar -cjf "$1/hpcx.tbz" -C /tmp hpcx-standin

@@ -1,3 +1,4 @@
+#define OMPI_SKIP_MPICXX
 #include <mpi.h>
 #include <nccl.h>
 #include <stdio.h>
