@@ -146,7 +146,7 @@ def check_tail(tail: str) -> str:
     if not re.fullmatch(_WORD, tail):
         raise ValueError("expected letters, digits, '_' and '.', starting with a letter or '_', such as flash_attn1")
     if re.fullmatch(_RESERVED, tail):
-        raise ValueError("reads like one of the tag's own fields; choose another word")
+        raise ValueError("reads like one of the tag's own fields, or a version's end; choose another word")
     return tail
 
 

@@ -288,7 +288,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ),
         (
             {"tagSuffix": "torch2"},
-            "slipway:tagSuffix: 'torch2': reads like one of the tag's own fields; choose another",
+            "slipway:tagSuffix: 'torch2': reads like one of the tag's own fields",
         ),
         (
             {"tagSuffix": "a-b"},
