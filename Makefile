@@ -7,9 +7,9 @@ toolchain := $(PYTHON) -m toolchain
 pytest    := . .slipway/env && exec python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down doctor ready env lint test test-unit test-all bench lock
+.PHONY: help up down doctor ready lint test test-unit test-all bench lock
 
-help: ## list the targets
+help: # list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 up: ## ready this machine, build and publish the images of a stack (STACK=local)

@@ -1,61 +1,127 @@
-"""Which files of the build context belong to an image."""
+"""The build context: which files belong to an image.
+
+The rules are Docker's own, so what is listed here is what a builder is sent and what the docker provider digests.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-_Pattern = tuple[bool, str]
-"""Whether a line takes files back in (``!``), and its pattern, without the ``!`` and slashes around it."""
+from stacks.errors import SlipwayError
+from stacks.ignore import Matched, Matcher, PatternError, join, parse
 
 
-def files(root: Path, dockerfile: str) -> dict[str, str]:
-    """Return the SHA-256 of each file of a Dockerfile's context, in hexadecimal, by its path relative to ``root``.
+@dataclass(frozen=True)
+class Entry:
+    """One file or directory of a context.
 
-    ``<dockerfile>.dockerignore`` says what belongs to it, by Docker's rules: the last pattern that fits a path or a
-    folder above it counts. The Dockerfile always belongs to it.
+    Attributes:
+        path: relative to the context, slash-separated.
+        source: where it lies.
+        status: its lstat.
     """
-    patterns = _patterns(root / f"{dockerfile}.dockerignore")
-    tests = [(taken_in, _test(pattern)) for taken_in, pattern in patterns]
-    result = {}
-    for path in _paths(root, dockerfile, patterns):
-        taken = next((taken_in for taken_in, fits in reversed(tests) if fits(path)), True)
-        if taken or path == dockerfile:
-            result[path] = hashlib.sha256((root / path).read_bytes()).hexdigest()
-    return result
+
+    path: str
+    source: str
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory (a link to one is not)."""
+        return stat.S_ISDIR(self.status.st_mode)
 
 
-def _patterns(ignore: Path) -> list[_Pattern]:
-    if not ignore.is_file():
-        return []
-    lines = (line.strip() for line in ignore.read_text(encoding="utf-8").splitlines())
-    return [(line.startswith("!"), line.lstrip("!").strip("/")) for line in lines if line and not line.startswith("#")]
+def ignore_patterns(context: str, dockerfile: str) -> list[str]:
+    """Read the ignore file that governs a build: `<Dockerfile>.dockerignore`, else `.dockerignore` of the context.
 
-
-def _test(pattern: str) -> Callable[[str], bool]:
-    if not set(pattern) & set("*?["):
-        below = f"{pattern}/"
-        return lambda path: path == pattern or path.startswith(below)
-    text = re.escape(pattern).replace(r"\*\*/", "(.*/)?").replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
-    fits = re.compile(rf"{text}(/.*)?").fullmatch
-    return lambda path: fits(path) is not None
-
-
-def _paths(root: Path, dockerfile: str, patterns: Sequence[_Pattern]) -> Iterator[str]:
-    """Yield the files that may belong, sorted, folder by folder: only where something is taken back in after a ``*``.
-
-    A stack of many images has one context, and looking through all of it for each image would take their product.
+    Raises:
+        SlipwayError: if the file is there and cannot be read.
     """
-    tops = {path.partition("/")[0] for path in [dockerfile, *(pattern for taken_in, pattern in patterns if taken_in)]}
-    if patterns[:1] != [(False, "*")] or any(set(top) & set("*?[") for top in tops):
-        tops = {entry.name for entry in os.scandir(root)}
-    for top in sorted(tops):
-        if (root / top).is_file():
-            yield top
-        for folder, below, names in os.walk(root / top):
-            below.sort()
-            prefix = os.path.relpath(folder, root).replace(os.sep, "/")
-            yield from (f"{prefix}/{name}" for name in sorted(names))
+    for path in (dockerfile + ".dockerignore", join(context, ".dockerignore")):
+        try:
+            return parse(Path(path).read_bytes())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise SlipwayError(f'reading "{path}": {error.strerror}') from error
+        except PatternError as error:
+            raise SlipwayError(f'unable to parse "{path}": {error}') from error
+    return []
+
+
+def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
+    """Yield what a context holds, directories before what lies in them, each directory sorted by name.
+
+    An ignored directory is yielded only when something in it is taken back in by an exception.
+
+    Args:
+        root: the context, with no link in its path's end.
+        ignored: what to leave out.
+
+    Raises:
+        OSError: for a directory that cannot be read and is not ignored.
+    """
+    tops = ignored.tops()
+    yield from _walk(root, "", ignored, (), [], os.listdir(root) if tops is None else tops)  # noqa: PTH208
+
+
+def _walk(
+    directory: str, prefix: str, ignored: Matcher, above: Matched, held: list[Entry], names: Iterable[str]
+) -> Iterator[Entry]:
+    """Walk one directory; `held` are the ignored directories above that have not been yielded yet."""
+    for name in sorted(names, key=os.fsencode):
+        path, source = prefix + name, f"{directory}/{name}"
+        skip, matched = ignored.match(path, above)
+        try:
+            entry = Entry(path, source, os.lstat(source))
+        except FileNotFoundError:
+            continue  # removed since the directory was listed
+        if not skip:
+            yield from held
+            held.clear()
+            yield entry
+        if not entry.is_directory or (skip and ignored.prunes(path)):
+            continue
+        if skip:
+            held.append(entry)
+        try:
+            yield from _walk(source, path + "/", ignored, matched, held, os.listdir(source))  # noqa: PTH208
+        except PermissionError:
+            if not skip:
+                raise
+        if held and held[-1] is entry:
+            held.pop()
+
+
+def files(context: Path, dockerfile: str) -> dict[str, str]:
+    """Return each file that a build sees, by its path in the context, with the SHA-256 of what git would say of it.
+
+    That is its content, whether it is executable and, of a link, where it leads: the same in every clone, whatever the
+    umask. The Dockerfile belongs to it even when the ignore file leaves it out.
+
+    Raises:
+        SlipwayError: the Dockerfile is missing, or something cannot be read.
+    """
+    main = context / dockerfile
+    if not main.is_file():
+        raise SlipwayError(f"{main}: there is no such Dockerfile; an image's folder holds its Dockerfile")
+    try:
+        ignored = Matcher(ignore_patterns(str(context), str(main)))
+        found = {entry.path: _digest(entry) for entry in walk(str(context), ignored) if not entry.is_directory}
+        return {dockerfile: _digest(Entry(dockerfile, str(main), main.lstat()))} | found
+    except (OSError, PatternError) as error:
+        raise SlipwayError(f"{context}: the files of the build context cannot be read: {error}") from error
+
+
+def _digest(entry: Entry) -> str:
+    if stat.S_ISLNK(entry.status.st_mode):
+        kind, content = b"link", os.fsencode(Path(entry.source).readlink())
+    else:
+        kind = b"executable" if entry.status.st_mode & stat.S_IXUSR else b"file"
+        content = Path(entry.source).read_bytes() if stat.S_ISREG(entry.status.st_mode) else b""
+    return hashlib.sha256(kind + b"\0" + content).hexdigest()

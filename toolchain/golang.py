@@ -120,6 +120,7 @@ def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path
         )
     )
     for inside, target in files.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f".{target.name}.new")
         unfinished.unlink(missing_ok=True)
         shutil.copyfile(source / inside, unfinished)

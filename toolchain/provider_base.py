@@ -9,6 +9,8 @@ A provider is a subclass of `Provider` with the methods it serves; `serve(MyProv
 Source of the wire format (signatures, sentinel strings): Pulumi's Go SDK, `sdk/go/common/resource/plugin/rpc.go`.
 """
 
+# ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
+
 from __future__ import annotations
 
 import os
@@ -24,11 +26,11 @@ from typing import Any, Final
 
 import grpc
 from google.protobuf import empty_pb2, struct_pb2
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2_grpc
 
 SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """The key that marks an object on the wire as something other than a plain object."""
-SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"
+SECRET_SIGNATURE: Final = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - the same in every Pulumi
 OUTPUT_SIGNATURE: Final = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 UNKNOWN_TEXT: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _UNKNOWN_TEXTS: Final = frozenset(
@@ -245,6 +247,46 @@ class Host:
             return self._stub
 
 
+class StatusLine:
+    """The passing line of one resource: the newest text, shown at most every so often, and never lost.
+
+    Args:
+        show: takes the text.
+        seconds: at least this long between two.
+    """
+
+    def __init__(self, show: Callable[[str], None], seconds: float = 0.1) -> None:
+        self._show = show
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._text: str | None = None
+        self._shown = 0.0
+        self._waiting = False
+
+    def __call__(self, text: str) -> None:
+        """Show a text now or, if the last one was just shown and no newer one comes, soon."""
+        with self._lock:
+            self._text = text
+            if self._waiting:
+                return
+            delay = self._shown + self._seconds - time.monotonic()
+            if delay > 0:
+                self._waiting = True
+                timer = threading.Timer(delay, self._flush)
+                timer.daemon = True
+                timer.start()
+                return
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            text, self._text = self._text, None
+            self._waiting = False
+            self._shown = time.monotonic()
+        if text is not None:
+            self._show(text)
+
+
 class Operation:
     """One call that can be ended while it runs."""
 
@@ -324,22 +366,22 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         for operation in operations:
             operation.cancel()
 
-    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802
+    def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """End what is in progress; each call then fails on its own."""
         self.cancel_all()
         return empty_pb2.Empty()
 
-    def Attach(self, request: plugin_pb2.PluginAttach, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802
+    def Attach(self, request: plugin_pb2.PluginAttach, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """Take the address of an engine that did not start this process."""
         self.host.attach(request.address)
         return empty_pb2.Empty()
 
-    def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:  # noqa: ARG002, N802
+    def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
         """Say which version this is."""
         return plugin_pb2.PluginInfo(version=self.version)
 
 
-class _ErrorsAsText(grpc.ServerInterceptor):
+class _ErrorsAsText(grpc.ServerInterceptor):  # type: ignore[type-arg]  # a generic in the stubs alone
     """Gives the engine an error's text, and a bug's place, instead of gRPC's own "Exception calling application"."""
 
     def intercept_service(

@@ -100,7 +100,7 @@ def test_labels_user_and_environment(built: Built, stack: str) -> None:
         assert {key: config["Labels"][key] for key in image.spec.labels} == image.spec.labels
         environment = dict(entry.split("=", 1) for entry in config["Env"])
         if image.spec.name != "nccl-tests":
-            assert config["User"] == "slipway"
+            assert config["User"] == "1000:1000"
             assert environment["TORCH_CUDA_ARCH_LIST"] == made.images[-1].args.get("ARCH_LIST", environment["TORCH_CUDA_ARCH_LIST"])
             assert environment["PATH"].startswith("/opt/venv/bin:")
             assert made.run(image.spec.name, "id", "-u").strip() == "1000"

@@ -71,6 +71,7 @@ class Registry:
 
     folder: Path
     port: int
+    megabytes: int = 0
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -80,9 +81,11 @@ class Registry:
     def start(self) -> None:
         program = shutil.which("docker-registry") or shutil.which("registry")
         assert program, "docker-registry must be installed (Debian: docker-registry)"
-        self.process = subprocess.Popen(
-            [program, "serve", str(self.folder / "config.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        command = [program, "serve", str(self.folder / "config.yml")]
+        if self.megabytes:  # a disk of its own, which only the registry sees
+            mount = f"mount -t tmpfs -o size={self.megabytes}m none '{self.folder / 'data'}'"
+            command = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *command]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             try:
@@ -101,9 +104,10 @@ class Registry:
 
 
 @contextmanager
-def own_registry(folder: Path, *, password: bool = False) -> Iterator[Registry]:
-    """Run a registry on a free port; with a password, only USER may come in."""
-    made = Registry(folder, free_port())
+def own_registry(folder: Path, *, password: bool = False, megabytes: int = 0) -> Iterator[Registry]:
+    """Run a registry on a free port; with a password, only USER may come in; with megabytes, it has no more room."""
+    made = Registry(folder, free_port(), megabytes)
+    (folder / "data").mkdir()
     auth = ""
     if password:
         (folder / "htpasswd").write_text(_HTPASSWD)

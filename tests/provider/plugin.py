@@ -33,7 +33,9 @@ def command(provider: str = SELECTED) -> list[str]:
     name = "pulumi-resource-docker"
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     installed = sorted(home.glob(f"plugins/resource-docker-v*/{name}"))
-    on_path = [found for found in map(lambda d: shutil.which(name, path=d), os.environ["PATH"].split(":")) if found]
+    on_path = [
+        found for found in (shutil.which(name, path=folder) for folder in os.environ["PATH"].split(":")) if found
+    ]
     real = [path for path in on_path if Path(path).read_bytes()[:4] == b"\x7fELF"]  # the embedded one is a script
     found = [*real, *map(str, installed)]
     assert found, f"SLIPWAY_DOCKER_PROVIDER=official needs {name} on PATH or in PULUMI_HOME/plugins"
@@ -86,7 +88,7 @@ class Plugin:
         try:
             return getattr(self.stub, method)(request, **options)
         except grpc.RpcError as error:
-            raise Failure(error.details()) from None  # type: ignore[attr-defined]
+            raise Failure(error.details()) from None
 
     def configure(self, **variables: str) -> Any:
         flat = {f"docker:config:{key}": value for key, value in variables.items()}
@@ -107,7 +109,9 @@ class Plugin:
         request = provider_pb2.DiffRequest(urn=URN, id="id", olds=encode_struct(state), news=encode_struct(inputs))
         return self.call("Diff", request)
 
-    def create(self, inputs: Mapping[str, Any], *, preview: bool = False, timeout: float = 300) -> tuple[str, Properties]:
+    def create(
+        self, inputs: Mapping[str, Any], *, preview: bool = False, timeout: float = 300
+    ) -> tuple[str, Properties]:
         request = provider_pb2.CreateRequest(urn=URN, properties=encode_struct(inputs), preview=preview)
         response = self.call("Create", request, timeout=timeout)
         return response.id, decode_struct(response.properties)
@@ -126,9 +130,7 @@ class Plugin:
 
 
 @contextmanager
-def started(
-    folder: Path, provider: str = SELECTED, environment: Mapping[str, str] | None = None
-) -> Iterator[Plugin]:
+def started(folder: Path, provider: str = SELECTED, environment: Mapping[str, str] | None = None) -> Iterator[Plugin]:
     """Start a plugin in a program's directory, as the engine does; it ends with the block."""
     engine = Engine()
     env = {**os.environ, "PYTHONPATH": str(CHECKOUT), **(environment or {})}

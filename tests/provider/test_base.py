@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 import subprocess
 import sys
 import threading
@@ -9,12 +12,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grpc
+import pulumi_docker
 import pytest
-from google.protobuf import struct_pb2
+from google.protobuf import empty_pb2, struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+from pulumi.runtime.proto import provider_pb2
 
-from tests.provider.plugin import CHECKOUT, started
+from tests.provider.plugin import CHECKOUT, Failure, Plugin, started
 from toolchain.provider_base import (
     UNKNOWN,
     Cancelled,
@@ -107,7 +113,7 @@ def test_plugin_ends_when_told(tmp_path: Path, signal: str) -> None:
 
 def test_plugin_ends_with_what_started_it(tmp_path: Path) -> None:
     """An engine that is killed cannot end its plugins."""
-    script = "exec sh -c '\"$0\" -m toolchain.docker_provider & echo $!; wait' \"$0\""
+    script = 'exec sh -c \'"$0" -m toolchain.docker_provider & echo $!; wait\' "$0"'
     parent = subprocess.Popen(
         ["sh", "-c", script, sys.executable],
         cwd=tmp_path,
@@ -128,8 +134,32 @@ def test_plugin_ends_with_what_started_it(tmp_path: Path) -> None:
 
 def test_bugs_are_said_with_their_place(tmp_path: Path) -> None:
     """What is not a user's mistake names itself and where it happened, in one line."""
-    from tests.provider.plugin import Failure
 
     with started(tmp_path, "embedded") as plugin, pytest.raises(Failure) as failure:
         plugin.check({"imageName": ["not", "text"], "registry": {"server": ["x"]}, "build": {"args": []}})
     assert "\n" not in str(failure.value)
+
+
+def test_schema_names_what_is_provided(plugin: Plugin) -> None:
+    """As much as a tool needs to know that a program's resources exist."""
+    schema = json.loads(plugin.call("GetSchema", provider_pb2.GetSchemaRequest()).schema)
+    assert (schema["name"], schema["version"]) == ("docker", "5.2.0")
+    assert "docker:index/getRegistryImage:getRegistryImage" in schema["functions"]
+    inputs = schema["resources"]["docker:index/image:Image"]["inputProperties"]
+    assert set(inputs) == {"imageName", "registry", "build", "skipPush", "buildOnPreview"}
+    given = {argument.rstrip("_") for argument in inspect.signature(pulumi_docker.DockerBuildArgs.__init__).parameters}
+    build = schema["types"]["docker:index/dockerBuild:DockerBuild"]["properties"]
+    assert {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name) for name in build} == given - {"__self"}
+
+
+def test_plugin_info(plugin: Plugin) -> None:
+    assert plugin.call("GetPluginInfo", empty_pb2.Empty()).version == "5.2.0"
+
+
+@pytest.mark.parametrize("method", ["Call", "Construct", "Parameterize", "Handshake"])
+def test_what_is_not_there_is_unimplemented(plugin: Plugin, method: str) -> None:
+    """The engine goes on without it."""
+    request = {"Handshake": "ProviderHandshakeRequest"}.get(method, f"{method}Request")
+    with pytest.raises(grpc.RpcError) as failure:
+        getattr(plugin.stub, method)(getattr(provider_pb2, request)())
+    assert failure.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -12,9 +12,10 @@ from toolchain.provider_base import UNKNOWN, Secret
 
 ADD, DELETE, UPDATE = (getattr(provider_pb2.PropertyDiff, kind) for kind in ("ADD", "DELETE", "UPDATE"))
 LOGIN = {"server": "r.example", "username": "u", "password": "p"}
+BUILD = {"context": "app", "args": {"A": "1"}, "contextDigest": "d1"}
 INPUTS = {
     "imageName": "r.example/app:v1",
-    "build": {"context": "app", "args": {"A": "1"}, "contextDigest": "d1"},
+    "build": BUILD,
     "skipPush": False,
     "registry": LOGIN,
 }
@@ -27,11 +28,11 @@ def changed(**news: Any) -> dict[str, Any]:
 CASES = [
     ("nothing", INPUTS, {}),
     ("name", changed(imageName="r.example/app:v2"), {"imageName": UPDATE}),
-    ("context", changed(build={**INPUTS["build"], "contextDigest": "d2"}), {"build": UPDATE}),
-    ("argument", changed(build={**INPUTS["build"], "args": {"A": "2"}}), {"build": UPDATE}),
-    ("new argument", changed(build={**INPUTS["build"], "args": {"A": "1", "B": "2"}}), {"build": UPDATE}),
-    ("unknown argument", changed(build={**INPUTS["build"], "args": {"A": UNKNOWN}}), {"build": UPDATE}),
-    ("secret argument of the same value", changed(build={**INPUTS["build"], "args": {"A": Secret("1")}}), {}),
+    ("context", changed(build={**BUILD, "contextDigest": "d2"}), {"build": UPDATE}),
+    ("argument", changed(build={**BUILD, "args": {"A": "2"}}), {"build": UPDATE}),
+    ("new argument", changed(build={**BUILD, "args": {"A": "1", "B": "2"}}), {"build": UPDATE}),
+    ("unknown argument", changed(build={**BUILD, "args": {"A": UNKNOWN}}), {"build": UPDATE}),
+    ("secret argument of the same value", changed(build={**BUILD, "args": {"A": Secret("1")}}), {}),
     ("unknown build", changed(build=UNKNOWN), {"build": UPDATE}),
     ("no push", changed(skipPush=True), {"skipPush": UPDATE}),
     ("user and password", changed(registry={**LOGIN, "username": "x", "password": Secret("y")}), {}),

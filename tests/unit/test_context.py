@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacks import context
+from stacks.errors import SlipwayError
 
 TREE = ("a/Dockerfile", "a/README.md", "a/x/one.txt", "a/x/two.sh", "b/file", "common/run", "top")
 
@@ -37,8 +38,27 @@ def test_the_ignore_file_says_what_belongs(root: Path, ignore: str, expected: tu
     (root / "a/Dockerfile.dockerignore").write_text(ignore)
     found = context.files(root, "a/Dockerfile")
     assert {path for path in found if not path.endswith(".dockerignore")} == set(expected)
-    assert all(digest == hashlib.sha256((root / path).read_bytes()).hexdigest() for path, digest in found.items())
+    assert found["a/Dockerfile"] == hashlib.sha256(b"file\0a/Dockerfile").hexdigest()
 
 
 def test_without_an_ignore_file_everything_belongs(root: Path) -> None:
     assert set(context.files(root, "a/Dockerfile")) == set(TREE)
+
+
+def test_what_git_would_see_is_what_counts(root: Path) -> None:
+    before = context.files(root, "a/Dockerfile")
+    (root / "a/README.md").chmod(0o600)
+    assert context.files(root, "a/Dockerfile") == before
+    (root / "a/README.md").chmod(0o700)
+    changed = context.files(root, "a/Dockerfile")
+    assert {path for path in before if before[path] != changed[path]} == {"a/README.md"}
+    (root / "link").symlink_to("top")
+    first = context.files(root, "a/Dockerfile")["link"]
+    (root / "link").unlink()
+    (root / "link").symlink_to("b")
+    assert context.files(root, "a/Dockerfile")["link"] != first
+
+
+def test_a_missing_dockerfile_is_one_line(root: Path) -> None:
+    with pytest.raises(SlipwayError, match="there is no such Dockerfile"):
+        context.files(root, "c/Dockerfile")

@@ -102,6 +102,15 @@ def test_an_unfinished_cuda_suggests_the_full_one(value: str, meant: str) -> Non
     assert f"(did you mean '{meant}'?)" in str(error.value)
 
 
+def test_a_long_list_is_shown_around_the_value() -> None:
+    with pytest.raises(
+        Incompatible, match=r"; allowed: 11\.7\.0, 11\.7\.1, 11\.8\.0, 12\.0\.0, .* more from 10\.2 to "
+    ):
+        cuda("11.8.1")
+    with pytest.raises(Incompatible, match=rf"{re.escape(cuda_versions()[-1])} and \d+ more from 10\.2"):
+        cuda("newest")
+
+
 def test_parents_of_the_seeds_and_of_today() -> None:
     assert cuda_parent("12.1.1", "devel", "ubuntu20.04", cudnn="8") == "12.1.1-cudnn8-devel-ubuntu20.04"
     assert cuda_parent("11.3.1", "devel", "ubuntu20.04", cudnn="8") == "11.3.1-cudnn8-devel-ubuntu20.04"
@@ -330,6 +339,7 @@ def test_the_seeds_combinations_build_though_no_wheel_exists() -> None:
         ("v2.0.1", ["2.0.0", "2.0.1"], "2.0.1"),
         ("2.18.3", ["2.18.3-1", "2.18.5-1"], "2.18.3-1"),
         ("ubuntu2204", ["ubuntu20.04", "ubuntu22.04"], "ubuntu22.04"),
+        ("2.16.0", ["2.6.0", "2.15.0"], None),
         ("", ["2.0.0"], None),
         ("nothing alike", ["2.0.0"], None),
     ],

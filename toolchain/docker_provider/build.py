@@ -21,8 +21,6 @@ from toolchain.docker_provider.inputs import BUILDERS, Image
 from toolchain.docker_provider.session import Session
 from toolchain.provider_base import Operation, Properties, ProviderError
 
-_STATUS_SECONDS: Final = 0.1
-"""At most one passing line in this time."""
 _STORE_SECONDS: Final = 5
 """How long a built image may take to show up in the engine's store."""
 
@@ -38,7 +36,7 @@ _ADVICE: Final = (
     ),
     (
         r"connection refused|no such host|timeout|\bEOF\b|connection reset|unreachable|misbehaving|broke|\b50[0-9]\b",
-        "see that the registry {registry} is up and the Docker daemon can reach it",
+        "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it",
     ),
 )
 """What a failed push says to what can be done about it; the first that fits counts."""
@@ -128,26 +126,14 @@ def produce(image: Image, engine: Engine, display: Display, operation: Operation
     }
 
 
-def throttled(show: Callable[[str], None]) -> Callable[[str], None]:
-    """Let a line through only so often; what comes in between is soon out of date."""
-    last = 0.0
-
-    def status(line: str) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= _STATUS_SECONDS:
-            last = now
-            show(line)
-
-    return status
-
-
 def _build(
     what: Source, image: Image, engine: Engine, keychain: Keychain, display: Display, operation: Operation
 ) -> str:
     build = image.build
     name, extra = _build_files(what, build.builder)
-    patterns = _admitting(what.patterns, [name, *extra, *([".dockerignore"] if build.builder == BUILDERS["BuilderV1"] else [])])
+    patterns = _admitting(
+        what.patterns, [name, *extra, *([".dockerignore"] if build.builder == BUILDERS["BuilderV1"] else [])]
+    )
     query: dict[str, str | list[str]] = {"t": image.name, "dockerfile": name, "version": build.builder}
     optional: dict[str, Any] = {
         "buildargs": json.dumps(build.args) if build.args else "",

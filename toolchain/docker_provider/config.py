@@ -26,8 +26,6 @@ _USER_SOCKETS: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock"
 """Where Docker Desktop listens for a user without administrator's rights, below the home directory."""
 
 
-
-
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 

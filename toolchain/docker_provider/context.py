@@ -11,11 +11,11 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-from toolchain.docker_provider.ignore import Matched, Matcher, PatternError, clean, join, parse
+from stacks.context import ignore_patterns as of_context
+from stacks.context import walk
+from stacks.errors import SlipwayError
+from stacks.ignore import Matcher, PatternError, clean, join
 from toolchain.provider_base import ProviderError
 
 _SETTLED_SECONDS = 0.1
@@ -32,44 +32,16 @@ _TYPE_LETTERS = {
 """How Go's FileMode.String writes a file's type; a socket's bit is dropped before it is written."""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One file or directory of a context.
-
-    Attributes:
-        path: relative to the context, slash-separated.
-        source: where it lies.
-        status: its lstat.
-    """
-
-    path: str
-    source: str
-    status: os.stat_result
-
-    @property
-    def is_directory(self) -> bool:
-        """Whether it is a directory (a link to one is not)."""
-        return stat.S_ISDIR(self.status.st_mode)
-
-
 def ignore_patterns(context: str, dockerfile: str) -> list[str]:
-    """Read the ignore file that governs a build: `<Dockerfile>.dockerignore`, else `.dockerignore` of the context.
+    """Read the ignore file that governs a build, as `stacks.context.ignore_patterns` does.
 
     Raises:
         ProviderError: if the file is there and cannot be read.
     """
-    for path in (dockerfile + ".dockerignore", join(context, ".dockerignore")):
-        try:
-            content = Path(path).read_bytes()
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise ProviderError(f'reading "{path}": {_reason(error)}') from error
-        try:
-            return parse(content)
-        except PatternError as error:
-            raise ProviderError(f'unable to parse "{path}": {error}') from error
-    return []
+    try:
+        return of_context(context, dockerfile)
+    except SlipwayError as error:
+        raise ProviderError(str(error)) from error
 
 
 def matcher(patterns: list[str]) -> Matcher:
@@ -82,49 +54,6 @@ def matcher(patterns: list[str]) -> Matcher:
         return Matcher(patterns)
     except PatternError as error:
         raise ProviderError(f"ignore file: {error}") from error
-
-
-def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
-    """Yield what a context holds, directories before what lies in them, each directory sorted by name.
-
-    An ignored directory is yielded only when something in it is taken back in by an exception.
-
-    Args:
-        root: the context, with no link in its path's end.
-        ignored: what to leave out.
-
-    Raises:
-        OSError: for a directory that cannot be read and is not ignored.
-    """
-    yield from _walk(root, "", ignored, (), [])
-
-
-def _walk(directory: str, prefix: str, ignored: Matcher, above: Matched, held: list[Entry]) -> Iterator[Entry]:
-    """Walk one directory; `held` are the ignored directories above that have not been yielded yet."""
-    with os.scandir(directory) as scan:
-        names = sorted((item.name for item in scan), key=os.fsencode)
-    for name in names:
-        path, source = prefix + name, f"{directory}/{name}"
-        skip, matched = ignored.match(path, above)
-        try:
-            entry = Entry(path, source, os.lstat(source))
-        except FileNotFoundError:
-            continue  # removed since the directory was listed
-        if not skip:
-            yield from held
-            held.clear()
-            yield entry
-        if not entry.is_directory or (skip and ignored.prunes(path)):
-            continue
-        if skip:
-            held.append(entry)
-        try:
-            yield from _walk(source, path + "/", ignored, matched, held)
-        except PermissionError:
-            if not skip:
-                raise
-        if held and held[-1] is entry:
-            held.pop()
 
 
 class Digests:
@@ -243,7 +172,7 @@ def resolve_links(path: str) -> str:
         links += 1
         if links > _MAX_LINKS:
             raise OSError(errno.ELOOP, "too many links", path)
-        target = os.readlink(place)
+        target = os.readlink(place)  # noqa: PTH115 - as it is written, not made a path
         if target.startswith("/"):
             done = "/"
         todo += [piece for piece in reversed(target.split("/")) if piece]

@@ -24,7 +24,7 @@ class Credential:
     identity_token: str = field(default="", repr=False)
 
     def payload(self) -> dict[str, str]:
-        """The engine API's AuthConfig."""
+        """Return the engine API's AuthConfig."""
         values = {
             "username": self.username,
             "password": self.password,
@@ -34,7 +34,7 @@ class Credential:
         return {key: value for key, value in values.items() if value}
 
     def header(self) -> str:
-        """The value of `X-Registry-Auth`."""
+        """Return the value of `X-Registry-Auth`."""
         return encoded(self.payload())
 
 
@@ -71,7 +71,7 @@ class Keychain:
         return self.own if self._server and server == self._server else self._configured(server)
 
     def everything(self) -> str:
-        """The value of `X-Registry-Config`, which the first builder wants."""
+        """Return the value of `X-Registry-Config`, which the first builder wants."""
         known = {server: self._configured(server).payload() for server in self._config.auths or {}}
         if self._server:
             known[self._server] = self.own.payload()

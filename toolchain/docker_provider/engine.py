@@ -91,7 +91,7 @@ class _Connection(http.client.HTTPConnection):
                 self.sock.shutdown(socket.SHUT_RDWR)
 
     def complaint(self) -> str:
-        """What ssh said, for a connection that closed before it answered."""
+        """Return what ssh said, for a connection that closed before it answered."""
         if self._ssh is None or self._ssh.stderr is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -126,8 +126,8 @@ class _Connection(http.client.HTTPConnection):
         with theirs:
             self._ssh = subprocess.Popen(
                 ssh_command(url, self._address.ssh_options),
-                stdin=theirs,
-                stdout=theirs,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
@@ -311,7 +311,9 @@ class Engine:
                     _send(connection, body, sent)
                 answer = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
-                reason = connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
+                reason = (
+                    connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
+                )
                 raise Unreachable(f"{self.address.host}: {reason}") from error
             with closing(answer):
                 if answer.status >= http.client.BAD_REQUEST:
@@ -352,7 +354,9 @@ class Engine:
         return channel
 
 
-def _send(connection: http.client.HTTPConnection, body: Callable[[BodyWriter], None], sent: Callable[[int], None]) -> None:
+def _send(
+    connection: http.client.HTTPConnection, body: Callable[[BodyWriter], None], sent: Callable[[int], None]
+) -> None:
     writer = BodyWriter(connection, sent)
     try:
         body(writer)

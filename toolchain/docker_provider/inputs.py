@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stacks.ignore import join
 from toolchain.docker_provider import reference
 from toolchain.docker_provider.context import Digests
-from toolchain.docker_provider.ignore import join
 from toolchain.provider_base import Properties, ProviderError, Unknown
 
 BUILDERS = {"BuilderV1": "1", "BuilderBuildKit": "2"}
@@ -201,7 +201,9 @@ def _builder(build: Properties) -> str:
     if version is None or isinstance(version, Unknown):
         return BUILDERS["BuilderBuildKit"]
     if version not in BUILDERS:
-        raise ProviderError(f"build.builderVersion: invalid Docker Builder version {version!r}; it is one of {_list(BUILDERS)}")
+        raise ProviderError(
+            f"build.builderVersion: invalid Docker Builder version {version!r}; it is one of {_list(BUILDERS)}"
+        )
     return BUILDERS[version]
 
 
@@ -225,5 +227,3 @@ def _registry(value: Any) -> Registry:
 
 def _list(words: Iterable[str]) -> str:
     return ", ".join(words)
-
-

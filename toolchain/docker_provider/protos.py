@@ -1,7 +1,7 @@
 """The few BuildKit messages this provider reads and writes, described in Python.
 
-Source: `moby/buildkit`, `api/services/control/control.proto` and `session/auth/auth.proto`; fields that are not read here
-are left out, which protocol buffers allow.
+Source: `moby/buildkit`, `api/services/control/control.proto` and `session/auth/auth.proto`; fields that are not read
+here are left out, which protocol buffers allow.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The gRPC methods of the docker provider: wire in, wire out; what happens in between lies in the other modules."""
 
+# ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
+
 from __future__ import annotations
 
 import threading
@@ -23,6 +25,7 @@ from toolchain.provider_base import (
     Provider,
     ProviderError,
     Secret,
+    StatusLine,
     decode_struct,
     encode_struct,
     has_unknown,
@@ -58,34 +61,44 @@ class DockerProvider(Provider):
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
 
-    def GetSchema(self, request: provider_pb2.GetSchemaRequest, context: grpc.ServicerContext) -> provider_pb2.GetSchemaResponse:  # noqa: ARG002, N802
+    def GetSchema(
+        self, request: provider_pb2.GetSchemaRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.GetSchemaResponse:
         """Return a schema of what is provided."""
         if request.version != 0:
             raise ProviderError(f"unsupported schema version {request.version}")
-        return provider_pb2.GetSchemaResponse(schema=Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+        return provider_pb2.GetSchemaResponse(
+            schema=Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
+        )
 
-    def CheckConfig(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: ARG002, N802
+    def CheckConfig(
+        self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.CheckResponse:
         """Check the provider's own configuration."""
         checked, failures = config.check(decode_struct(request.news))
         if failures:
             return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=line) for line in failures])
         return provider_pb2.CheckResponse(inputs=encode_struct(checked))
 
-    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: ARG002, N802
+    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         """Compare configurations."""
         return config.diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)))
 
-    def Configure(self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext) -> provider_pb2.ConfigureResponse:  # noqa: ARG002, N802
+    def Configure(
+        self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.ConfigureResponse:
         """Take the configuration and see that the Docker daemon answers.
 
         A daemon behind ssh is not asked before it is needed, and none is where the configuration says so.
         """
         self._settings, self._engine = config.settings(request.variables), None
-        if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get("disableDockerDaemonCheck"):
+        if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get(
+            "disableDockerDaemonCheck"
+        ):
             self._connect()
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
-    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:  # noqa: ARG002, N802
+    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
         """Look an image up in its registry."""
         from toolchain.docker_provider import registry  # noqa: PLC0415 - few programs look anything up
 
@@ -98,9 +111,11 @@ class DockerProvider(Provider):
         skip_verify = args.get("insecureSkipVerify") is True
         digest = registry.digest(args["name"], self._settings.get("registryAuth") or [], verify=not skip_verify)
         found = {"id": digest, "name": args["name"], "insecureSkipVerify": skip_verify, "sha256Digest": digest}
-        return provider_pb2.InvokeResponse(**{"return": encode_struct(found)})
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(encode_struct(found))
+        return response
 
-    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:  # noqa: ARG002, N802
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         """Fill in defaults and the context's digest."""
         news = decode_struct(request.news)
         additions = inputs.check(plain(news), self._digests)
@@ -113,27 +128,27 @@ class DockerProvider(Provider):
             )
         return provider_pb2.CheckResponse(inputs=encode_struct(_merge(without_nulls(news), additions)))
 
-    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:  # noqa: ARG002, N802
+    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         """Compare what is asked for with what made the present image."""
         return diff(plain(decode_struct(request.olds)), plain(decode_struct(request.news)))
 
-    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:  # noqa: N802
+    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         """Build and push."""
         made = self._make(request.urn, request.properties, context, preview=request.preview)
         if made is None:
             return provider_pb2.CreateResponse(properties=request.properties)
         return provider_pb2.CreateResponse(id=plain(made["imageName"]), properties=encode_struct(made))
 
-    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:  # noqa: N802
+    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
         """Build and push again."""
         made = self._make(request.urn, request.news, context, preview=request.preview)
         return provider_pb2.UpdateResponse(properties=request.news if made is None else encode_struct(made))
 
-    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:  # noqa: ARG002, N802
+    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
         """Return what the state says: what a registry holds under a tag may have been pushed by anybody."""
         return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
 
-    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: ARG002, N802
+    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         """Forget the image; it stays in the registry, where others may use it."""
         return empty_pb2.Empty()
 
@@ -155,7 +170,7 @@ class DockerProvider(Provider):
 
         hide = _hiding(secret_texts([given, Secret(bare.get("registry", {}).get("password", ""))]))
         display = build.Display(
-            status=build.throttled(lambda line: self.host.log(urn, hide(line), ephemeral=True)),
+            status=StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True)),
             log=lambda line, severity: self.host.log(urn, hide(line), severity),
         )
         image = inputs.image(bare)
@@ -179,7 +194,10 @@ class DockerProvider(Provider):
         if bare.get("buildOnPreview") is not True:
             return False
         build = bare.get("build")
-        needed = [bare.get("imageName"), build if not isinstance(build, dict) else [build.get(k) for k in ("dockerfile", "context", "args")]]
+        needed = [
+            bare.get("imageName"),
+            build if not isinstance(build, dict) else [build.get(k) for k in ("dockerfile", "context", "args")],
+        ]
         if not has_unknown(needed):
             return True
         self.host.log(

@@ -62,9 +62,13 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
                 answer = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
             if answer.ok and "Docker-Content-Digest" not in answer.headers:
                 answer = session.get(url, headers=headers, timeout=_SECONDS)
-                answer.headers.setdefault("Docker-Content-Digest", f"sha256:{hashlib.sha256(answer.content).hexdigest()}")
+                answer.headers.setdefault(
+                    "Docker-Content-Digest", f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+                )
     except requests.RequestException as error:
-        raise ProviderError(f"getRegistryImage {name}: the registry {base} cannot be asked: {_reason(error)}") from error
+        raise ProviderError(
+            f"getRegistryImage {name}: the registry {base} cannot be asked: {_reason(error)}"
+        ) from error
     if not answer.ok:
         raise ProviderError(
             f"getRegistryImage {name}: got bad response from registry {base}: {answer.status_code} {answer.reason}"
@@ -97,7 +101,8 @@ def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
     content, path = entry.get("configFileContent"), entry.get("configFile")
     try:
         if content:
-            configured = docker.auth.AuthConfig(docker.auth.parse_auth(json.loads(content).get("auths") or {}))
+            read = json.loads(content)
+            configured = docker.auth.AuthConfig({**read, "auths": docker.auth.parse_auth(read.get("auths") or {})})
         else:
             configured = docker.auth.load_config(str(Path(path).expanduser()) if path else None)
         found = configured.resolve_authconfig(reference.registry_of(host, "")) or {}

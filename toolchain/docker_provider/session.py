@@ -32,7 +32,7 @@ Credentials = Callable[[str], tuple[str, str]]
 """From a registry's host to user and password, both "" for none."""
 
 
-class _Services(grpc.GenericRpcHandler):
+class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic in the stubs alone
     """What the engine may ask."""
 
     def __init__(self, credentials: Credentials) -> None:

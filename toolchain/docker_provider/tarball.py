@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from toolchain.docker_provider.context import Entry, matcher, walk
+from stacks.context import Entry, walk
+from toolchain.docker_provider.context import matcher
 from toolchain.provider_base import ProviderError
 
 _BLOCK_BYTES = 1 << 18
@@ -81,6 +82,6 @@ def _add(archive: tarfile.TarFile, entry: Entry, links: dict[tuple[int, int], st
         return  # a socket means nothing in an image
     header.type = kind
     if kind == tarfile.SYMTYPE:
-        header.linkname = os.readlink(entry.source)
+        header.linkname = os.readlink(entry.source)  # noqa: PTH115 - as it is written, not made a path
     header.devmajor, header.devminor = os.major(status.st_rdev), os.minor(status.st_rdev)
     archive.addfile(header)

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-_GO_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_GO_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005"
+    "\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
 """Go's unicode.IsSpace, which is not quite Python's str.strip()."""
 _GLOB = frozenset("*[]?^\\")
 _ESCAPED = frozenset(".+()|{}$")
@@ -130,11 +133,22 @@ class Matcher:
 
     def ignores(self, path: str) -> bool:
         """Say whether a path is ignored, asking for each directory above it as well."""
-        ignored, matched = False, ()
+        ignored = False
+        matched: Matched = ()
         parts = path.split("/")
         for end in range(1, len(parts) + 1):
             ignored, matched = self.match("/".join(parts[:end]), matched)
         return ignored
+
+    def tops(self) -> set[str] | None:
+        """Return the only names at the root that can belong to the context; None where any may.
+
+        After a first `*`, only what an exception names is taken back in. A folder that holds many images' folders need
+        then not be looked through for each of them.
+        """
+        if not self.patterns or self.patterns[0].exception or self.patterns[0].text != "*":
+            return None
+        return {pattern.stem.partition("/")[0] for pattern in self.exceptions} if self._only_plain_exceptions else None
 
     def prunes(self, directory: str) -> bool:
         """Say whether nothing below an ignored directory can be taken back in, so that it need not be read."""
@@ -154,7 +168,7 @@ def _compile(cleaned: str) -> Pattern:
     return Pattern(text, exception, _matching(text))
 
 
-def _matching(text: str) -> Callable[[str], bool]:
+def _matching(text: str) -> Callable[[str], bool]:  # noqa: PLR0912 - one branch for each character with a meaning
     """Choose how a pattern is tried: as equal, prefix, suffix or regular expression."""
     kind, expression, position, first = "equal", "", 0, True
     while position < len(text):

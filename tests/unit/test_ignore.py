@@ -1,4 +1,4 @@
-"""The embedded provider's ignore rules: Docker's own table of patterns, and what must hold of any."""
+"""The ignore rules: Docker's own table of patterns, and what must hold of any."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolchain.docker_provider.context import matcher, mode_text, resolve_links, walk
-from toolchain.docker_provider.ignore import Matcher, clean, parse
+from stacks.context import walk
+from stacks.ignore import Matcher, clean, parse
+from toolchain.docker_provider.context import matcher, mode_text, resolve_links
 
 MATCHES = [
     ("**", "file", True),
@@ -146,7 +147,7 @@ LINKS: list[tuple[str, Callable[[Path], Any], str]] = [
     ("d/../a", lambda p: [(p / "d").mkdir(), (p / "a").touch()], "a"),
     ("l/../a", lambda p: [(p / "d/e").mkdir(parents=True), (p / "d/a").touch(), (p / "l").symlink_to("d/e")], "d/a"),
     ("./", lambda _: None, "."),
-    ("l", lambda p: (p / "l").symlink_to("/"), "/"),
+    ("l", lambda p: [(p / "l").symlink_to("/")], "/"),
 ]
 
 

@@ -1,0 +1,91 @@
+"""``python -m bench [a] [b] [c] [d]``: measure, and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench import build, bump, graph, size
+from bench.errors import BenchError
+from bench.figures import Row, table, verdict
+from bench.services import Engine, registry
+from bench.setting import Setting
+from stacks.errors import SlipwayError
+from toolchain.checkout import Checkout
+from toolchain.errors import ToolchainError
+from toolchain.steps import elapsed, say
+
+BUDGET_SECONDS: Final = 45 * 60
+"""No round begins later than this; the one that then runs, and a build that has begun, end as they would."""
+
+SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
+    "a": graph.run,
+    "b": build.run,
+    "c": bump.run,
+    "d": size.run,
+}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the chosen sections; return 0, however the targets fare, or 1 after one line when something broke."""
+    options = _parser().parse_args(words)
+    chosen = sorted(set(options.sections)) or list(SECTIONS)
+    rows: list[Row] = []
+    try:
+        _run(chosen, rows, quick=options.quick)
+    except (BenchError, ToolchainError, SlipwayError, OSError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nbench: interrupted; what it built is removed", file=sys.stderr)
+        return 130
+    finally:
+        if rows:
+            say(f"\n{table(rows)}\n\n{verdict(rows)}")
+            if options.json:
+                text = json.dumps({"rows": [row.as_json() for row in rows]}, indent=2)
+                options.json.write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Slipway beside what it stands on.")
+    parser.add_argument(
+        "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d; default: all"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer images")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures, every single value, there as well"
+    )
+    return parser
+
+
+def _run(chosen: Sequence[str], rows: list[Row], *, quick: bool) -> None:
+    checkout, began = Checkout.here(), time.monotonic()
+    if "SLIPWAY_REGISTRY" not in os.environ:
+        raise BenchError("not in Slipway's environment: run `make bench`, or `. .slipway/env` first")
+    say(f"Sections {', '.join(chosen)}; at most {elapsed(BUDGET_SECONDS)}, then no new round begins")
+    engine = Engine()
+    folder = checkout.state / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=folder, prefix="run-") as scratch,
+        registry(checkout, Path(scratch) / "registry") as own,
+        engine.tidied(own.address),
+    ):
+        setting = Setting(checkout, Path(scratch), engine, own, quick, began + BUDGET_SECONDS)
+        for name in chosen:
+            for row in SECTIONS[name](setting):
+                rows.append(row)
+                say(f"  {table([row]).splitlines()[1]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

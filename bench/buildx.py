@@ -1,0 +1,43 @@
+"""``docker buildx bake``, the peer of a build: built from its Go module on first use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from toolchain import golang
+from toolchain.checkout import Checkout
+from toolchain.steps import step
+
+VERSION: Final = "0.35.0"
+
+
+def program(checkout: Checkout) -> Path:
+    """Return the program, which stands on its own: no client needs to know it as a plugin.
+
+    Raises:
+        ToolchainError: it cannot be built.
+    """
+    target = checkout.state / "bench" / f"buildx-{VERSION}"
+    if not target.exists():
+        with step(f"Building docker buildx {VERSION} (once)"):
+            golang.build(checkout, "buildx", "github.com/docker/buildx/cmd/buildx", target)
+            golang.clean(checkout)
+    return target
+
+
+def write_bake(file: Path, registry: str, images: Mapping[str, Mapping[str, str]]) -> None:
+    """Write a bake file that builds the images of a context ``dockerfiles`` beside it, with these arguments each."""
+    targets = {
+        name: {
+            "context": "dockerfiles",
+            "dockerfile": f"{name}/Dockerfile",
+            "platforms": ["linux/amd64"],
+            "args": dict(args),
+            "tags": [f"{registry}/{name}:latest"],
+        }
+        for name, args in images.items()
+    }
+    file.write_text(json.dumps({"group": {"default": {"targets": list(targets)}}, "target": targets}, indent=2) + "\n")

@@ -1,0 +1,169 @@
+"""What a run needs besides the engine: a registry of its own, a parent image of its own, and no trace left behind."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import docker
+from docker.errors import APIError, DockerException
+
+from bench.errors import BenchError
+from stacks.config import StackConfig, build
+from toolchain import apt
+from toolchain.checkout import Checkout
+from toolchain.daemon import Daemon
+from toolchain.registry import LOOPBACK
+
+PARENT: Final = "debian:bookworm-slim"
+_START_SECONDS: Final = 15.0
+_MANIFESTS: Final = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+_PRUNE_AT_ONCE: Final = 200
+"""Ids in one request: they stand in its address."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A registry on this machine: its ``host:port``, and the folder that it keeps everything in."""
+
+    address: str
+    data: Path
+
+    def stored(self) -> int:
+        """Return how many bytes it holds: between two moments, what it has received."""
+        return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
+
+    def compressed(self, reference: str) -> int:
+        """Return the size of an image, ``host/path@digest``, as it is pulled: its configuration and its layers."""
+        name, _, digest = reference.partition("/")[2].partition("@")
+        connection = http.client.HTTPConnection(self.address, timeout=30)
+        try:
+            connection.request("GET", f"/v2/{name}/manifests/{digest}", headers={"Accept": _MANIFESTS})
+            manifest = json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+        return int(manifest["config"]["size"]) + sum(int(layer["size"]) for layer in manifest["layers"])
+
+
+@contextmanager
+def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
+    """Run a registry in a folder, for as long as it is needed: everyone's own would keep what is pushed here."""
+    folder.mkdir()
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = probe.getsockname()[1]
+    found = Registry(f"{LOOPBACK}:{port}", folder / "data")
+    config = folder / "config.yml"
+    config.write_text(
+        json.dumps(
+            {
+                "version": 0.1,
+                "log": {"level": "warn"},
+                "storage": {"filesystem": {"rootdirectory": str(found.data)}},
+                "http": {"addr": found.address},
+            }
+        )
+    )
+    program = shutil.which("docker-registry")
+    if program is None:
+        program = str(checkout.state / "bench" / "docker-registry")
+        apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", Path(program))
+    daemon = Daemon("the benchmark's registry", folder / "pid", folder / "log", mark=str(config))
+    daemon.start([program, "serve", config], lambda: _answers(found.address), env=os.environ, seconds=_START_SECONDS)
+    try:
+        yield found
+    finally:
+        daemon.stop()
+
+
+def _answers(address: str) -> bool:
+    connection = http.client.HTTPConnection(address, timeout=2)
+    try:
+        connection.request("GET", "/v2/")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+class Engine:
+    """The Docker engine, as far as a run uses it directly."""
+
+    def __init__(self) -> None:
+        try:
+            self._client: Any = docker.from_env(timeout=600)
+            self._client.ping()
+        except DockerException as error:
+            raise BenchError(f"no Docker engine: {error}") from None
+
+    def parent(self) -> str:
+        """Return where the engine pulls the parent image from, by the mirrors of this environment."""
+        return build(StackConfig, {"flavor": "bench"}, "bench").mirrors.image(PARENT)
+
+    def check_space(self, needed: int) -> None:
+        """See that so many bytes are free where the engine keeps its data, if that is on this machine.
+
+        Raises:
+            BenchError: they are not.
+        """
+        root = self._client.info()["DockerRootDir"]
+        if Path(root).is_dir() and (free := shutil.disk_usage(root).free) < needed:
+            raise BenchError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed to build torch images")
+
+    def new_parent(self, name: str, mark: str) -> str:
+        """Push the parent image with one more file, which says ``mark``: nothing built on it comes from a cache.
+
+        Returns:
+            The image's name, with its tag.
+        """
+        dockerfile = io.BytesIO(f"FROM {self.parent()}\nRUN echo {mark} > /etc/bench\n".encode())
+        try:
+            self._client.images.build(fileobj=dockerfile, tag=name, rm=True, pull=True)
+            for line in self._client.images.push(name, stream=True, decode=True):
+                if "error" in line:
+                    raise BenchError(f"{name}: {line['error']}")
+        except DockerException as error:
+            raise BenchError(f"{name}: {error}") from None
+        return name
+
+    def unpacked(self, reference: str) -> int:
+        """Return the bytes of an image's files, over all its layers."""
+        return int(self._client.images.get(reference).attrs["Size"])
+
+    @contextmanager
+    def tidied(self, address: str) -> Iterator[None]:
+        """Remove in the end what came to be meanwhile: the images of a registry, and new build cache that is unused."""
+        before = set(self._cache())
+        try:
+            yield
+        finally:
+            for image in self._client.images.list(all=False):
+                names = [*image.attrs["RepoTags"], *image.attrs["RepoDigests"]]
+                if any(name.startswith(f"{address}/") for name in names):
+                    self._remove(image.id)
+            self._prune([record for record in self._cache() if record not in before])
+
+    def _cache(self) -> list[str]:
+        return [record["ID"] for record in self._client.api.df()["BuildCache"] or []]
+
+    def _remove(self, image: str) -> None:
+        try:
+            self._client.images.remove(image, force=True)
+        except APIError as error:
+            if error.status_code not in {404, 409}:  # gone already, or in somebody's use
+                raise
+
+    def _prune(self, records: list[str]) -> None:
+        for start in range(0, len(records), _PRUNE_AT_ONCE):
+            chosen = "|".join(records[start : start + _PRUNE_AT_ONCE])
+            self._client.api.prune_builds(filters={"id": f"^({chosen})$"}, all=True)

@@ -1,0 +1,69 @@
+"""A way to the Docker engine through this process, which can be cut, and which can ask for certificates."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+
+class Relay:
+    """Passes connections on a loopback port to the Docker engine's socket.
+
+    Args:
+        target: the engine, `unix://...`.
+        tls: wraps what comes in, if given.
+    """
+
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
+        self._target = target.removeprefix("unix://")
+        self._tls = tls
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self.host = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections = 0
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Break every connection."""
+        for end in self._open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                self._join(self._listener.accept()[0])
+
+    def _join(self, accepted: socket.socket) -> None:
+        try:
+            near = accepted if self._tls is None else self._tls.wrap_socket(accepted, server_side=True)
+        except (ssl.SSLError, OSError):
+            return
+        self.connections += 1
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self._target)
+        self._open += [near, far]
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while block := source.recv(65536):
+                sink.sendall(block)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

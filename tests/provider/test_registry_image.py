@@ -1,0 +1,88 @@
+"""`docker.get_registry_image`: what a registry holds under a name."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from tests.provider.conftest import PASSWORD, USER, Registry
+from tests.provider.plugin import SELECTED, Failure, Plugin, started
+from toolchain.provider_base import decode_struct
+
+TOKEN = "docker:index/getRegistryImage:getRegistryImage"
+
+
+def ask(folder: Path, login: dict[str, Any] | None, **args: Any) -> dict[str, Any]:
+    registries = {"registryAuth": json.dumps([login])} if login else {}
+    with started(folder) as plugin:
+        plugin.configure(**registries)
+        response = plugin.invoke(TOKEN, args)
+        assert not response.failures
+        return decode_struct(getattr(response, "return"))
+
+
+def pushed(engine: docker.DockerClient, name: str, **auth: str) -> str:
+    """Push something from outside of the provider; return its digest."""
+    engine.api.import_image_from_data(bytes(1024), repository=name, tag="v1")  # an empty tar
+    answer = engine.api.push(name, tag="v1", auth_config=auth or None, stream=True, decode=True)
+    digests = [line["aux"]["Digest"] for line in answer if "aux" in line]
+    engine.images.remove(f"{name}:v1", force=True)
+    return str(digests[0])
+
+
+@pytest.fixture
+def open_image(engine: docker.DockerClient, repository: str) -> tuple[str, str, str]:
+    """An image in a registry without a password: registry, name, digest."""
+    return f"http://{repository.partition('/')[0]}", repository, pushed(engine, repository)
+
+
+def test_digest(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
+    address, name, digest = open_image
+    found = ask(tmp_path, {"address": address, "authDisabled": True}, name=f"{name}:v1")
+    assert found == {"id": digest, "insecureSkipVerify": False, "name": f"{name}:v1", "sha256Digest": digest}
+
+
+def test_unknown_tag(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
+    address, name, _ = open_image
+    with pytest.raises(Failure, match="404 Not Found") as failure:
+        ask(tmp_path, {"address": address, "authDisabled": True}, name=name)
+    assert SELECTED == "official" or "\n" not in str(failure.value)
+
+
+def test_plain_http_has_to_be_said(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
+    with pytest.raises(Failure, match=f"https://{open_image[1].partition('/')[0]}"):
+        ask(tmp_path, None, name=f"{open_image[1]}:v1")
+
+
+def test_password(tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry) -> None:
+    name = f"{locked_registry.address}/parity/looked-up"
+    digest = pushed(engine, name, username=USER, password=PASSWORD)
+    login = {"address": f"http://{locked_registry.address}", "username": USER, "password": PASSWORD}
+    assert ask(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
+    with pytest.raises(Failure, match="bad credentials: 401") as failure:
+        ask(tmp_path, {**login, "password": "wrong-password"}, name=f"{name}:v1")
+    assert "wrong-password" not in str(failure.value)
+
+
+def test_docker_configuration(tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry) -> None:
+    name = f"{locked_registry.address}/parity/looked-up"
+    digest = pushed(engine, name, username=USER, password=PASSWORD)
+    auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    content = json.dumps({"auths": {locked_registry.address: {"auth": auth}}})
+    login = {"address": f"http://{locked_registry.address}", "configFileContent": content}
+    assert ask(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
+
+
+def test_name_is_needed(plugin: Plugin) -> None:
+    (failure,) = plugin.invoke(TOKEN, {}).failures
+    assert "name" in failure.reason
+
+
+def test_other_functions(plugin: Plugin) -> None:
+    with pytest.raises(Failure, match="unrecognized data function"):
+        plugin.invoke("docker:index/getNothing:getNothing", {})

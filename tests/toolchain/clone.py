@@ -1,0 +1,104 @@
+"""Empty checkouts, and the toolchain run on them as a process of its own, as a user's terminal would."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from toolchain.checkout import Checkout
+
+ROOT = Checkout.here().root
+
+_CALL = """
+import json, sys
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from toolchain import environment
+from toolchain.checkout import Checkout
+from toolchain.errors import ToolchainError
+from toolchain.locking import alone
+
+environment.add_system_folders()
+checkout = Checkout(Path(sys.argv[1]))
+try:
+    with alone(checkout, "get"):
+        part = import_module(f"toolchain.{sys.argv[2]}").get(checkout)
+except ToolchainError as error:
+    sys.exit(f"slipway: {error}")
+print(json.dumps(asdict(part)))
+"""
+
+
+@dataclass
+class Clone:
+    """A checkout with nothing in it but the lock of Python packages, and a machine: a PATH and an environment."""
+
+    root: Path
+    programs: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def checkout(self) -> Checkout:
+        return Checkout(self.root)
+
+    def program(self, name: str, script: str) -> None:
+        """Put a shell script on the clone's PATH, standing in for a program."""
+        file = self.programs / name
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+
+    def _words(self, module: str) -> tuple[list[str], dict[str, str]]:
+        path = f"{self.programs}:/usr/bin:/bin"
+        return [sys.executable, "-c", _CALL, str(self.root), module], {
+            "PYTHONPATH": str(ROOT),
+            "PATH": path,
+            **self.env,
+        }
+
+    def start(self, module: str) -> subprocess.Popen[str]:
+        """Begin to get a part."""
+        words, env = self._words(module)
+        return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def get(self, module: str) -> dict[str, Any]:
+        """Get a part that can be had; return its note."""
+        process = self.start(module)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        part: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return part
+
+    def refused(self, module: str) -> str:
+        """Try to get a part that cannot be had; return the error, which is one line."""
+        process = self.start(module)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 1, err
+        assert len(err.splitlines()) == 1, err
+        return err.strip()
+
+
+def make(folder: Path) -> Clone:
+    """Make a clone in an empty folder."""
+    clone = Clone(folder / "clone", folder / "programs")
+    clone.root.mkdir(parents=True)
+    clone.programs.mkdir()
+    shutil.copy(ROOT / "requirements.lock", clone.root)
+    return clone
+
+
+def services_of(root: Path) -> list[str]:
+    """Return the command lines of the processes that run for a checkout."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(root / ".slipway") in words:
+            found.append(words.replace(b"\0", b" ").decode())
+    return found

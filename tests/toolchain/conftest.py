@@ -1,0 +1,43 @@
+"""Fixtures of the toolchain's tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.toolchain.clone import Clone, make
+from tests.toolchain.release import Release
+from toolchain import engine, environment, registry
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    """An empty checkout."""
+    return make(tmp_path)
+
+
+@pytest.fixture
+def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
+    """Two empty checkouts on one machine that has neither engine nor registry; all that they start is ended.
+
+    They lie where a path is short enough for a socket.
+    """
+    for name in ("DOCKER_HOST", registry.VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    environment.add_system_folders()
+    with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
+        both = make(Path(folder) / "a"), make(Path(folder) / "b")
+        yield both
+        for one in both:
+            registry.stop(one.checkout)
+            engine.stop(one.checkout)
+
+
+@pytest.fixture
+def release(clone: Clone) -> Iterator[Release]:
+    """A stand-in of the place that Pulumi's releases are downloaded from; the clone is pointed at it."""
+    with Release(clone.checkout.locked("pulumi")) as standing_in:
+        clone.env["SLIPWAY_PULUMI_BASE_URL"] = standing_in.url
+        yield standing_in

@@ -1,0 +1,36 @@
+"""The bootstrapped base image, in a real engine and a real registry."""
+
+import subprocess
+
+import pytest
+
+from tests.toolchain.clone import Clone
+from toolchain import base_image, engine, registry
+from toolchain.part import Part, remember
+
+
+@pytest.mark.slow
+def test_two_machines_bootstrap_the_same_image(clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
+    digests = set()
+    for one in clones:
+        host = engine.get(one.checkout).env["DOCKER_HOST"]
+        address = registry.get(one.checkout).env["SLIPWAY_REGISTRY"]
+        part = base_image.get(one.checkout)
+        assert part.used == f"{address}/docker.io/library/debian:bookworm-slim"
+        assert base_image.find(one.checkout) == part
+        words = ["docker", "-H", host, "image", "inspect", "--format", "{{index .RepoDigests 0}}", part.used]
+        reference = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        digests.add(reference.partition("@")[2])
+        words = ["docker", "-H", host, "run", "--rm", "--network", "none", part.used, "cat", "/etc/debian_version"]
+        assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("12.")
+        assert not list((one.checkout.cache).iterdir())
+    assert len(digests) == 1
+
+
+def test_an_image_that_left_the_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
+    one = clones[0].checkout
+    engine.get(one)
+    address = registry.get(one).env["SLIPWAY_REGISTRY"]
+    remember(one, Part(base_image.NAME, "x", "y", env={"SLIPWAY_MIRRORS": "{}"}), address)
+    assert base_image.find(one) is None

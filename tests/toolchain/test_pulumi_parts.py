@@ -1,0 +1,293 @@
+"""The Pulumi CLI, its language host and the docker provider: the official thing first, and nothing ever half there."""
+
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.clone import Clone
+from tests.toolchain.release import PROGRAMS, Release, archive
+from toolchain import apt, golang, net, pulumi_cli
+from toolchain.checkout import Checkout
+
+GO = """
+case "$1" in
+  env) echo go1.99.0 ;;
+  build)
+    while [ "$1" != -o ]; do shift; done
+    echo started >> "$BUILDS"
+    printf '#!/bin/sh\\n' > "$2"
+    while [ -e "$BUILDS.wait" ]; do sleep 0.05; done
+    printf 'echo v%s\\n' "$VERSION" >> "$2"
+    chmod +x "$2" ;;
+  mod) ;;
+  list) echo "$SDK" ;;
+esac
+"""
+"""A stand-in of Go: a build takes as long as the file `$BUILDS.wait` is there, and writes its program in two halves."""
+
+
+@pytest.fixture
+def builder(clone: Clone, tmp_path: Path) -> Path:
+    """Put the stand-in of Go on the clone's PATH; return the file in which it notes its builds."""
+    sdk = tmp_path / "sdk" / "python"
+    for script in ("cmd/pulumi-language-python-exec", "dist/pulumi-resource-pulumi-python"):
+        (sdk / script).parent.mkdir(parents=True)
+        (sdk / script).write_text(f"#!/bin/sh\n# {script}\n")
+    clone.program("go", GO)
+    builds = tmp_path / "builds"
+    clone.env |= {"BUILDS": str(builds), "SDK": str(sdk.parent), "VERSION": clone.checkout.locked("pulumi")}
+    return builds
+
+
+def _until(path: Path) -> None:
+    end = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} did not appear"
+        time.sleep(0.02)
+
+
+def test_the_official_release_is_used_where_it_can_be_had(clone: Clone, release: Release) -> None:
+    part = clone.get("pulumi_cli")
+    assert part["version"] == release.version
+    assert part["path"] == [str(clone.checkout.bin)]
+    assert {file.name for file in clone.checkout.bin.iterdir()} == set(PROGRAMS)
+    host = clone.get("language_host")
+    assert host["used"] == str(clone.checkout.bin / "pulumi-language-python")
+    assert host["why"] == ""
+
+
+def test_a_second_run_downloads_nothing(clone: Clone, release: Release) -> None:
+    first = clone.get("pulumi_cli")
+    asked = len(release.asked)
+    assert clone.get("pulumi_cli") == first
+    assert len(release.asked) == asked
+
+
+def _truncate(release: Release) -> None:
+    release.truncated.add(release.name)
+
+
+def _corrupt(release: Release) -> None:
+    release.files[release.name] = b"not what was published"
+
+
+def _unlisted(release: Release) -> None:
+    release.files[release.checksums] = b"0" * 64 + b"  another-file.tar.gz\n"
+
+
+def _gone(release: Release) -> None:
+    del release.files[release.name]
+
+
+def _nothing(release: Release) -> None:
+    release.files.clear()
+
+
+def _hang(release: Release) -> None:
+    release.silent.set()
+
+
+BROKEN = {
+    "truncated": (_truncate, r"cut off after \d+ of \d+ bytes"),
+    "wrong checksum": (_corrupt, r"SHA-256 is \w+\.\.\., published is \w+\.\.\."),
+    "not in the checksums": (_unlisted, r"the release's checksums do not list pulumi-v"),
+    "archive missing": (_gone, r"HTTP 404"),
+    "release missing": (_nothing, r"checksums.txt: HTTP 404"),
+    "hanging": (_hang, r"timed out|no answer"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_bad_download_is_built_instead(clone: Clone, release: Release, builder: Path, case: str) -> None:
+    spoil, reason = BROKEN[case]
+    spoil(release)
+    begun = time.monotonic()
+    part = clone.get("pulumi_cli")
+    assert time.monotonic() - begun < net.CONNECT_SECONDS + 6
+    assert part["version"] == f"{release.version}, built from its Go module"
+    assert re.search(f"^not on PATH; official release: .*({reason})", part["why"])
+    assert builder.read_text() == "started\n"
+    assert {file.name for file in clone.checkout.bin.iterdir()} == {"pulumi"}
+
+
+def test_a_refused_connection_is_built_instead(clone: Clone, builder: Path) -> None:
+    clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
+    assert "127.0.0.1:9: connection refused" in clone.get("pulumi_cli")["why"]
+    assert builder.exists()
+
+
+def test_plain_http_to_another_machine_is_refused(clone: Clone, builder: Path) -> None:
+    clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://mirror.invalid/pulumi"
+    assert "http://mirror.invalid/pulumi/pulumi-" in (why := clone.get("pulumi_cli")["why"])
+    assert why.endswith("is not https")
+    assert builder.exists()
+
+
+def test_a_silent_host_is_asked_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net, "CONNECT_SECONDS", 0.3)
+    with Release("1.0.0") as release:
+        release.silent.set()
+        assert net.unreachable([f"{release.url}/a"])
+        begun = time.monotonic()
+        assert net.unreachable([f"{release.url}/b"])
+        assert time.monotonic() - begun < 0.1
+        assert release.asked == ["a"]
+
+
+def test_without_a_download_and_without_go_there_is_one_line(clone: Clone, builder: Path) -> None:
+    clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
+    clone.program("go", 'if [ "$1" = env ]; then echo go1.99.0; else echo "no module for you" >&2; exit 1; fi')
+    error = clone.refused("pulumi_cli")
+    assert error.startswith("slipway: no Pulumi CLI (not on PATH; official release: 127.0.0.1:9: connection refused;")
+    assert "no module for you" in error
+    assert error.endswith(f"install Pulumi {clone.checkout.locked('pulumi')} and run this again")
+    assert not builder.exists()
+
+
+@pytest.mark.parametrize(("version", "usable"), [("+0.0", True), ("+1.0", True), ("-1.0", False), ("major", False)])
+def test_the_cli_on_path_is_used_unless_older_than_the_sdk(
+    clone: Clone, release: Release, version: str, usable: bool
+) -> None:
+    major, minor, patch = (int(number) for number in release.version.split("."))
+    found = {
+        "+0.0": (major, minor),
+        "+1.0": (major, minor + 1),
+        "-1.0": (major, minor - 1),
+        "major": (major + 1, minor),
+    }
+    text = f"{found[version][0]}.{found[version][1]}.{patch}"
+    clone.program("pulumi", f"echo v{text}")
+    clone.program("pulumi-language-python", "echo")
+    part = clone.get("pulumi_cli")
+    if usable:
+        assert (part["used"], part["version"], part["path"]) == (str(clone.programs / "pulumi"), text, [])
+        assert clone.get("language_host")["used"] == str(clone.programs / "pulumi-language-python")
+        assert not release.asked
+    else:
+        assert part["used"] == str(clone.checkout.bin / "pulumi")
+        assert f"{clone.programs / 'pulumi'} is {text}, the SDK needs {release.version} or newer" in part["why"]
+
+
+def test_a_language_host_is_built_for_a_cli_without_one(clone: Clone, builder: Path) -> None:
+    clone.program("pulumi", f"echo v{clone.checkout.locked('pulumi')}")
+    part = clone.get("language_host")
+    assert part["why"] == f"not beside {clone.programs / 'pulumi'}"
+    assert {file.name for file in clone.checkout.bin.iterdir()} == set(PROGRAMS) - {"pulumi"}
+    assert (clone.checkout.bin / "pulumi-resource-pulumi-python").stat().st_mode & 0o111
+    assert builder.read_text() == "started\n"
+
+
+def test_a_build_that_is_killed_is_done_again(clone: Clone, builder: Path) -> None:
+    clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
+    wait = builder.with_name("builds.wait")
+    wait.touch()
+    process = clone.start("pulumi_cli")
+    _until(builder)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (clone.checkout.bin / "pulumi").exists()
+    second = clone.start("pulumi_cli")  # the build that was left behind still holds the lock
+    time.sleep(0.5)
+    assert builder.read_text() == "started\n"
+    wait.unlink()
+    out, err = second.communicate(timeout=30)
+    assert second.returncode == 0, err
+    assert out.startswith("Waiting for another run in this checkout: get, process ")
+    assert builder.read_text() == "started\nstarted\n"
+    assert (clone.checkout.bin / "pulumi").read_text().endswith(f"echo v{clone.checkout.locked('pulumi')}\n")
+
+
+def test_a_download_that_is_killed_is_done_again(clone: Clone, release: Release) -> None:
+    release.silent.set()
+    process = clone.start("pulumi_cli")
+    while not release.asked:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    release.silent.clear()
+    release.released.set()
+    assert clone.get("pulumi_cli")["version"] == release.version
+
+
+def test_a_new_sdk_gets_a_new_cli(clone: Clone, release: Release) -> None:
+    clone.get("pulumi_cli")
+    lock = clone.checkout.lock
+    lock.write_text(lock.read_text().replace(f"pulumi=={release.version}", "pulumi==3.999.0"))
+    with Release("3.999.0") as newer:
+        clone.env["SLIPWAY_PULUMI_BASE_URL"] = newer.url
+        assert clone.get("pulumi_cli")["version"] == "3.999.0"
+
+
+def test_what_is_built_goes_with_the_sdk() -> None:
+    sdk = Checkout.here().locked("pulumi")
+    assert golang.required("cli", "github.com/pulumi/pulumi/pkg/v3") == sdk
+    assert golang.required("cli", "github.com/pulumi/pulumi/sdk/v3") == sdk
+
+
+@pytest.fixture
+def installable(clone: Clone) -> Clone:
+    """A clone with the real Pulumi CLI of this checkout, which installs plugins."""
+    cli = pulumi_cli.find(Checkout.here())
+    assert cli is not None, "the Pulumi CLI is missing: run `make ready`"
+    (clone.programs / "pulumi").symlink_to(cli.used)
+    return clone
+
+
+def _plugin(clone: Clone) -> tuple[str, bytes]:
+    version = clone.checkout.locked("pulumi-docker")
+    return f"pulumi-resource-docker-v{version}-linux-{apt.machine()}.tar.gz", archive(
+        "", {"pulumi-resource-docker": ""}
+    )
+
+
+def test_the_official_plugin_is_used_where_it_can_be_had(installable: Clone, release: Release) -> None:
+    name, content = _plugin(installable)
+    release.files[name] = content
+    installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
+    part = installable.get("provider_choice")
+    assert (part["used"], part["why"], part["env"]) == ("official plugin", "", {"SLIPWAY_DOCKER_PROVIDER": "official"})
+    assert not installable.checkout.embedded.exists()
+    asked = len(release.asked)
+    assert installable.get("provider_choice") == part
+    assert len(release.asked) == asked
+
+
+def test_the_embedded_provider_is_used_where_the_plugin_cannot_be_had(installable: Clone, release: Release) -> None:
+    installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
+    part = installable.get("provider_choice")
+    assert part["used"] == "embedded provider"
+    assert "404" in part["why"]
+    assert part["path"] == [str(installable.checkout.embedded)]
+    launcher = installable.checkout.embedded / "pulumi-resource-docker"
+    assert launcher.stat().st_mode & 0o111
+    assert "-m toolchain.docker_provider" in launcher.read_text()
+
+
+def test_the_provider_can_be_forced(installable: Clone, release: Release) -> None:
+    installable.env |= {"SLIPWAY_PULUMI_PLUGIN_URL": release.url, "SLIPWAY_DOCKER_PROVIDER": "official"}
+    assert re.search(
+        "^slipway: the official docker provider .* cannot be had: .*404", installable.refused("provider_choice")
+    )
+    installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
+    assert installable.get("provider_choice")["why"] == "SLIPWAY_DOCKER_PROVIDER=embedded"
+    release.files.update([_plugin(installable)])
+    installable.env["SLIPWAY_DOCKER_PROVIDER"] = "official"
+    assert installable.get("provider_choice")["used"] == "official plugin"
+    installable.env["SLIPWAY_DOCKER_PROVIDER"] = "offical"
+    assert installable.refused("provider_choice") == (
+        "slipway: SLIPWAY_DOCKER_PROVIDER=offical: allowed are official and embedded"
+    )
+
+
+@pytest.mark.slow
+def test_the_real_cli_and_language_host_build_from_their_modules(clone: Clone, tmp_path: Path) -> None:
+    clone.env |= {"SLIPWAY_PULUMI_BASE_URL": "http://127.0.0.1:9", "HOME": str(tmp_path)}
+    clone.get("python_env")
+    assert clone.get("pulumi_cli")["version"].endswith("built from its Go module")
+    assert clone.get("language_host")["version"].endswith("built from its Go module")
+    assert pulumi_cli._version_of(clone.checkout, str(clone.checkout.bin / "pulumi")) == clone.checkout.locked("pulumi")
+    assert {file.name for file in clone.checkout.bin.iterdir()} == set(PROGRAMS)
+    assert not (tmp_path / "go").exists()

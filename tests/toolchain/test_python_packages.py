@@ -1,0 +1,83 @@
+"""The Python environment: whole or not there, and never another than the lock asks for."""
+
+import importlib.util
+import re
+import signal
+import time
+
+import pytest
+
+from tests.toolchain.clone import ROOT, Clone
+from toolchain import apt, python_env
+from toolchain.checkout import Checkout
+from toolchain.errors import ToolchainError
+
+
+def _pin(package: str) -> str:
+    """Return what requirements.lock says of one package without dependencies, hashes and all."""
+    found = re.search(rf"^{package}==.*?(?=^\w)", (ROOT / "requirements.lock").read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    return found[0]
+
+
+@pytest.fixture
+def small(clone: Clone) -> Clone:
+    """A clone whose lock lists one small package."""
+    clone.checkout.lock.write_text(_pin("iniconfig"))
+    return clone
+
+
+def _installed(clone: Clone) -> set[str]:
+    """Return what an environment has beside what `python -m venv` puts there by itself."""
+    found = {folder.name.partition("-")[0] for folder in clone.checkout.venv.glob("lib/*/site-packages/*.dist-info")}
+    return found - {"pip", "setuptools"}
+
+
+def test_an_installation_that_is_killed_is_done_again_and_then_kept(small: Clone) -> None:
+    process = small.start("python_env")
+    until = time.monotonic() + 20
+    while not (small.checkout.venv / "bin" / "python").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert python_env.find(small.checkout) is None
+    part = small.get("python_env")
+    assert part["path"] == [str(small.checkout.venv / "bin")]
+    assert _installed(small) == {"iniconfig"}
+    marker = small.checkout.venv / "marker"
+    marker.touch()
+    assert small.get("python_env") == part
+    assert marker.exists()
+
+    small.checkout.lock.write_text(_pin("pluggy"))
+    assert python_env.find(small.checkout) is None, "another lock asks for another environment"
+    small.checkout.lock.write_text(_pin("iniconfig"))
+    assert python_env.find(small.checkout) is not None
+    moved = small.root.rename(small.root.with_name("moved"))
+    assert python_env.find(Checkout(moved)) is None, "the scripts of an environment hold its path"
+
+
+def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
+    small.checkout.lock.write_text(re.sub(r"sha256:\w{4}", "sha256:0000", _pin("pluggy")))
+    error = small.refused("python_env")
+    assert re.match(r"slipway: `\S+python -m pip install .*` failed \(1\): .*; all output is in .*/logs/pip.log", error)
+    assert "DO NOT MATCH THE HASHES" in (small.checkout.logs / "pip.log").read_text()
+    assert python_env.find(small.checkout) is None
+    small.checkout.lock.write_text(_pin("iniconfig"))
+    small.get("python_env")
+    assert _installed(small) == {"iniconfig"}
+
+
+def test_a_missing_lock_is_one_line(clone: Clone) -> None:
+    clone.checkout.lock.unlink()
+    assert clone.refused("python_env").startswith(f"slipway: {clone.checkout.lock} is missing: restore it")
+
+
+def test_a_python_without_venv_says_what_to_install(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(apt, "is_root", lambda: False)
+    with pytest.raises(
+        ToolchainError, match=r"^python3\.\d+-venv not found: run `apt-get install python3\.\d+-venv` as root$"
+    ):
+        python_env.get(small.checkout)

@@ -1,0 +1,239 @@
+"""Engine and registry: started when there is none, ended by their own pid, and no trouble to another checkout."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.clone import Clone, make, services_of
+from toolchain import apt, bridge, engine, registry
+from toolchain.checkout import SOCKET_PATH_BYTES
+from toolchain.daemon import Daemon
+from toolchain.errors import ToolchainError
+
+Clones = tuple[Clone, Clone]
+
+
+def _docker(clone: Clone, *words: str, stdin: bytes = b"") -> str:
+    env = {"PATH": os.environ["PATH"], "DOCKER_HOST": f"unix://{clone.checkout.run}/docker.sock"}
+    done = subprocess.run(["docker", *words], input=stdin, capture_output=True, env=env, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode().strip()
+
+
+def _image() -> bytes:
+    """Return a root file system of one static program: Docker's own init."""
+    program = shutil.which("docker-init")
+    assert program
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:
+        tar.add(program, "init")
+    return buffer.getvalue()
+
+
+def _mounts(clone: Clone) -> list[str]:
+    return [line for line in Path("/proc/mounts").read_text().splitlines() if str(clone.root) in line]
+
+
+def _rules(clone: Clone) -> list[str]:
+    """Return the firewall rules that speak of a clone's bridge."""
+    rules = []
+    for table in ("filter", "nat"):
+        words = ["iptables", "-w", "-t", table, "-S"]
+        rules += subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [rule for rule in rules if bridge.name(clone.checkout) in rule]
+
+
+def test_two_checkouts_have_an_engine_each_and_leave_nothing(clones: Clones) -> None:
+    a, b = clones
+    parts = [engine.get(one.checkout) for one in clones]
+    assert [part.env["DOCKER_HOST"] for part in parts] == [
+        f"unix://{one.root}/.slipway/run/docker.sock" for one in clones
+    ]
+    assert all(part.why.startswith("no running engine (") for part in parts)
+    assert bridge.subnet(a.checkout) != bridge.subnet(b.checkout)
+    assert len(_rules(a)) == len(_rules(b)) == 3
+    _docker(a, "import", "-", "here", stdin=_image())
+    assert "tini" in _docker(a, "run", "--rm", "--entrypoint", "/init", "here", "--version")
+    assert _docker(b, "images", "-q") == ""
+    assert engine.get(a.checkout) == parts[0]
+
+    _docker(a, "run", "--detach", "--entrypoint", "/init", "here", "-g", "/init", "--version")
+    assert engine.stop(a.checkout)
+    assert not services_of(a.root)
+    assert not _mounts(a)
+    assert not Path(f"/sys/class/net/{bridge.name(a.checkout)}").exists()
+    assert not _rules(a)
+    assert not engine.stop(a.checkout)
+
+    assert _docker(b, "version", "--format", "{{.Server.Version}}") == parts[1].version
+    assert engine.stop(b.checkout)
+    assert not _rules(b)
+
+
+def test_an_engine_that_was_killed_is_started_again_with_its_images(clones: Clones) -> None:
+    one = clones[0]
+    engine.get(one.checkout)
+    _docker(one, "import", "-", "kept", stdin=_image())
+    pid = engine.daemon(one.checkout).pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + 10
+    while services_of(one.root):
+        assert time.monotonic() < until, "what the engine had started outlived it"
+        time.sleep(0.05)
+    assert engine.find(one.checkout) is None
+    engine.get(one.checkout)
+    assert _docker(one, "images", "--format", "{{.Repository}}") == "kept"
+
+
+def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None:
+    one = clones[0]
+    engine.get(one.checkout)
+    subprocess.run(["ip", "link", "delete", bridge.name(one.checkout)], check=True)
+    assert engine.find(one.checkout) is None
+    engine.get(one.checkout)
+    assert bridge.subnet(one.checkout) is not None
+
+
+@pytest.mark.usefixtures("clones")
+def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
+    deep = make(tmp_path / ("a folder with 'quotes' " * 4) / ("x" * 60))
+    run = deep.checkout.run
+    assert run == Path(f"/run/slipway-{deep.checkout.id}")
+    assert len(str(deep.root)) > SOCKET_PATH_BYTES
+    try:
+        part = engine.get(deep.checkout)
+        assert part.env == {"DOCKER_HOST": f"unix://{run}/docker.sock"}
+        _docker(deep, "import", "-", "here", stdin=_image())
+        assert "tini" in _docker(deep, "run", "--rm", "--entrypoint", "/init", "here", "--version")
+        registry.get(deep.checkout)
+    finally:
+        registry.stop(deep.checkout)
+        engine.stop(deep.checkout)
+        shutil.rmtree(run)
+    assert not services_of(deep.root)
+
+
+def test_an_engine_that_was_asked_for_and_is_silent_is_one_line(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    with pytest.raises(
+        ToolchainError, match=r"^the Docker engine at DOCKER_HOST=unix:///nonexistent/docker.sock does not"
+    ):
+        engine.get(clones[0].checkout)
+
+
+def test_a_running_engine_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, user = clones
+    host = engine.get(running.checkout).env["DOCKER_HOST"]
+    monkeypatch.setenv("DOCKER_HOST", host)
+    part = engine.get(user.checkout)
+    assert (part.used, part.why, part.env) == (f"the running engine at {host}", "", {})
+    assert not engine.stop(user.checkout)
+    assert engine.find(running.checkout)
+
+
+def test_the_engine_of_the_current_context_is_used(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    running, user = clones
+    host = engine.get(running.checkout).env["DOCKER_HOST"]
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    subprocess.run(["docker", "context", "create", "mine", "--docker", f"host={host}"], check=True, capture_output=True)
+    subprocess.run(["docker", "context", "use", "mine"], check=True, capture_output=True)
+    config = {file: file.read_bytes() for file in (tmp_path / "docker").rglob("*") if file.is_file()}
+    part = engine.get(user.checkout)
+    assert (part.used, part.env) == (f"the running engine at {host}", {"DOCKER_HOST": host})
+    assert {file: file.read_bytes() for file in (tmp_path / "docker").rglob("*") if file.is_file()} == config
+
+
+def test_without_root_and_without_an_engine_there_is_one_line(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apt, "is_root", lambda: False)
+    with pytest.raises(
+        ToolchainError, match=r"^no Docker engine: no running engine \(.*\)\. Start Docker, or give this user"
+    ):
+        engine.get(clones[0].checkout)
+
+
+def test_two_registries_take_two_ports_and_keep_them(clones: Clones) -> None:
+    a, b = clones
+    both = [one.start("registry") for one in clones]
+    assert [process.wait(timeout=30) for process in both] == [0, 0]
+    ports = [registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
+    assert len(set(ports)) == 2
+    assert registry.stop(a.checkout)
+    assert not services_of(a.root)
+    assert registry.find(b.checkout)
+    assert registry.get(a.checkout).env["SLIPWAY_REGISTRY"] == ports[0]
+
+
+def test_a_registry_whose_port_was_taken_moves(clones: Clones) -> None:
+    a, b = clones
+    port = registry.get(a.checkout).env["SLIPWAY_REGISTRY"].rpartition(":")[2]
+    (b.checkout.state / "registry").mkdir(parents=True)
+    (b.checkout.state / "registry" / "port").write_text(port)
+    assert registry.find(b.checkout) is None
+    assert registry.get(b.checkout).env["SLIPWAY_REGISTRY"] != f"127.0.0.1:{port}"
+
+
+def test_the_configured_registry_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = clones
+    own = registry.get(a.checkout)
+    monkeypatch.setenv("SLIPWAY_REGISTRY", own.env["SLIPWAY_REGISTRY"])
+    assert registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
+    assert registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
+    assert not registry.stop(b.checkout)
+
+
+def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = clones[0].checkout
+    programs = Path(clones[0].programs)
+    for name in ("apt-get", "dpkg-deb", "tar", "sh", "rm"):
+        found = shutil.which(name)
+        assert found
+        (programs / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(programs))
+    part = registry.get(one)
+    assert part.used.startswith("Debian's docker-registry at 127.0.0.1:")
+    assert (one.bin / "docker-registry").exists()
+
+
+def test_a_stale_pid_is_not_ours_to_kill(tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(tmp_path / "mark"))
+        daemon.pid_file.write_text(f"{other.pid}\n")
+        assert daemon.pid() is None
+        assert not daemon.stop()
+        assert other.poll() is None
+        assert not daemon.pid_file.exists()
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_service_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    script = f"trap '' TERM; touch {mark}; while :; do sleep 0.1; done"
+    daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(mark))
+    daemon.start(["sh", "-c", script], mark.exists, env=os.environ, seconds=10)
+    pid = daemon.pid()
+    assert pid is not None
+    assert daemon.stop(seconds=0.5)
+    assert daemon.pid() is None
+
+
+def test_a_service_that_ends_at_once_is_one_line(tmp_path: Path) -> None:
+    daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(tmp_path))
+    with pytest.raises(
+        ToolchainError, match=r"^service ended as soon as it was started: no such luck; all output is in "
+    ):
+        daemon.start(["sh", "-c", "echo no such luck >&2; exit 1"], lambda: False, env=os.environ, seconds=10)

@@ -1,0 +1,154 @@
+"""`make up` around Pulumi: the real CLI on a small program, in a checkout of its own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.clone import ROOT, Clone, make
+from toolchain import environment, stack
+from toolchain.checkout import Checkout
+from toolchain.errors import ToolchainError
+from toolchain.part import Part, recall
+
+UP = """
+import sys
+from pathlib import Path
+from toolchain import environment, stack
+from toolchain.checkout import Checkout
+from toolchain.part import Part
+
+checkout = Checkout(Path(sys.argv[1]))
+parts = [Part("all", "", "", env={"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}, path=sys.argv[3].split(":"))]
+sys.exit(stack.up(checkout, sys.argv[2], environment.variables(checkout, parts)))
+"""
+PROGRAM = """
+import pulumi, time
+from pathlib import Path
+pulumi.export("images", {})
+pulumi.export("secret", pulumi.Output.secret("hidden"))
+Path("running").touch()
+while Path("wait").exists():
+    time.sleep(0.1)
+"""
+
+
+class Project:
+    """A small Pulumi program with one stack, brought up as `make up` does."""
+
+    def __init__(self, clone: Clone) -> None:
+        self.root = clone.root
+        self.checkout = clone.checkout
+        here = Checkout.here()
+        noted = [recall(here, name) for name in ("Python packages", "Pulumi CLI", "Python language host")]
+        parts = [part for part in noted if part is not None]
+        assert len(parts) == 3, "the toolchain is not ready: run `make ready`"
+        self.path = ":".join(dict.fromkeys(folder for part in parts for folder in part.path))
+        (self.root / "Pulumi.yaml").write_text("name: slipway\nruntime: python\nstackConfigDir: stacks\n")
+        (self.root / "__main__.py").write_text(PROGRAM)
+        (self.root / "stacks").mkdir()
+        self.tracked = self.root / "stacks" / "Pulumi.local.yaml"
+        self.tracked.write_text("config:\n  slipway:flavor: local\n")
+        environment.save(self.checkout, [Part("all", "", "", path=self.path.split(":"))])
+
+    def start(self) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", UP, str(self.root), "local", self.path]
+        env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+        return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def up(self) -> str:
+        process = self.start()
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, out
+        return out
+
+    def hold(self) -> subprocess.Popen[str]:
+        """Start an update whose program runs until `wait` is removed."""
+        (self.root / "wait").touch()
+        process = self.start()
+        until = time.monotonic() + 60
+        while not (self.root / "running").exists():
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        return process
+
+    def source(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in a shell that has sourced `.slipway/env`."""
+        words = ["sh", "-c", f". .slipway/env && {command}"]
+        env = {"PATH": "/usr/bin:/bin", "PULUMI_CONFIG_PASSPHRASE": "the user's own"}
+        return subprocess.run(words, cwd=self.root, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+    def pulumi(self) -> int:
+        """Return the pid of the Pulumi that brings this project's stack up."""
+        for file in (self.checkout.backend / ".pulumi" / "locks").rglob("*.json"):
+            return int(json.loads(file.read_text())["pid"])
+        raise AssertionError("nobody holds the stack")
+
+
+@pytest.fixture
+def project(clone: Clone) -> Project:
+    return Project(clone)
+
+
+def test_a_stack_is_created_once_and_its_tracked_configuration_stays(project: Project) -> None:
+    tracked = project.tracked.read_text()
+    assert "slipway-local" in project.up()
+    assert re.search("[0-9]+ unchanged", project.up())
+    assert project.tracked.read_text() == tracked
+    configuration = (project.checkout.config / "Pulumi.local.yaml").read_text()
+    assert configuration.startswith(tracked)
+    assert configuration.count("encryptionsalt:") == 1
+    project.tracked.write_text(tracked + "  slipway:more: 1\n")
+    project.up()
+    assert "slipway:more: 1" in (project.checkout.config / "Pulumi.local.yaml").read_text()
+    shown = project.source("pulumi stack output --stack local --show-secrets secret")
+    assert shown.stdout.strip() == "hidden", shown.stderr
+
+
+def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> None:
+    process = project.hold()
+    process.send_signal(signal.SIGINT)
+    (project.root / "wait").unlink()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode not in {0, None}, out
+    assert "Traceback" not in out
+    project.up()
+
+
+def test_a_stack_locked_by_a_dead_pulumi_is_one_line_with_the_way_out(project: Project) -> None:
+    process = project.hold()
+    with pytest.raises(
+        ToolchainError, match=r"^stack local is locked by a Pulumi \(process \d+ on .*\): wait for it to end$"
+    ):
+        stack.check_lock(project.checkout, "local")
+    pid = project.pulumi()
+    os.kill(pid, signal.SIGKILL)
+    (project.root / "wait").unlink()
+    process.communicate(timeout=60)
+    with pytest.raises(ToolchainError) as caught:
+        stack.check_lock(project.checkout, "local")
+    found = re.search(r"that has ended: unlock it with `\. \.slipway/env && (.*)`$", str(caught.value))
+    assert found
+    assert project.source(found[1]).returncode == 0
+    project.up()
+
+
+@pytest.mark.parametrize(("name", "hint"), [("locl", "did you mean local? "), ("unlike", ""), ("../x", "")])
+def test_an_unknown_stack_is_one_line(project: Project, name: str, hint: str) -> None:
+    (project.root / "stacks" / "Pulumi.nccl.yaml").touch()
+    with pytest.raises(ToolchainError) as caught:
+        stack.check_name(project.checkout, name)
+    assert str(caught.value) == f"unknown stack {name!r}: {hint}there are local, nccl (stacks/Pulumi.<stack>.yaml)"
+
+
+def test_a_checkout_may_lie_anywhere(tmp_path: Path) -> None:
+    project = Project(make(tmp_path / "with space, 'quote' and ü"))
+    project.up()
+    assert project.source("pulumi stack ls").stdout.count("local") == 1

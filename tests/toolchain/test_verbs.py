@@ -1,0 +1,163 @@
+"""The verbs and the Makefile: what they print, and how they fail."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.toolchain.clone import ROOT, Clone
+from toolchain import base_image, certificates, cli, doctor, lint, locking, ready, steps
+from toolchain.checkout import Checkout
+from toolchain.errors import ToolchainError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from toolchain.checkout import Checkout
+from toolchain.locking import alone
+
+with alone(Checkout(Path(sys.argv[1])), "up"):
+    print("in", flush=True)
+    time.sleep(1)
+"""
+CERTIFICATES = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+
+
+def test_doctor_names_every_part_of_this_checkout(capfd: pytest.CaptureFixture[str]) -> None:
+    assert doctor.doctor(Checkout.here()) == 0, "a part is missing: run `make ready`"
+    said = capfd.readouterr().out
+    for kind in ready.KINDS:
+        assert re.search(rf"^{kind.name} +\S.* \(.*\)$", said, re.MULTILINE)
+    assert "missing" not in said
+
+
+def test_doctor_on_a_fresh_checkout_changes_nothing(
+    clone: Clone, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DOCKER_HOST", "SLIPWAY_REGISTRY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert doctor.doctor(clone.checkout) == 1
+    said = capfd.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in said[:-1]] == [kind.name for kind in ready.KINDS]
+    assert all(line.endswith("missing") for line in said[:-1])
+    assert said[-1] == f"{len(ready.KINDS)} missing: `make up` or `make test` gets them"
+    assert not clone.checkout.state.exists()
+
+
+def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(clone.root)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    begun = time.monotonic()
+    with locking.alone(clone.checkout, "up"):
+        assert time.monotonic() - begun > 0.5
+    assert capfd.readouterr().out == f"Waiting for another run in this checkout: up, process {holder.pid}\n"
+    assert holder.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "error"),
+    [
+        (["up", "locl"], 1, "slipway: unknown stack 'locl': did you mean local? "),
+        (["upp"], 2, "invalid choice: 'upp'"),
+        ([], 2, "the following arguments are required: VERB"),
+    ],
+)
+def test_wrong_words_are_one_line(words: list[str], status: int, error: str, capfd: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = cli.main(words)
+    except SystemExit as end:
+        code = end.code  # type: ignore[assignment]
+    assert code == status
+    assert error in capfd.readouterr().err.splitlines()[-1]
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(_checkout: Checkout) -> int:
+        with Path("/dev/full").open("w") as full:
+            full.write("x")
+        raise AssertionError
+
+    monkeypatch.setattr(doctor, "doctor", fail)
+    assert cli.main(["doctor"]) == 1
+    assert re.fullmatch(r"slipway: no space left on the disk of \S+\n", capfd.readouterr().err)
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    declared = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert declared
+    said = subprocess.run(
+        ["make", "-C", ROOT, "--no-print-directory"], capture_output=True, text=True, check=True
+    ).stdout
+    listed = re.findall(r"^  make ([a-z-]+) +\S", said, re.MULTILINE)
+    assert sorted([*listed, "help"]) == sorted(declared[1].split())
+
+
+def test_lint_finds_shell_scripts_and_dockerfiles_by_what_they_are() -> None:
+    commands = {str(words[0]): words[1:] for words in lint.checks(Checkout.here())}
+    assert set(commands) == {"ruff", "mypy", "hadolint", "shellcheck"}
+    assert ROOT / ".ci" / "run" in commands["shellcheck"]
+    assert all(str(file).endswith("/Dockerfile") for file in commands["hadolint"])
+
+
+def test_a_failing_command_is_one_line_with_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match=r"^`sh -c .*` failed \(3\): last words; all output is in .*/log$"):
+        steps.command(["sh", "-c", "echo first; echo last words; echo; exit 3"], tmp_path / "log")
+    assert (tmp_path / "log").read_text() == "first\nlast words\n\n"
+
+
+def test_a_step_shows_life_and_its_time(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(steps, "HEARTBEAT_SECONDS", 0.05)
+    with steps.step("Working", "takes a while"):
+        time.sleep(0.2)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "Working (takes a while) ..."
+    assert lines[1] == "  still at it: Working (0 s)"
+    assert lines[-1] == "Working: done in 0 s"
+
+
+def test_only_certificates_beyond_the_distributions_are_added() -> None:
+    ours, theirs = CERTIFICATES.format("AAAA"), CERTIFICATES.format("BBBB")
+    wrapped = CERTIFICATES.format("BB\nBB")
+    assert certificates.additional(ours + theirs + ours, wrapped) == [ours]
+    assert certificates.additional(theirs, wrapped) == []
+
+
+def test_an_image_of_the_same_files_is_the_same_image(tmp_path: Path) -> None:
+    made = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        tarball = tmp_path / folder / "layer.tar"
+        tarball.write_bytes(b"a layer")
+        base_image._archive(tarball, "name:tag", tmp_path / folder / "image.tar")
+        made.append([(tmp_path / folder / name).read_bytes() for name in ("config.json", "manifest.json")])
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo bookworm-slim: Pulling from library/debian", ""),
+        ("echo bookworm-slim: Pulling from library/debian; echo no such host >&2; exit 1", "no such host"),
+        ("echo denied >&2; exit 1", "denied"),
+        ("exec sleep 60", "no registry answered within 1 s"),
+        ("echo bookworm-slim: Pulling from library/debian; exec sleep 60", "not pulled within 2 s"),
+    ],
+)
+def test_a_pull_that_cannot_work_ends_soon(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    monkeypatch.setattr(base_image, "FIRST_WORD_SECONDS", 1.0)
+    monkeypatch.setattr(base_image, "PULL_SECONDS", 2.0)
+    clone.program("docker", script)
+    assert base_image._pull({"PATH": f"{clone.programs}:/usr/bin:/bin"}) == why
