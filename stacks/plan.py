@@ -116,7 +116,6 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                     **spec.tuning,
                     **_outside(spec, config.mirrors),
                     **_mirror_args(config.mirrors, declared[spec.dockerfile]),
-                    **spec.label_args,
                 },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
                 files=files[spec.dockerfile],
