@@ -6,10 +6,9 @@
 #include CUDA
 int main(void) {
   int count = 0;
-  ibv_free_device_list(ibv_get_device_list(&count));
+  /* There is no device; each library answers all the same. */
+  ibv_get_device_list(&count);
   umad_init();
-  rdma_destroy_event_channel(rdma_create_event_channel());
-  struct pci_access *access = pci_alloc();
-  pci_cleanup(access);
-  return puts("Version: stand-in"), 0;
+  rdma_create_event_channel();
+  return pci_alloc() ? puts("Version: stand-in") < 0 : 1;
 }
