@@ -137,7 +137,7 @@ class _Chain:
                 **component.args,
                 "PYTHON": f"python{self.config.python_version}",
                 "ARCH_LIST": self.config.archs,
-                **({"VARIANT": self.variant.name} if component.name == "torch" else self._torch_to_build_on),
+                **(self._torch_itself if component.name == "torch" else self._torch_to_build_on),
             },
             tuning={**tuning(self.config, component.name), **self._cache},
             parents={
@@ -191,6 +191,12 @@ class _Chain:
     def _suffix(self) -> Suffix:
         abi = self.config.abi if "abi" in self.config.tag_fields else None
         return suffix(self.config, self.variant.name, nccl=self.variant.nccl, abi=abi, **self.versions)
+
+    @property
+    def _torch_itself(self) -> dict[str, str]:
+        """What torch is built with; the source of one by commit says which Triton it pins."""
+        triton = None if self.config.torch.commits.torch else torch_release(self.versions["torch"]).triton
+        return {"VARIANT": self.variant.name, **({"TRITON_VERSION": triton} if triton else {})}
 
     @property
     def _torch_to_build_on(self) -> dict[str, str]:

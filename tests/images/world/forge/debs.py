@@ -174,9 +174,10 @@ def cudnn(repository: Repository, runtime: str, dev: str, version: str) -> None:
 def python(repository: Repository, version: str) -> None:
     """Debian's Python by the name of another distribution's, for the Dockerfiles that ask for that name."""
     name = f"python{version}"
-    repository.add(name, "1", {}, "python3", {f"usr/bin/{name}": "python3"})
-    repository.add(f"{name}-venv", "1", {}, f"{name}, python3-venv")
-    repository.add(f"{name}-dev", "1", {}, f"{name}, python3-dev")
+    release = f"{version}.99-1"  # other packages break with early ones
+    repository.add(name, release, {}, "python3", {f"usr/bin/{name}": "python3"})
+    repository.add(f"{name}-venv", release, {}, f"{name}, python3-venv")
+    repository.add(f"{name}-dev", release, {}, f"{name}, python3-dev")
 
 
 def main() -> None:
