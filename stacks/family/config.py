@@ -27,6 +27,7 @@ from stacks.versions import (
     distro_python,
     torch_release,
 )
+from stacks.versions.libraries import Extra
 from stacks.versions.tables import order
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -155,14 +156,29 @@ class FamilyConfig(StackConfig):
         check_torch_cuda(self.torch.version, self.cuda, source=self.torch.source)
         self._check_python()
         _ = self.archs
-        for name in ("flash-attn", "deepspeed"):
-            pin = self.extras.flash_attention if name == "flash-attn" else self.extras.deepspeed
-            if pin and not is_commit(pin):
-                field = "extras.flashAttention" if name == "flash-attn" else "extras.deepspeed"
-                check_extra(name, pin, cuda_version=self.cuda, python=self.python_version, field=field)
+        self._check_extras()
+        return self
+
+    def _check_extras(self) -> None:
+        extras: dict[str, tuple[Extra, str | Literal[False]]] = {
+            "transformerEngine": ("transformer-engine", self.transformer_engine),
+            "flashAttention3": ("flash-attn-3", self.flash_attention3),
+            "extras.deepspeed": ("deepspeed", self.extras.deepspeed),
+            "extras.flashAttention": ("flash-attn", self.extras.flash_attention),
+        }
+        for field, (name, pin) in extras.items():
+            if pin:
+                check_extra(
+                    name,
+                    pin,
+                    cuda_version=self.cuda,
+                    python=self.python_version,
+                    cudnn=self.cudnn_version,
+                    archs=self.archs,
+                    field=field,
+                )
         if self.extras.xformers and not is_commit(self.extras.xformers):
             check_companion(self.torch.version, "xformers", self.extras.xformers, field="extras.xformers")
-        return self
 
     def _check_distro(self) -> None:
         if distro(self.distro).packages != "apt":
@@ -220,10 +236,16 @@ class FamilyConfig(StackConfig):
         """
         if edition == "base":
             return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro)}"
-        majors = [full.split(".")[0] for _, full in cuda(self.cuda).cudnn]
-        if not majors:
+        cudnn = self.cudnn or self.cudnn_version.split(".")[0]
+        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
+
+    @property
+    def cudnn_version(self) -> str:
+        """The parent's cuDNN, such as ``8.9.0.131``; the newest of the major version that the stack names."""
+        offered = [full for _, full in cuda(self.cuda).cudnn]
+        if not offered:
             having = [version for version in cuda_versions() if cuda(version).cudnn]
             source = "tags of NVIDIA's container-images/cuda, stacks/versions/cuda.toml"
             raise Incompatible("cuda", self.cuda, "has no nvidia/cuda image with cuDNN", having, source)
-        cudnn = self.cudnn or max(majors, key=int)
-        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
+        named = [full for full in offered if self.cudnn in {None, full.split(".")[0]}]
+        return max(named or offered, key=order)

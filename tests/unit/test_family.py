@@ -152,7 +152,7 @@ def test_published_wheels_take_the_index_of_their_cuda_only_where_the_python_ind
 def test_switches_and_extras_are_on_or_off_in_yaml_and_in_pulumis_json() -> None:
     off = {"deepspeed": False, "flashAttention": "false", "apex": False}
     assert images(specs(extras=off)) == ["nccl-tests", "torch"]
-    on = specs(transformerEngine="1.0", flashAttention3="a" * 40)
+    on = specs(transformerEngine="1.0", flashAttention3="a" * 40, cuda="12.6.3")
     assert on["torch"].parents.keys() == {
         *("BASE_IMAGE", "TORCH_WHEEL_IMAGE", "VISION_WHEEL_IMAGE", "AUDIO_WHEEL_IMAGE"),
         *("TRANSFORMER_ENGINE_WHEEL_IMAGE", "FLASH_ATTENTION3_WHEEL_IMAGE"),
@@ -276,6 +276,18 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         (
             {"extras": {"flashAttention": "2.8.3"}},
             "slipway:extras.flashAttention: '2.8.3' does not build with python 3.8",
+        ),
+        (
+            {"flashAttention3": "a" * 40},
+            f"slipway:flashAttention3: '{'a' * 40}' does not build with cuda 12.1; allowed: cuda 12.3 and newer; rule: ",
+        ),
+        (
+            {"flashAttention3": "a" * 7, "cuda": "12.6.3", "archList": "8.0", "nccl": "2.23.4-1"},
+            "slipway:flashAttention3: 'aaaaaaa' has no code for any of the compute capabilities 8.0; allowed: 9.0, 9.0a",
+        ),
+        (
+            {"transformerEngine": "2.12"},
+            "slipway:transformerEngine: '2.12' does not build with cudnn 8.9.0.131; allowed: cudnn 9.3 and newer; rule: ",
         ),
         (
             {"ncclTests": "ghcr.io/acme/nccl-tests"},
