@@ -196,7 +196,7 @@ class _Chain:
     def _torch_itself(self) -> dict[str, str]:
         """What torch is built with; the source of one by commit says which Triton it pins."""
         triton = None if self.config.torch.commits.torch else torch_release(self.versions["torch"]).triton
-        return {"VARIANT": self.variant.name, **({"TRITON_VERSION": triton} if triton else {})}
+        return {"VARIANT": self.variant.name, **({"TRITON_VERSION": triton.removeprefix("==")} if triton else {})}
 
     @property
     def _torch_to_build_on(self) -> dict[str, str]:

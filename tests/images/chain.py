@@ -57,7 +57,7 @@ def world(cache: Path, registry: str, debian: str, stacks: Iterable[str], more: 
                 component = args["COMPONENT"]
                 tags[REPOSITORIES[component]] += [("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")]
                 if component == "torch":
-                    triton = torch_release(args["VERSION"]).triton
+                    triton = (torch_release(args["VERSION"]).triton or "").removeprefix("==")
                     # From 2.1 on the source says which Triton it is made for.
                     if triton and not args["VERSION"].startswith("2.0."):
                         pins[f"v{args['VERSION']}"] = triton
