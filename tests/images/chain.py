@@ -70,9 +70,7 @@ def world(cache: Path, registry: str, debian: str, stacks: Iterable[str], more: 
                 for parent in image.spec.parents.values()
                 if isinstance(parent, Outside) and parent.reference.startswith("nvidia/cuda:")
             ]
-    return upstreams.make(
-        cache, debian=debian, registry=registry, tags=tags, pins=pins, parents=parents, hpcx=archives
-    )
+    return upstreams.make(cache, debian=debian, registry=registry, tags=tags, pins=pins, parents=parents, hpcx=archives)
 
 
 def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:

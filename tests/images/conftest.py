@@ -12,9 +12,7 @@ from stacks.source import ROOT
 from tests.images import chain
 from tests.images.world.upstreams import World
 
-STACKS = [
-    f"{variant}-{cuda}" for variant in ("nccl", "base") for cuda in ("cu118", "cu120", "cu121", "cu129", "cu132")
-]
+STACKS = [f"{variant}-{cuda}" for variant in ("nccl", "base") for cuda in ("cu118", "cu120", "cu121", "cu129", "cu132")]
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,9 @@ def test_an_nccl_image_is_linked_with_hpcx_and_compiles(built: Built, stack: str
     assert "libucc.so.1 => /opt/hpcx/ucc/lib/libucc.so.1" in linked
     assert "libucp.so.0 => /opt/hpcx/ucx/lib/libucp.so.0" in linked
     nccl = next(image for image in made.images if image.spec.name == "nccl-tests").args["NCCL_VERSION"]
-    assert f"installed {nccl}+cuda" in made.run("torch", "dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "libnccl2")
+    assert f"installed {nccl}+cuda" in made.run(
+        "torch", "dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", "libnccl2"
+    )
     assert "release" in made.run("torch-extras", "nvcc", "--version")
 
 
@@ -85,7 +87,9 @@ def test_no_layer_holds_a_wheel_a_source_or_a_package_list(built: Built, stack: 
     for image in ("torch", "torch-extras"):
         for paths in layers(made.name(image)):
             left = [path for path in paths if path.endswith((".whl", ".deb", ".tbz", ".tar.gz"))]
-            left += [path for path in paths if path.split("/")[0] in {"src", "dist", "source", "wheels", "built", "out"}]
+            left += [
+                path for path in paths if path.split("/")[0] in {"src", "dist", "source", "wheels", "built", "out"}
+            ]
             left += [path for path in paths if path.startswith("var/lib/apt/lists/") and path.endswith("Packages")]
             assert not [path for path in left if not path.startswith("usr/share/python-wheels")]
 
@@ -101,7 +105,9 @@ def test_labels_user_and_environment(built: Built, stack: str) -> None:
         environment = dict(entry.split("=", 1) for entry in config["Env"])
         if image.spec.name != "nccl-tests":
             assert config["User"] == "1000:1000"
-            assert environment["TORCH_CUDA_ARCH_LIST"] == made.images[-1].args.get("ARCH_LIST", environment["TORCH_CUDA_ARCH_LIST"])
+            assert environment["TORCH_CUDA_ARCH_LIST"] == made.images[-1].args.get(
+                "ARCH_LIST", environment["TORCH_CUDA_ARCH_LIST"]
+            )
             assert environment["PATH"].startswith("/opt/venv/bin:")
             assert made.run(image.spec.name, "id", "-u").strip() == "1000"
     if "nccl" in stack:
@@ -122,8 +128,12 @@ def test_the_layers_of_torch_lie_in_the_planned_order(built: Built) -> None:
     assert len(installs) == len(planned)
     # The one that brings torch is where the Dockerfile has it: files of torch/ are in that layer and in no other.
     own = list(layers(made.name("torch")))
-    with_torch = [number for number, paths in enumerate(own) if any("site-packages/torch/lib/" in path for path in paths)]
-    with_vision = [number for number, paths in enumerate(own) if any("site-packages/torchvision/" in path for path in paths)]
+    with_torch = [
+        number for number, paths in enumerate(own) if any("site-packages/torch/lib/" in path for path in paths)
+    ]
+    with_vision = [
+        number for number, paths in enumerate(own) if any("site-packages/torchvision/" in path for path in paths)
+    ]
     assert len(with_torch) == len(with_vision) == 1
     assert with_torch[0] < with_vision[0]
     assert shown[-1].startswith("LABEL")
@@ -135,13 +145,23 @@ def test_a_second_build_runs_nothing(built: Built, world: World, stack: str) -> 
     before = {image.spec.name: made.inspect(image.spec.name)["Id"] for image in made.images}
     made.build()
     assert {image.spec.name: made.inspect(image.spec.name)["Id"] for image in made.images} == before
-    assert not [line for log in made.log.values() for line in log.splitlines() if "] RUN" in line and line.startswith("#") and f"{line.split()[0]} CACHED" not in log]
+    assert not [
+        line
+        for log in made.log.values()
+        for line in log.splitlines()
+        if "] RUN" in line and line.startswith("#") and f"{line.split()[0]} CACHED" not in log
+    ]
     assert world.server.url in str(made.images[0].args)
 
 
 def test_another_vision_compiles_no_torch_and_no_extra(built: Built, world: World) -> None:
     made = built("base-cu121")
-    torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "commits": {"vision": world.commits["pytorch/vision"]}}
+    torch = {
+        "version": "2.0.1",
+        "vision": "0.15.2",
+        "audio": "2.0.2",
+        "commits": {"vision": world.commits["pytorch/vision"]},
+    }
     other = built("base-cu121", "bumped", torch=torch)
     ids = [
         {image.spec.name: each.inspect(image.spec.name)["Id"] for image in each.images if image.spec.product}
@@ -156,7 +176,12 @@ def test_another_vision_compiles_no_torch_and_no_extra(built: Built, world: Worl
     ("image", "switch", "more", "less"),
     [
         ("torch-extras", {"extras": {"deepspeed": "0.9.4", "flashAttention": "2.0.2", "apex": False}}, set(), {"apex"}),
-        ("torch-extras", {"extras": {"deepspeed": False, "flashAttention": "2.0.2"}}, set(), {"deepspeed", "psutil", "py-cpuinfo"}),
+        (
+            "torch-extras",
+            {"extras": {"deepspeed": False, "flashAttention": "2.0.2"}},
+            set(),
+            {"deepspeed", "psutil", "py-cpuinfo"},
+        ),
         ("torch-extras", {"extras": {"deepspeed": "0.9.4", "flashAttention": False}}, set(), {"flash-attn", "einops"}),
     ],
 )

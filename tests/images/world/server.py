@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 GIT_BACKEND = Path(
-    subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True).stdout.strip(), "git-http-backend"
+    subprocess.run(["git", "--exec-path"], check=True, capture_output=True, text=True).stdout.strip(),
+    "git-http-backend",
 )
 
 
@@ -35,7 +36,9 @@ class _Handler(SimpleHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             "REMOTE_ADDR": self.client_address[0],
         }
-        done = subprocess.run([GIT_BACKEND], input=self.rfile.read(length), env=environment, capture_output=True, check=True)
+        done = subprocess.run(
+            [GIT_BACKEND], input=self.rfile.read(length), env=environment, capture_output=True, check=True
+        )
         head, _, body = done.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
         self.send_response(int(headers.pop("Status", "200").split()[0]))

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -45,7 +46,9 @@ def digest(paths: Iterable[Path], *facts: object) -> str:
     """Return 12 hexadecimal digits that stand for files, folders and some facts."""
     found = hashlib.sha256(repr(facts).encode())
     for top in paths:
-        for path in sorted(path for path in (top, *top.rglob("*")) if path.is_file() and "__pycache__" not in path.parts):
+        for path in sorted(
+            path for path in (top, *top.rglob("*")) if path.is_file() and "__pycache__" not in path.parts
+        ):
             found.update(f"{path.relative_to(HERE)} {path.stat().st_mode:o} ".encode() + path.read_bytes())
     return found.hexdigest()[:12]
 
@@ -58,7 +61,16 @@ def git(folder: Path, *arguments: str) -> str:
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CONFIG_SYSTEM": "/dev/null",
     }
-    command = ["git", "-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main", "-C", str(folder), *arguments]
+    command = [
+        "git",
+        "-c",
+        "protocol.file.allow=always",
+        "-c",
+        "init.defaultBranch=main",
+        "-C",
+        str(folder),
+        *arguments,
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise RuntimeError(f"git {arguments}: {done.stderr}")
@@ -68,7 +80,13 @@ def git(folder: Path, *arguments: str) -> str:
 _NOBODY = {"NAME": "Nobody", "EMAIL": "nobody@localhost", "DATE": DATE}
 
 
-def repository(target: Path, files: Iterable[Path], tags: Iterable[str], pins: Mapping[str, str], submodule: tuple[str, Path] | None) -> str:
+def repository(
+    target: Path,
+    files: Iterable[Path],
+    tags: Iterable[str],
+    pins: Mapping[str, str],
+    submodule: tuple[str, Path] | None,
+) -> str:
     """Make a bare repository with a commit for each tag and return its last commit.
 
     Each tag's `version.txt` holds the tag; ``pins`` maps a tag to the Triton that its torch pins.
@@ -84,7 +102,9 @@ def repository(target: Path, files: Iterable[Path], tags: Iterable[str], pins: M
         git(work, "submodule", "--quiet", "add", str(source), place)
         # As in the real one: the public address, which a mirror must replace.
         modules = work / ".gitmodules"
-        modules.write_text(re.sub(r"url = .*", f"url = https://github.com/{'/'.join(source.parts[-2:])}", modules.read_text()))
+        modules.write_text(
+            re.sub(r"url = .*", f"url = https://github.com/{'/'.join(source.parts[-2:])}", modules.read_text())
+        )
     for tag in sorted(tags):
         (work / "version.txt").write_text(tag.lstrip("v") + "\n")
         pin = work / ".ci/docker/triton_version.txt"
@@ -120,7 +140,16 @@ def index(folder: Path, tritons: Iterable[str]) -> None:
     """Fill a folder with wheels and write its PEP 503 pages."""
     files = folder / "files"
     files.mkdir(parents=True)
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--python-version=3.11",
+    ]
     command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files), *REAL]
     subprocess.run(command, check=True)
     for name, module in PURE.items():
@@ -140,9 +169,9 @@ def _once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) ->
     """Return a part's folder, named by what decides its content, filled the first time."""
     folder = cache / f"{part}-{content}"
     if not folder.exists():
-        making = cache / f"{part}-making"
-        shutil.rmtree(making, ignore_errors=True)
-        making.mkdir(parents=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=f"{part}-", dir=cache))
+        making.chmod(0o755)
         fill(making)
         making.rename(folder)
     return folder
@@ -193,7 +222,9 @@ def make(
     """
     tags = {name: sorted(set(found)) for name, found in tags.items()}
     parents, hpcx = sorted(set(parents)), sorted(set(hpcx))
-    forged = _once(cache, "files", digest([HERE / "Dockerfile", HERE / "forge"], debian), lambda folder: _forge(folder, debian))
+    forged = _once(
+        cache, "files", digest([HERE / "Dockerfile", HERE / "forge"], debian), lambda folder: _forge(folder, debian)
+    )
     for archive in hpcx:
         path = forged / "hpcx" / archive
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +233,9 @@ def make(
     tritons = sorted(set(pins.values()))
     wheels = _once(cache, "python", digest([], REAL, PURE, tritons), lambda folder: index(folder, tritons))
     repos = HERE / "repos"
-    repositories = _once(cache, "git", digest([repos], tags, sorted(pins.items())), lambda folder: _repositories(folder, tags, pins))
+    repositories = _once(
+        cache, "git", digest([repos], tags, sorted(pins.items())), lambda folder: _repositories(folder, tags, pins)
+    )
     for parent in parents:
         match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", parent)
         assert match, parent
@@ -214,7 +247,10 @@ def make(
     server = Server(cache, gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
     return World(
         mirrors={
-            "images": {"docker.io/nvidia": f"{registry}/standin/nvidia", "docker.io/library/debian": debian.rpartition(":")[0]},
+            "images": {
+                "docker.io/nvidia": f"{registry}/standin/nvidia",
+                "docker.io/library/debian": debian.rpartition(":")[0],
+            },
             "pythonIndex": f"{server.url}/{wheels.name}/simple",
             "git": f"{server.url}/{repositories.name}",
             "downloads": {

@@ -40,7 +40,9 @@ class Repository:
         self.folder = folder
         folder.mkdir(parents=True)
 
-    def add(self, name: str, version: str, files: dict[str, object], depends: str = "", links: dict[str, str] | None = None) -> None:
+    def add(
+        self, name: str, version: str, files: dict[str, object], depends: str = "", links: dict[str, str] | None = None
+    ) -> None:
         """Add a package; a file's content is text, bytes, or a C library as (source, soname)."""
         root = Path("/tmp/package")
         shutil.rmtree(root, ignore_errors=True)
@@ -58,7 +60,9 @@ class Repository:
             target = root / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(to)
-        control = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: Slipway's tests <tests@localhost>\n"
+        control = (
+            f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: Slipway's tests <tests@localhost>\n"
+        )
         control += f"Description: stand-in\n" + (f"Depends: {depends}\n" if depends else "")
         (root / "DEBIAN").mkdir(parents=True)
         (root / "DEBIAN/control").write_text(control)
@@ -115,7 +119,10 @@ def cuda(repository: Repository, version: str) -> None:
         f"cuda-driver-dev-{dashed}",
         full,
         {
-            f"{root}/lib64/stubs/libcuda.so": ("int cuInit(unsigned flags) { (void)flags; return 34; }", "libcuda.so.1"),
+            f"{root}/lib64/stubs/libcuda.so": (
+                "int cuInit(unsigned flags) { (void)flags; return 34; }",
+                "libcuda.so.1",
+            ),
             f"{root}/include/cuda.h": "extern int cuInit(unsigned flags);\n",
         },
     )
@@ -135,7 +142,9 @@ def cuda(repository: Repository, version: str) -> None:
     for number in (PARENTS_NCCL, NCCL[version]):
         nccl(repository, f"{number}+cuda{version}")
     repository.add(
-        f"datacenter-gpu-manager-4-cuda{major}", "1:4.4.2-1", {"usr/bin/dcgmi": "#!/bin/sh\necho dcgmi version: 4.4.2\n"}
+        f"datacenter-gpu-manager-4-cuda{major}",
+        "1:4.4.2-1",
+        {"usr/bin/dcgmi": "#!/bin/sh\necho dcgmi version: 4.4.2\n"},
     )
 
 
@@ -168,7 +177,9 @@ def cudnn(repository: Repository, runtime: str, dev: str, version: str) -> None:
         "usr/include/cudnn_version.h": f"#define CUDNN_VERSION {code}\n",
         "usr/include/cudnn.h": '#ifdef __cplusplus\nextern "C"\n#endif\nunsigned long cudnnGetVersion(void);\n',
     }
-    repository.add(dev, version, dict(headers), f"{runtime} (= {version})", {f"{LIB}/libcudnn.so": f"libcudnn.so.{major}"})
+    repository.add(
+        dev, version, dict(headers), f"{runtime} (= {version})", {f"{LIB}/libcudnn.so": f"libcudnn.so.{major}"}
+    )
 
 
 def python(repository: Repository, version: str) -> None:

@@ -13,7 +13,9 @@ def conv2d(plane, weight):
         for row in range(size):
             for column in range(size):
                 height, width = result.shape[2:]
-                gradient[:, :, row : row + height, column : column + width] += weight.array[:, :, row, column].sum(axis=0)[:, None, None]
+                gradient[:, :, row : row + height, column : column + width] += weight.array[:, :, row, column].sum(
+                    axis=0
+                )[:, None, None]
         plane.grad = Tensor(gradient)
 
     return Tensor(result, back)

@@ -24,7 +24,14 @@ def _codes():
 def _compile(name, sources, target, libraries=()):
     command = [f"{CUDA_HOME}/bin/nvcc", *_codes(), "-shared", "-Xcompiler", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
     command += [f"-I{_TORCH}/include", f"-I{sysconfig.get_paths()['include']}", f"-I{CUDA_HOME}/include"]
-    command += [*map(str, sources), "-o", str(target), f"-L{CUDA_HOME}/lib64", "-lcudart", *(f"-l{library}" for library in libraries)]
+    command += [
+        *map(str, sources),
+        "-o",
+        str(target),
+        f"-L{CUDA_HOME}/lib64",
+        "-lcudart",
+        *(f"-l{library}" for library in libraries),
+    ]
     subprocess.run(command, check=True)
 
 
