@@ -17,8 +17,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     """Declare everything a plan asks for and return the stack's outputs.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``, ``products`` likewise what they are built from
-    (sources, wheels). ``plan`` says what each is made of, and ``planFiles`` maps each Dockerfile to its context's files;
-    all of both is known at preview.
+    (sources, wheels). ``plan`` says what each is made of, and ``planFiles`` maps each Dockerfile to its context's
+    files; all of both is known at preview.
     """
     registry = _registry(plan)
     variants: dict[str, ImageVariant] = {}
