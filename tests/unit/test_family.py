@@ -176,6 +176,15 @@ def test_a_release_candidate_and_a_commit_can_be_built() -> None:
     assert built["torch-source"].suffix.render() == "source-torch2.0.0-rc1-gccccccc"
 
 
+def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
+    assert specs()["torch-wheel"].args["TRITON_VERSION"] == "2.0.0"
+    assert (
+        "TRITON_VERSION"
+        not in specs("base", cuda="12.9.1", distro="ubuntu24.04", torch={"version": "2.15.0"})["torch-wheel"].args
+    )
+    assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
+
+
 def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
     assert load().abi == "1"
     assert load(torch={"version": "2.0.1", "source": "wheel"}, cuda="11.8.0").abi == "0"
