@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each extra that was built is installed, at that version, and its compiled parts load; nothing else's place is taken."""
+"""Each extra that was built is installed, at that version, and its compiled parts load."""
 
 import importlib
 import subprocess
