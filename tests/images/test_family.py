@@ -16,6 +16,7 @@ from tests.images.world.docker import CLIENT
 from tests.images.world.upstreams import World
 
 Built = Callable[..., chain.Chain]
+pytestmark = pytest.mark.slow
 QUICK = {"nccl-cu121", "base-cu121"}
 ALL = [pytest.param(stack, marks=() if stack in QUICK else pytest.mark.slow) for stack in STACKS]
 BASE = [pytest.param(stack, marks=() if stack in QUICK else pytest.mark.slow) for stack in STACKS if "base" in stack]

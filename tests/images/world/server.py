@@ -61,6 +61,10 @@ class _Handler(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
+class _Threads(ThreadingHTTPServer):
+    request_queue_size = 128  # every stage of a build asks at once; the default of 5 lets some time out
+
+
 class Server:
     """A server of ``folder`` on ``address``, until it is closed."""
 
@@ -69,9 +73,9 @@ class Server:
             return _Handler(*args, directory=str(folder))  # type: ignore[arg-type]
 
         try:
-            self._server = ThreadingHTTPServer((address, port), handler)  # type: ignore[arg-type]
+            self._server = _Threads((address, port), handler)  # type: ignore[arg-type]
         except OSError:  # another run has it: builds are not cached from one port to another, that is all
-            self._server = ThreadingHTTPServer((address, 0), handler)  # type: ignore[arg-type]
+            self._server = _Threads((address, 0), handler)  # type: ignore[arg-type]
         self.url = f"http://{address}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -66,6 +66,8 @@ class Repository:
         control += f"Description: stand-in\n" + (f"Depends: {depends}\n" if depends else "")
         (root / "DEBIAN").mkdir(parents=True)
         (root / "DEBIAN/control").write_text(control)
+        if any(".so" in path for path in files):
+            (root / "DEBIAN/triggers").write_text("activate-noawait ldconfig\n")
         run("dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, self.folder / f"{name}_{version}_amd64.deb")
 
     def index(self) -> None:
