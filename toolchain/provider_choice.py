@@ -76,7 +76,7 @@ def _install(checkout: Checkout) -> str:
 
 def _launcher(checkout: Checkout) -> str:
     root, python = shlex.quote(str(checkout.root)), shlex.quote(str(checkout.venv / "bin" / "python"))
-    return f'#!/bin/sh\nPYTHONPATH={root} exec {python} -m toolchain.docker_provider "$@"\n'
+    return f'#!/bin/sh\nPYTHONPATH={root} exec {python} -P -m toolchain.docker_provider "$@"\n'
 
 
 def get(checkout: Checkout) -> Part:

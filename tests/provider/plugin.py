@@ -29,7 +29,7 @@ PROVIDER_URN = "urn:pulumi:test::project::pulumi:providers:docker::default"
 def command(provider: str = SELECTED) -> list[str]:
     """Return what starts a provider: "embedded" or "official"."""
     if provider == "embedded":
-        return [sys.executable, "-m", "toolchain.docker_provider"]
+        return [sys.executable, "-P", "-m", "toolchain.docker_provider"]
     name = "pulumi-resource-docker"
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     installed = sorted(home.glob(f"plugins/resource-docker-v*/{name}"))

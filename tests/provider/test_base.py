@@ -111,6 +111,17 @@ def test_plugin_ends_when_told(tmp_path: Path, signal: str) -> None:
         assert plugin.process.wait(timeout=5) == 0
 
 
+def test_files_of_the_program_are_not_the_plugin_s(tmp_path: Path) -> None:
+    """A plugin runs in the program's directory, where anything may lie."""
+    for name in ("docker.py", "yaml.py", "select.py", "toolchain/__init__.py", "stacks/__init__.py"):
+        target = tmp_path / name
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("raise SystemExit('a file of the program was imported')\n")
+    with started(tmp_path, "embedded") as plugin:
+        plugin.configure()
+        assert plugin.call("GetPluginInfo", empty_pb2.Empty()).version
+
+
 def runs(process: str) -> bool:
     """Say whether a process runs; one that has ended and that nobody has asked about does not."""
     try:

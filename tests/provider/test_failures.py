@@ -44,6 +44,7 @@ def test_failing_step(maker: Maker, shell: Path) -> None:
     if EMBEDDED:
         head, *lines = str(failure.value).splitlines()
         assert head.startswith(f"error building image {maker.name}:v1: step '[2/2] RUN for i in")
+        assert head.endswith("' failed: exit code: 7; the last lines of its output:")
         assert [line.strip() for line in lines] == ["line 1", "line 2", "line 3", "the reason"]
 
 

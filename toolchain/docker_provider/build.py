@@ -51,10 +51,12 @@ class Display:
     Attributes:
         status: takes a passing line, which the next one replaces.
         log: takes a line to keep, and its severity.
+        hide: masks secrets in a text.
     """
 
     status: Callable[[str], None]
     log: Callable[[str, str], None]
+    hide: Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class _Work:
         patterns = _admitting(what.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
         query = _query(self.image, dockerfile)
         headers = {"Content-Type": "application/x-tar"}
-        log = progress.BuildLog(self.display.status)
+        log = progress.BuildLog(self.display.status, self.display.hide)
         self.display.status("Starting Docker build")
         with ExitStack() as stack:
             if classic:

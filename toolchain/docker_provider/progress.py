@@ -15,6 +15,13 @@ _LAST_LINES: Final = 20
 _TRACE: Final = "moby.buildkit.trace"
 _PUSHED: Final = re.compile(r"\S+: digest: (\w+:[0-9a-f]+) size: \d+")
 """The last line of a push."""
+_EXIT_CODE: Final = re.compile(
+    r"(?:failed to solve.*?: )?"
+    r"(?:executor failed running \[.*\]|process \".*\" did not complete successfully): (exit code: .*)",
+    re.DOTALL,
+)
+"""How BuildKits say that a step failed, around the whole step once more."""
+_LONGEST_NAME: Final = 160
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Show = Callable[[str], None]
@@ -29,18 +36,19 @@ class BuildLog:
 
     Args:
         show: takes each line worth showing.
+        hide: masks secrets in what the build says of itself, before any of it is cut.
 
     Attributes:
         image_id: id of the image that was built; "" until then.
     """
 
-    def __init__(self, show: Show) -> None:
+    def __init__(self, show: Show, hide: Callable[[str], str]) -> None:
         self.image_id = ""
         self._show = show
+        self._hide = hide
         self._names: dict[str, str] = {}
         self._running: set[str] = set()
         self._failed = ""
-        self._error = ""
         self._output: dict[str, deque[str]] = {}
 
     def follow(self, messages: Iterable[dict[str, Any]]) -> None:
@@ -79,29 +87,29 @@ class BuildLog:
             self._show(warning.short.decode("utf-8", "replace"))
 
     def _vertex(self, vertex: Any) -> None:
-        self._names[vertex.digest] = vertex.name
+        name = self._names[vertex.digest] = shortened(self._hide(vertex.name))
         if vertex.error and not self._failed and "context canceled" not in vertex.error:
-            self._failed, self._error = vertex.digest, vertex.error
+            self._failed = vertex.digest
         if vertex.HasField("completed"):
             seconds = (vertex.completed.ToNanoseconds() - vertex.started.ToNanoseconds()) / 1e9
             how = "CACHED" if vertex.cached else "ERROR" if vertex.error else f"{seconds:.1f}s"
             self._running.discard(vertex.digest)
-            self._show(f"{vertex.name} {how}")
+            self._show(f"{name} {how}")
         elif vertex.HasField("started") and vertex.digest not in self._running:
             self._running.add(vertex.digest)
-            self._show(vertex.name)
+            self._show(name)
 
     def _classic(self, text: str) -> None:
         """Take a line of the first builder, whose steps have no ids: a new step forgets the last one's lines."""
         if text.startswith("Step "):
-            self._names[""] = text.strip()
+            self._names[""] = shortened(self._hide(text))
             self._output.pop("", None)
         for line in self._append("", text):
             self._show(line)
 
     def _append(self, step: str, text: str) -> Iterator[str]:
         lines = self._output.setdefault(step, deque(maxlen=_LAST_LINES))
-        for line in text.splitlines():
+        for line in self._hide(text).splitlines():
             shown = line.rpartition("\r")[2].rstrip()
             if shown:
                 lines.append(shown)
@@ -112,7 +120,8 @@ class BuildLog:
         lines = self._output.get(self._failed)
         if not name:
             return error
-        reason = self._error if self._error and self._error in error else error
+        exit_code = _EXIT_CODE.fullmatch(error)
+        reason = exit_code[1] if exit_code else error
         quoted = "".join(f"\n    {line}" for line in lines or ())
         return f"step {name!r} failed: {reason}" + (f"; the last lines of its output:{quoted}" if quoted else "")
 
@@ -153,6 +162,12 @@ def transfer_line(message: dict[str, Any]) -> str:
     amount = f" {size(current)}" + (f" / {size(total)}" if total else "") if current else ""
     layer = f"{message['id']}: " if message.get("id") else ""
     return f"{layer}{message.get('status', '')}{amount}"
+
+
+def shortened(name: str) -> str:
+    """Return the name of a step on one line, cut where it is long."""
+    line = " ".join(name.split())
+    return line if len(line) <= _LONGEST_NAME else line[: _LONGEST_NAME - 1] + "…"
 
 
 def size(count: float) -> str:

@@ -169,7 +169,7 @@ class DockerProvider(Provider):
 
         hide = _hiding(secret_texts([given, Secret(bare.get("registry", {}).get("password", ""))]))
         status = StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True))
-        display = build.Display(status, lambda line, severity: self.host.log(urn, hide(line), severity))
+        display = build.Display(status, lambda line, severity: self.host.log(urn, hide(line), severity), hide)
         image = inputs.image(bare)
         try:
             with self.operation(context) as operation:
@@ -228,8 +228,9 @@ def _is_secret(given: Properties, path: Iterable[str]) -> bool:
 
 
 def _hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Make a function that masks secrets in a text."""
-    known = sorted({text for text in secrets if len(text) >= _SHORTEST_SECRET}, key=len, reverse=True)
+    """Make a function that masks secrets in a text, whole and line by line."""
+    lines = {line.strip() for text in secrets for line in (text, *text.splitlines())}
+    known = sorted((line for line in lines if len(line) >= _SHORTEST_SECRET), key=len, reverse=True)
 
     def hide(text: str) -> str:
         for secret in known:
