@@ -272,7 +272,7 @@ def qualified(reference: str) -> str:
 class Torch(Model):
     """Which torch, and which torchvision and torchaudio with it."""
 
-    version: Version = Field("2.15.0", description="Release of torch.")
+    version: Version = Field("2.14.1", description="Release of torch.")
     vision: Version | None = Field(
         None, description="Release of torchvision. Default: the newest that goes with this torch."
     )

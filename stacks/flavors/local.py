@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stacks.config import Reference, StackConfig, Torch
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
+from stacks.versions.pytorch import check_audio_wheel
 
 
 class Config(StackConfig):
@@ -17,6 +18,12 @@ class Config(StackConfig):
     flavor: Literal["local"] = "local"
     base: Reference = Field("debian:bookworm-slim", description="Parent image: Debian or Ubuntu with apt.")
     torch: Torch = Field(default_factory=Torch, description="Versions of torch and its companions.")
+
+    @field_validator("torch")
+    @classmethod
+    def _wheels_fit(cls, value: Torch) -> Torch:
+        check_audio_wheel(value.version, value.companion("audio"))
+        return value
 
 
 def images(config: Config) -> list[ImageSpec]:

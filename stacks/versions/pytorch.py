@@ -202,3 +202,18 @@ def check_torch_cuda(torch: str, version: str, *, source: Literal["wheel", "buil
         majors = [major for major, other in first.items() if order(other["torch"]) <= order(final_version(torch))]
         allowed = tuple(f"{major}.x" for major in majors if int(major) >= order(release.cuda_min)[0])
         raise Incompatible(field, version, f"is newer than torch {torch} builds with", allowed, row["source"])
+
+
+def check_audio_wheel(torch: str, audio: str, *, field: str = "torch.audio") -> None:
+    """Refuse the Python index's wheel of a torchaudio beside that of a torch for another CUDA: it fails on import.
+
+    Raises:
+        Incompatible: the two wheels were compiled with different CUDA versions.
+    """
+    amended = table("torch_amendments").get("audio", {}).get(audio, {})
+    cuda = amended.get("cuda")
+    if cuda is None or torch_release(torch).cuda == cuda:
+        return
+    allowed = [version for version in torch_versions() if torch_release(version).cuda == cuda]
+    why = f"is compiled with CUDA {cuda} and torch {torch} with {torch_release(torch).cuda}; torch with that CUDA"
+    raise Incompatible(field, audio, f"{why}, as published", allowed, "stacks/versions/torch_amendments.toml")

@@ -56,6 +56,7 @@ def test_a_flavor_is_all_that_is_needed() -> None:
             "stack x: slipway:torch.vision: '0.16.0' does not go with torch",
         ),
         ({"torch": {"version": "2.99.0"}}, "stack x: slipway:torch.version: '2.99.0' is not a known torch release"),
+        ({"torch": {"version": "2.15.0"}}, "stack x: slipway:torch.audio: '2.11.0' is compiled with CUDA 13.0"),
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
         ({"registry": {"kind": "ghrc"}}, "stack x: slipway:registry: "),
         ({"registry": {"kind": "ghcr"}}, "stack x: slipway:registry.repository: is required"),
@@ -123,12 +124,12 @@ def test_what_pulumi_hands_over_is_what_the_file_says() -> None:
     values = from_pulumi(
         {
             "slipway:flavor": "local",
-            "slipway:torch": '{"version": "2.15.0"}',
+            "slipway:torch": '{"version": "2.14.1"}',
             "slipway:publish": "false",
             "aws:region": "x",
         }
     )
-    assert values == {"flavor": "local", "torch": {"version": "2.15.0"}, "publish": "false"}
+    assert values == {"flavor": "local", "torch": {"version": "2.14.1"}, "publish": "false"}
     assert load(**values).publish is False
     with pytest.raises(SlipwayError, match="slipway:torch: '{oops' is not JSON"):
         from_pulumi({"slipway:torch": "{oops"})

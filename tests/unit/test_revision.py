@@ -48,7 +48,7 @@ class Checkout:
         return parse(self.tag())[0].render()
 
 
-def config(version: str = "2.15.0", comment: str = "") -> str:
+def config(version: str = "2.14.1", comment: str = "") -> str:
     return f"# {comment}\nconfig:\n  slipway:flavor: local\n  slipway:torch: {{version: {version}}}\n"
 
 
@@ -77,7 +77,7 @@ def first(checkout: Checkout) -> str:
 
 def test_a_commit_that_does_not_touch_the_image_leaves_its_tag(checkout: Checkout, first: str) -> None:
     tag = checkout.tag()
-    assert tag == f"{first}-local-torch2.15.0-vision0.29.2-audio2.11.0"
+    assert tag == f"{first}-local-torch2.14.1-vision0.29.2-audio2.11.0"
     checkout.commit("README.md", "two\n")
     checkout.commit("dockerfiles/torch/README.md", "ignored\n")
     checkout.commit("dockerfiles/other/Dockerfile", "FROM scratch\n")
@@ -104,8 +104,8 @@ def test_a_change_taken_back_gives_the_first_tag_again(checkout: Checkout, first
 
 
 def test_a_changed_value_moves_the_tag(checkout: Checkout, first: str) -> None:
-    second = checkout.commit(STACK, config("2.14.1"))
-    checkout.commit(STACK, config("2.14.1", comment="later"))
+    second = checkout.commit(STACK, config("2.14.0"))
+    checkout.commit(STACK, config("2.14.0", comment="later"))
     assert checkout.revision() == second != first
 
 
@@ -175,7 +175,7 @@ def test_without_usable_history_the_content_names_the_image(checkout: Checkout, 
 
 
 def test_a_clone_gives_the_same_tag(checkout: Checkout, first: str, tmp_path: Path) -> None:
-    checkout.commit(STACK, config("2.14.1"))
+    checkout.commit(STACK, config("2.14.0"))
     checkout.commit("README.md", "two\n")
     subprocess.run(["git", "clone", "-q", str(checkout.root), str(tmp_path / "clone")], check=True)
     assert Checkout(tmp_path / "clone").tag() == checkout.tag()
