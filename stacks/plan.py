@@ -90,7 +90,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     """
     written = read_stack(stack, root)
     config, ordered = specs(written if values is None else values, f"stack {stack}")
-    files = {spec.dockerfile: context.files(root / CONTEXT, spec.dockerfile) for spec in ordered}
+    files = {name: context.files(root / CONTEXT, name) for name in dict.fromkeys(s.dockerfile for s in ordered)}
     prints = fingerprints(ordered, files)
     revisions = revision.find(stack, prints, files={s.name: files[s.dockerfile] for s in ordered}, root=root)
     return Plan(
@@ -101,12 +101,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                 spec=spec,
                 repository=f"{config.registry.repository}/{spec.name}",
                 tag=tags.render(revisions[spec.name], spec.suffix),
-                args={
-                    **spec.args,
-                    **_outside(spec, config.mirrors),
-                    **_mirror_args(config.mirrors),
-                    **spec.label_args,
-                },
+                args={**spec.args, **_outside(spec, config.mirrors), **_mirror_args(config.mirrors)},
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
                 files=files[spec.dockerfile],
             )

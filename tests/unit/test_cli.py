@@ -33,6 +33,7 @@ def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], mon
     assert image["parents"] == {"BASE_IMAGE": "debian:bookworm-slim"}
     assert image["args"]["TORCH_VERSION"] == parse(image["tag"])[1].torch
     assert image["labels"]["org.opencontainers.image.title"] == "torch"
+    assert not [name for name in image["args"] if name.startswith("LABEL_")]
 
 
 def test_show_says_the_same_to_people(capsys: pytest.CaptureFixture[str]) -> None:
