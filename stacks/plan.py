@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import context, flavors, revision, tags
+from stacks import context, dockerfile, flavors, lock, revision, tags
 from stacks.config import Mirrors, StackConfig
 from stacks.fingerprint import fingerprints
 from stacks.source import ROOT, read_stack
@@ -56,6 +56,7 @@ class Plan:
                     "context": CONTEXT,
                     "dockerfile": f"{CONTEXT}/{image.spec.dockerfile}",
                     "target": image.spec.target,
+                    "product": image.spec.product,
                     "platform": image.spec.platform,
                     "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
                     "parents": {
@@ -69,14 +70,15 @@ class Plan:
         }
 
 
-def specs(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[ImageSpec]]:
-    """Return a stack's configuration and its specs, parents before children.
+def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
+    """Return a stack's configuration and its specs, parents before children and locked to their digests.
 
     Raises:
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
     config = flavors.load(values, where)
-    return config, in_order(flavors.flavor(config.flavor).images(config))
+    images = flavors.flavor(config.flavor).images(config)
+    return config, in_order(lock.pinned(images, config.mirrors, lock.read(root)))
 
 
 def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
@@ -89,10 +91,19 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
             too long.
     """
     written = read_stack(stack, root)
-    config, ordered = specs(written if values is None else values, f"stack {stack}")
-    files = {name: context.files(root / CONTEXT, name) for name in dict.fromkeys(s.dockerfile for s in ordered)}
+    config, ordered = specs(written if values is None else values, f"stack {stack}", root)
+    dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
+    declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
+    files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
-    revisions = revision.find(stack, prints, files={s.name: files[s.dockerfile] for s in ordered}, root=root)
+    revisions = revision.find(
+        stack,
+        {s.name: prints[s.name] for s in ordered if not s.product},
+        files={s.name: files[s.dockerfile] for s in ordered},
+        root=root,
+    )
+    # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
+    revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
     return Plan(
         stack,
         config,
@@ -101,7 +112,12 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                 spec=spec,
                 repository=f"{config.registry.repository}/{spec.name}",
                 tag=tags.render(revisions[spec.name], spec.suffix),
-                args={**spec.args, **_outside(spec, config.mirrors), **_mirror_args(config.mirrors)},
+                args={
+                    **spec.args,
+                    **spec.tuning,
+                    **_outside(spec, config.mirrors),
+                    **_mirror_args(config.mirrors, declared[spec.dockerfile]),
+                },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
                 files=files[spec.dockerfile],
             )
@@ -111,15 +127,21 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
 
 
 def _outside(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
-    return {key: mirrors.image(p.reference) for key, p in spec.parents.items() if isinstance(p, Outside)}
+    return {
+        argument: mirrors.image(parent.reference) + (f"@{parent.digest}" if parent.digest else "")
+        for argument, parent in spec.parents.items()
+        if isinstance(parent, Outside)
+    }
 
 
-def _mirror_args(mirrors: Mirrors) -> dict[str, str]:
-    """Return the arguments by which every Dockerfile takes its mirrors; what is not set keeps the public default."""
+def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the arguments by which a Dockerfile takes its mirrors; what is not set keeps the public default."""
     args = {
         "APT_MIRROR": mirrors.apt,
         "PYTHON_INDEX_URL": mirrors.python_index,
         "TORCH_INDEX_URL": mirrors.torch_index,
+        "GIT_MIRROR": mirrors.git,
         "CA_CERTIFICATE": mirrors.ca_certificate,
     }
-    return {key: value for key, value in args.items() if value}
+    given = {name: value for name, value in args.items() if value and name in declared}
+    return {**given, **dockerfile.download_args(declared, mirrors.downloads)}

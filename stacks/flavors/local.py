@@ -22,7 +22,8 @@ class Config(StackConfig):
     @field_validator("torch")
     @classmethod
     def _wheels_fit(cls, value: Torch) -> Torch:
-        check_audio_wheel(value.version, value.companion("audio"))
+        if audio := value.companion("audio"):
+            check_audio_wheel(value.version, audio)
         return value
 
 
@@ -37,12 +38,12 @@ def images(config: Config) -> list[ImageSpec]:
             platform=config.platform,
             args={
                 "TORCH_VERSION": torch.version,
-                "TORCHVISION_VERSION": vision,
-                "TORCHAUDIO_VERSION": audio,
+                "TORCHVISION_VERSION": vision or "",
+                "TORCHAUDIO_VERSION": audio or "",
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",
             licenses="BSD-3-Clause",
-            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio),
+            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio, tail=config.tag_suffix),
         )
     ]

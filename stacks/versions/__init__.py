@@ -24,7 +24,7 @@ from stacks.versions.clusters import (
     ngc_versions,
     ofi_nccl_tag,
 )
-from stacks.versions.distros import Distro, distro, distro_names, host_gcc
+from stacks.versions.distros import Distro, distro, distro_names, distro_python, host_gcc
 from stacks.versions.errors import Incompatible, nearest
 from stacks.versions.libraries import NcclRelease, check_extra, magma_package, nccl, nccl_versions
 from stacks.versions.pytorch import (
@@ -70,6 +70,7 @@ __all__ = [
     "default_archs",
     "distro",
     "distro_names",
+    "distro_python",
     "efa_installer",
     "efa_versions",
     "final_version",

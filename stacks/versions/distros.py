@@ -20,12 +20,14 @@ class Distro:
     Attributes:
         name: as in the tags of nvidia/cuda, such as ``ubuntu20.04``; Debian likewise, ``debian12``.
         python: the version of its own python3.
+        pythons: every Python that it offers, its own first.
         gcc: the major version of its own gcc.
         packages: what installs packages on it.
     """
 
     name: str
     python: str
+    pythons: tuple[str, ...]
     gcc: int
     packages: Literal["apt", "dnf"]
 
@@ -47,7 +49,25 @@ def distro(name: str, *, field: str = "distro") -> Distro:
         raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
     if "refused" in row:
         raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
-    return Distro(name=name, python=row["python"], gcc=row["gcc"], packages=row["packages"])
+    return Distro(
+        name=name,
+        python=row["python"],
+        pythons=(row["python"], *row.get("pythons", ())),
+        gcc=row["gcc"],
+        packages=row["packages"],
+    )
+
+
+def distro_python(name: str, python: str | None, *, field: str = "python") -> str:
+    """Return the Python of an image: ``python`` if it is given and the distribution offers it, else its own.
+
+    Raises:
+        Incompatible: the distribution does not offer it, or nothing can be built on it.
+    """
+    release = distro(name)
+    if python is not None and python not in release.pythons:
+        raise Incompatible(field, python, f"is not a Python of {name}", release.pythons, _SOURCE)
+    return python or release.python
 
 
 def host_gcc(name: str, cuda_version: str) -> int:

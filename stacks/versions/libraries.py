@@ -10,6 +10,9 @@ from stacks.versions.errors import Incompatible
 from stacks.versions.tables import line, newest_from, order, table
 from stacks.versions.toolkit import cuda
 
+#: The extras that the table knows.
+Extra = Literal["flash-attn", "flash-attn-3", "deepspeed", "transformer-engine"]
+
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
 _MAGMA = "the pytorch channel, stacks/versions/magma.toml"
 
@@ -78,22 +81,41 @@ def magma_package(cuda_version: str, *, field: str = "magma") -> str:
 
 
 def check_extra(
-    name: Literal["flash-attn", "deepspeed"],
+    name: Extra,
     version: str,
     *,
     cuda_version: str,
     python: str | None = None,
+    cudnn: str | None = None,
+    archs: str | None = None,
     field: str | None = None,
 ) -> None:
-    """Refuse an extra that this CUDA or Python is too old for. Versions between the table's rows have the older row's.
+    """Refuse an extra that this CUDA, cuDNN or Python is too old for, or that has no code for any of ``archs``.
+
+    Versions between the table's rows have the older row's; of a commit, only what holds for all is known.
+
+    Args:
+        name: which extra.
+        version: its version, or a commit.
+        cuda_version: full CUDA version.
+        python: Python's version, if known.
+        cudnn: cuDNN's version, if known.
+        archs: the compute capabilities to compile for, in canonical form.
+        field: where the extra stands in the config; ``extras.<name>`` if not given.
 
     Raises:
-        Incompatible: naming the oldest that does.
+        Incompatible: naming the oldest that does, or the capabilities that it has code for.
     """
     rows, where = table("extras")[name], field or f"extras.{name}"
-    row = rows[newest_from(rows, version) or next(iter(rows))]
-    for what, ours in {"cuda": line(cuda(cuda_version).version), "python": python}.items():
+    known = rows[newest_from(rows, version) or next(iter(rows))] if "any" not in rows and "." in version else {}
+    row = rows.get("any", known)
+    source = row.get("source", f"setup.py of {name}")
+    for what, ours in {"cuda": line(cuda(cuda_version).version), "python": python, "cudnn": cudnn}.items():
         oldest = row.get(f"{what}_min")
         if ours and oldest and order(ours) < order(oldest):
-            why = f"does not build with {what} {ours}"
-            raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), f"setup.py of {name}")
+            raise Incompatible(
+                where, version, f"does not build with {what} {ours}", (f"{what} {oldest} and newer",), source
+            )
+    if archs and "archs" in row and not set(row["archs"]) & {arch.removesuffix("+PTX") for arch in archs.split()}:
+        why = f"has no code for any of the compute capabilities {archs}"
+        raise Incompatible(where, version, why, row["archs"], source)

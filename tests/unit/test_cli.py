@@ -29,7 +29,8 @@ def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], mon
     shown = json.loads(capsys.readouterr().out)
     assert shown["stack"] == "local"
     (image,) = shown["images"]
-    assert set(image) == {"name", "tag", "context", "dockerfile", "target", "platform", "args", "parents", "labels"}
+    whole = {"name", "tag", "context", "dockerfile", "target", "platform", "product", "args", "parents", "labels"}
+    assert set(image) == whole
     assert image["parents"] == {"BASE_IMAGE": "debian:bookworm-slim"}
     assert image["args"]["TORCH_VERSION"] == parse(image["tag"])[1].torch
     assert image["labels"]["org.opencontainers.image.title"] == "torch"
