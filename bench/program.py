@@ -55,8 +55,8 @@ class Program:
         return self._pulumi("preview", "--stack", _STACK, watch=watch)
 
     def up(self, *, watch: bool = False) -> Run:
-        """Run ``pulumi up`` as ``make up`` does: with its preview before it."""
-        return self._pulumi("up", "--stack", _STACK, "--yes", watch=watch)
+        """Run ``pulumi up`` as ``make up`` does: with no preview before it."""
+        return self._pulumi("up", "--stack", _STACK, "--yes", "--skip-preview", watch=watch)
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""

@@ -22,7 +22,7 @@ from stacks.config import StackConfig, build
 from toolchain import apt
 from toolchain.checkout import Checkout
 from toolchain.daemon import Daemon
-from toolchain.registry import LOOPBACK
+from toolchain.registry import LOOPBACK, answers
 
 PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0
@@ -78,22 +78,11 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
         program = str(checkout.state / "bench" / "docker-registry")
         apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", Path(program))
     daemon = Daemon("the benchmark's registry", folder / "pid", folder / "log", mark=str(config))
-    daemon.start([program, "serve", config], lambda: _answers(found.address), env=os.environ, seconds=_START_SECONDS)
+    daemon.start([program, "serve", config], lambda: answers(found.address), env=os.environ, seconds=_START_SECONDS)
     try:
         yield found
     finally:
         daemon.stop()
-
-
-def _answers(address: str) -> bool:
-    connection = http.client.HTTPConnection(address, timeout=2)
-    try:
-        connection.request("GET", "/v2/")
-        return connection.getresponse().status == http.client.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 class Engine:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from toolchain import pip
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.steps import command, output, step
@@ -37,22 +38,12 @@ def _go(checkout: Checkout, module: Path) -> str:
     if not installed.is_dir():
         unfinished = installed.with_name("toolchain.new")
         shutil.rmtree(unfinished, ignore_errors=True)
-        command(
-            [
-                checkout.venv / "bin" / "python",
-                "-m",
-                "pip",
-                "install",
-                "--no-cache-dir",
-                "--no-deps",
-                "--require-hashes",
-                "--disable-pip-version-check",
-                "--target",
-                unfinished,
-                "-r",
-                MODULES / "requirements.lock",
-            ],
+        pip.install(
+            checkout.venv / "bin" / "python",
+            MODULES / "requirements.lock",
             checkout.logs / "go-install.log",
+            "--target",
+            unfinished,
         )
         unfinished.rename(installed)
     return str(installed / "go" / "bin" / "go")

@@ -6,7 +6,7 @@ import platform
 import sys
 from typing import Final
 
-from toolchain import apt
+from toolchain import apt, pip
 from toolchain.checkout import Checkout
 from toolchain.part import Kind, Part, forget, recall, remember
 from toolchain.steps import command, step
@@ -34,21 +34,7 @@ def get(checkout: Checkout) -> Part:
     forget(checkout, NAME)
     with step("Installing Python packages"):
         command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
-        command(
-            [
-                checkout.venv / "bin" / "python",
-                "-m",
-                "pip",
-                "install",
-                "--no-cache-dir",
-                "--no-deps",
-                "--require-hashes",
-                "--disable-pip-version-check",
-                "-r",
-                checkout.lock,
-            ],
-            checkout.logs / "pip.log",
-        )
+        pip.install(checkout.venv / "bin" / "python", checkout.lock, checkout.logs / "pip.log")
     part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
     return remember(checkout, part, _key(checkout))
 

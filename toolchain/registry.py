@@ -44,8 +44,9 @@ def _port(checkout: Checkout) -> int | None:
         return None
 
 
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+def answers(address: str) -> bool:
+    """Tell whether a registry answers at `host:port`, over plain HTTP and to anybody."""
+    connection = http.client.HTTPConnection(address, timeout=2)
     try:
         connection.request("GET", "/v2/")
         return connection.getresponse().status == http.client.OK
@@ -67,7 +68,7 @@ def _listens(pid: int | None, port: int) -> bool:
 
 
 def _runs(checkout: Checkout, port: int) -> bool:
-    return _listens(daemon(checkout).pid(), port) and _answers(port)
+    return _listens(daemon(checkout).pid(), port) and answers(f"{LOOPBACK}:{port}")
 
 
 def _own(checkout: Checkout) -> Part | None:

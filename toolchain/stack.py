@@ -126,9 +126,9 @@ def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     if not _exists(checkout, stack):
         _create(checkout, stack, environment)
     configuration = _configuration(checkout, tracked)
-    code = _run(
-        ["pulumi", "up", "--stack", stack, "--yes", "--config-file", str(configuration)], environment, checkout.root
-    )
+    # Nobody is asked, so a preview before it would only run the program twice.
+    words = ["up", "--stack", stack, "--yes", "--skip-preview", "--config-file", str(configuration)]
+    code = _run(["pulumi", *words], environment, checkout.root)
     if code:
         check_lock(checkout, stack)
         return code if code > 0 else 128 - code

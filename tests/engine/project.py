@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks.source import ROOT
+from tests import pulumi_cli
 
 FLAVOR = '''
 """A chain of small images, for tests: what a new flavor takes is this module, a folder and a YAML."""
@@ -66,7 +67,7 @@ class Run(subprocess.CompletedProcess[str]):
 
     @property
     def shown(self) -> str:
-        return re.sub(r"\x1b\[[0-9;]*m", "", self.stdout + self.stderr)
+        return pulumi_cli.plain(self.stdout + self.stderr)
 
 
 class Project:
@@ -76,18 +77,14 @@ class Project:
         self.root = root
         self.path = f"test-{uuid.uuid4().hex[:8]}"
         self.registry = os.environ["SLIPWAY_REGISTRY"]
-        self.environment = {
-            **os.environ,
-            "PULUMI_BACKEND_URL": root.as_uri(),
-            "PULUMI_CONFIG_PASSPHRASE": "test",
-            "SLIPWAY_MIRRORS": os.environ.get("SLIPWAY_MIRRORS", ""),
-        }
-        self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+        self.environment = pulumi_cli.environment(root)
         ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
         for folder in ("stacks", "components"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)
+        (root / ".slipway").mkdir()
+        (root / ".slipway/venv").symlink_to(sys.prefix)  # where Pulumi.yaml has it
         self.write("stacks/flavors/chain.py", FLAVOR)
         for number in range(3):
             self.write(f"dockerfiles/link{number}/Dockerfile", DOCKERFILE.format(number=number))

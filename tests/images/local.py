@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from stacks.source import ROOT
+from tests import pulumi_cli
 
 
 class Local:
     """The stack, with a state of its own, and what it exported."""
 
     def __init__(self, folder: Path) -> None:
-        self.environment = {**os.environ, "PULUMI_BACKEND_URL": folder.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "test"}
-        self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+        self.environment = pulumi_cli.environment(folder)
         self.config = folder / "Pulumi.local.yaml"
         shutil.copy(ROOT / "stacks/Pulumi.local.yaml", self.config)
         (folder / "Pulumi.yaml").write_text("name: slipway\nruntime: python\n")
@@ -36,7 +34,7 @@ class Local:
             check=False,
         )
         assert done.returncode == 0, done.stdout[-6000:]
-        return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+        return pulumi_cli.plain(done.stdout)
 
     def up(self) -> str:
         return self.pulumi("up", "-s", "local", "--yes", "--skip-preview", "--config-file", str(self.config))

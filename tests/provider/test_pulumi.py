@@ -18,6 +18,7 @@ from typing import Any
 import docker
 import pytest
 
+from tests import pulumi_cli
 from tests.provider.conftest import PASSWORD, USER, Registry, write
 from tests.provider.plugin import CHECKOUT, SELECTED, command
 from tests.provider.test_failures import gone, processes, wait_until
@@ -78,17 +79,14 @@ class Project:
         self.plugins = {"embedded": launcher.parent}
         if SELECTED == "official":
             self.plugins["official"] = Path(command("official")[0]).parent
-        self.environment = {
-            **os.environ,
-            "PULUMI_BACKEND_URL": (folder / "state").as_uri(),
-            "PULUMI_HOME": str(folder / "home"),
-            "PULUMI_CONFIG_PASSPHRASE": "test",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "DOCKER_CONFIG": str(folder / "docker"),
-            "TEST_REPOSITORY": f"{registry.address}/{secrets.token_hex(4)}",
-        }
-        self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+        self.environment = pulumi_cli.environment(
+            folder / "state",
+            PULUMI_HOME=str(folder / "home"),
+            PULUMI_SKIP_UPDATE_CHECK="true",
+            PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION="true",
+            DOCKER_CONFIG=str(folder / "docker"),
+            TEST_REPOSITORY=f"{registry.address}/{secrets.token_hex(4)}",
+        )
         self.state = folder / "state"
         self.run("stack", "init", "test")
         self.configure(user=USER, password=PASSWORD)
@@ -119,7 +117,7 @@ class Project:
             os.killpg(process.pid, signal.SIGKILL)
             raise
         assert (process.returncode != 0) == fails, shown
-        return re.sub(r"\x1b\[[0-9;]*m", "", shown)
+        return pulumi_cli.plain(shown)
 
     def up(self, **options: Any) -> str:
         return self.run("up", "--yes", "--skip-preview", **options)
