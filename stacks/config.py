@@ -29,7 +29,7 @@ from stacks.errors import SlipwayError, one_line, suggest
 from stacks.source import NAMESPACE
 from stacks.tags import check_tail
 from stacks.versions import Incompatible
-from stacks.versions.pytorch import check_companion, torch_release
+from stacks.versions.pytorch import check_companion, final_version, torch_release
 
 Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""
@@ -296,6 +296,18 @@ class Torch(Model):
         given: str | Literal[False] | None = getattr(self, package)
         newest: str | None = getattr(torch_release(self.version), package)
         return newest if given is None else given or None
+
+
+def check_published(torch: Torch) -> None:
+    """Refuse release candidates where published wheels are installed: no index holds them.
+
+    Raises:
+        ValueError: naming the release to take.
+    """
+    versions = {"version": torch.version, "vision": torch.companion("vision"), "audio": torch.companion("audio")}
+    for key, version in versions.items():
+        if version and final_version(version) != version:
+            raise ValueError(f"{key} '{version}': no index holds release candidates; take {final_version(version)}")
 
 
 class StackConfig(Model):

@@ -8,14 +8,17 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
-from stacks.config import Model, StackConfig, Torch, Url, Version, switched
+from stacks.config import Model, Package, StackConfig, Torch, Url, Version, check_published, switched
 from stacks.versions import (
     Edition,
     Incompatible,
     Machine,
     arch_list,
+    check_audio_wheel,
     check_companion,
+    check_cudnn,
     check_extra,
+    check_gcc,
     check_python,
     check_torch_cuda,
     cuda,
@@ -78,8 +81,10 @@ class TorchBuild(Torch):
 
     @model_validator(mode="after")
     def _only_what_is_built(self) -> Self:
-        if self.source == "wheel" and self.commits != Commits():
-            raise ValueError("commits are for source: build; a published wheel has the commit that it has")
+        if self.source == "wheel":
+            if self.commits != Commits():
+                raise ValueError("commits are for source: build; a published wheel has the commit that it has")
+            check_published(self)
         return self
 
 
@@ -155,6 +160,11 @@ class FamilyConfig(StackConfig):
         self.parent("base")
         check_torch_cuda(self.torch.version, self.cuda, source=self.torch.source)
         self._check_python()
+        if self.torch.source == "build":
+            check_cudnn(self.torch.version, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
+            check_gcc(self.distro, self.torch.version, self.cuda)
+        elif audio := self.torch.companion("audio"):
+            check_audio_wheel(self.torch.version, audio, cuda_line=cuda(self.cuda).line)
         _ = self.archs
         self._check_extras()
         return self
@@ -162,9 +172,9 @@ class FamilyConfig(StackConfig):
     def _check_extras(self) -> None:
         extras: dict[str, tuple[Extra, str | Literal[False]]] = {
             "transformerEngine": ("transformer-engine", self.transformer_engine),
-            "flashAttention3": ("flash-attn-3", self.flash_attention3),
+            "flashAttention3": ("flash-attention3", self.flash_attention3),
             "extras.deepspeed": ("deepspeed", self.extras.deepspeed),
-            "extras.flashAttention": ("flash-attn", self.extras.flash_attention),
+            "extras.flashAttention": ("flash-attention", self.extras.flash_attention),
         }
         for field, (name, pin) in extras.items():
             if pin:
@@ -191,7 +201,8 @@ class FamilyConfig(StackConfig):
         python, torch = self.python_version, self.torch.version
         field = "distro" if self.python is None else "python"
         if self.torch.source == "wheel":
-            check_python(torch, python, machine=self.machine, field=field)
+            companions = {name: version for name in get_args(Package) if (version := self.torch.companion(name))}
+            check_python(torch, python, machine=self.machine, companions=companions, field=field)
             return
         supported = torch_release(torch).pythons
         if python not in supported:

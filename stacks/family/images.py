@@ -13,7 +13,7 @@ from stacks.config import Model
 from stacks.family.config import Extras, FamilyConfig, is_commit
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
-from stacks.versions import cuda, torch_release
+from stacks.versions import cuda, extra_archs, torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: any that has git in its archive. One for all stacks, so that each source is fetched once."""
@@ -77,6 +77,11 @@ class _Component:
         return _TITLES[self.name]
 
     @property
+    def pin(self) -> str:
+        """What is known of its version: that, else its commit."""
+        return self.version or self.commit or ""
+
+    @property
     def prefix(self) -> str:
         return self.name.upper().replace("-", "_")
 
@@ -136,7 +141,7 @@ class _Chain:
             args={
                 **component.args,
                 "PYTHON": f"python{self.config.python_version}",
-                "ARCH_LIST": self.config.archs,
+                "ARCH_LIST": extra_archs(component.name, component.pin, self.config.archs),
                 **(self._torch_itself if component.name == "torch" else self._torch_to_build_on),
             },
             tuning={**tuning(self.config, component.name), **self._cache},

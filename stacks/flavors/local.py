@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from stacks.config import Reference, StackConfig, Torch
+from stacks.config import Reference, StackConfig, Torch, check_published
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.pytorch import check_audio_wheel
@@ -22,6 +22,7 @@ class Config(StackConfig):
     @field_validator("torch")
     @classmethod
     def _wheels_fit(cls, value: Torch) -> Torch:
+        check_published(value)
         if audio := value.companion("audio"):
             check_audio_wheel(value.version, audio)
         return value

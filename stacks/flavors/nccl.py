@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import Reference, Version
@@ -30,11 +30,17 @@ class Config(FamilyConfig):
     nccl_tests: Reference | None = Field(
         None, description="A published nccl-tests image to build on. Default: the stack builds its own."
     )
-
     hpcx: Annotated[str, AfterValidator(_archive)] | None = Field(
         None,
         description="HPC-X archive below https://content.mellanox.com/hpc/hpc-x. Default: by CUDA and distribution.",
     )
+
+    @field_validator("hpcx")
+    @classmethod
+    def _used(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value and info.data.get("nccl_tests"):
+            raise ValueError("it is for the stack's own nccl-tests; the published one in ncclTests has its HPC-X")
+        return value
 
     @model_validator(mode="after")
     def _nccl_of_this_cuda(self) -> Self:

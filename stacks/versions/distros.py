@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stacks.versions.errors import Incompatible
+from stacks.versions.pytorch import gcc_min
 from stacks.versions.tables import table
 from stacks.versions.toolkit import cuda
 
@@ -68,6 +69,20 @@ def distro_python(name: str, python: str | None, *, field: str = "python") -> st
     if python is not None and python not in release.pythons:
         raise Incompatible(field, python, f"is not a Python of {name}", release.pythons, _SOURCE)
     return python or release.python
+
+
+def check_gcc(name: str, torch: str, cuda_version: str, *, field: str = "distro") -> None:
+    """Refuse a distribution whose gcc is too old to compile torch.
+
+    Raises:
+        Incompatible: naming the distributions with parents for this CUDA whose gcc will do.
+    """
+    oldest, ours = gcc_min(torch), distro(name).gcc
+    if ours < oldest:
+        known = [other for other in cuda(cuda_version).distros if other in distro_names()]
+        fitting = [other for other in known if distro(other).packages == "apt" and distro(other).gcc >= oldest]
+        why = f"has gcc {ours}, and torch {torch} is compiled by gcc {oldest} or newer"
+        raise Incompatible(field, name, why, fitting, f"c10/util/C++17.h of torch {torch}")
 
 
 def host_gcc(name: str, cuda_version: str) -> int:

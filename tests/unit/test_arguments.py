@@ -24,7 +24,7 @@ VARIED: dict[str, dict[str, Any]] = {
         "extras": {"deepspeed": False, "flashAttention": False, "apex": False},
         "torch": {"audio": False},
     },
-    "published wheels": {"torch": {"source": "wheel"}},
+    "published wheels": {"torch": {"source": "wheel", "audio": False}},
     "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
 }
 

@@ -18,7 +18,8 @@ from stacks.spec import in_order
 
 
 def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> Built:
-    config = flavors.load({"flavor": flavor, **values}, stack)
+    # A CUDA that has wheels of all three.
+    config = flavors.load({"flavor": flavor, "cuda": "13.0.2", **values}, stack)
     return Built(stack, repository, in_order(flavors.flavor(flavor).images(config)))
 
 
@@ -37,7 +38,8 @@ def test_another_repository_does_not_collide() -> None:
             {"archList": "9.0+PTX"},
             (
                 "stacks a and b: torch, torch-extras would have equal tags in r.example/ml but differ in "
-                "torch ARCH_LIST ('8.0 8.9 9.0 10.0 12.0+PTX' and '9.0+PTX'); set slipway:tagSuffix in one of them"
+                "torch ARCH_LIST ('8.0 8.9 9.0 10.0 12.0+PTX' and '9.0+PTX'), flash-attention-wheel ARCH_LIST "
+                "('8.0 9.0 10.0 12.0' and '9.0'); set slipway:tagSuffix in one of them"
             ),
         ),
         (

@@ -78,6 +78,20 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
     assert "\n" not in message
 
 
+def test_a_release_candidate_is_on_no_index() -> None:
+    with pytest.raises(SlipwayError) as caught:
+        load(torch={"version": "2.0.0-rc1", "vision": "0.15.0-rc2", "audio": False})
+    assert str(caught.value) == (
+        "stack x: slipway:torch: version '2.0.0-rc1': no index holds release candidates; take 2.0.0"
+    )
+
+
+def test_torchaudio_can_be_left_out() -> None:
+    (image,) = flavors.flavor("local").images(load(torch={"version": "2.15.0", "vision": "0.29.2", "audio": False}))
+    assert image.args["TORCHAUDIO_VERSION"] == ""
+    assert image.suffix.render() == "local-torch2.15.0-vision0.29.2"
+
+
 def test_several_mistakes_are_several_lines() -> None:
     assert len(refusal(publish="maybe", platform="x", torch={"version": "?"}).splitlines()) == 3
 

@@ -20,6 +20,9 @@ SEED: dict[str, Any] = {
     "extras": {"deepspeed": "0.9.4", "flashAttention": "2.0.2", "apex": "38a1269"},
     "tagFields": [],
 }
+NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
+CUDNN9: dict[str, Any] = {"cuda": "12.6.3", "torch": {"version": "2.4.0"}, "nccl": "2.23.4-1"}
+TODAY: dict[str, Any] = {"cuda": "13.2.1", "distro": "ubuntu24.04", "nccl": "2.30.4-1", "extras": NO_EXTRAS}
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +155,7 @@ def test_published_wheels_take_the_index_of_their_cuda_only_where_the_python_ind
 def test_switches_and_extras_are_on_or_off_in_yaml_and_in_pulumis_json() -> None:
     off = {"deepspeed": False, "flashAttention": "false", "apex": False}
     assert images(specs(extras=off)) == ["nccl-tests", "torch"]
-    on = specs(transformerEngine="1.0", flashAttention3="a" * 40, cuda="12.6.3")
+    on = specs(transformerEngine="1.0", flashAttention3="a" * 40, **CUDNN9)
     assert on["torch"].parents.keys() == {
         *("BASE_IMAGE", "TORCH_WHEEL_IMAGE", "VISION_WHEEL_IMAGE", "AUDIO_WHEEL_IMAGE"),
         *("TRANSFORMER_ENGINE_WHEEL_IMAGE", "FLASH_ATTENTION3_WHEEL_IMAGE"),
@@ -185,6 +188,10 @@ def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
     assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
 
 
+def test_what_is_not_known_of_a_cudnn_refuses_nothing() -> None:
+    assert load("base", **TODAY | {"cuda": "13.2.0", "torch": {"version": "2.15.0"}, "transformerEngine": "2.12"})
+
+
 def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
     assert load().abi == "1"
     assert load(torch={"version": "2.0.1", "source": "wheel"}, cuda="11.8.0").abi == "0"
@@ -206,6 +213,21 @@ def test_job_counts_are_given_where_config_sets_them_and_do_not_make_another_ima
 )
 def test_an_arch_list_is_taken_in_every_form_that_is_unambiguous(written: Any) -> None:
     assert load(archList=written).archs == "7.0 9.0+PTX"
+
+
+def test_a_wheel_has_the_code_that_its_extra_has_for_the_arch_list() -> None:
+    values: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "archList": "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"}
+    values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.12"}
+    built = specs("base", **values)
+    archs = {name: spec.args["ARCH_LIST"] for name, spec in built.items() if "ARCH_LIST" in spec.args}
+    everything = "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"
+    assert archs == {
+        **dict.fromkeys(("torch-wheel", "vision-wheel", "audio-wheel", "torch"), everything),
+        **dict.fromkeys(("deepspeed-wheel", "apex-wheel"), everything),
+        "flash-attention-wheel": "8.0 9.0 10.0 12.0",
+        "flash-attention3-wheel": "9.0",
+        "transformer-engine-wheel": "8.0 8.9 9.0a 10.3 12.0",
+    }
 
 
 def test_the_default_arch_list_is_that_of_the_cuda() -> None:
@@ -291,8 +313,62 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
             f"slipway:flashAttention3: '{'a' * 40}' does not build with cuda 12.1; allowed: cuda 12.3 and newer; rule: ",
         ),
         (
-            {"flashAttention3": "a" * 7, "cuda": "12.6.3", "archList": "8.0", "nccl": "2.23.4-1"},
-            "slipway:flashAttention3: 'aaaaaaa' has no code for any of the compute capabilities 8.0; allowed: 9.0, 9.0a",
+            {"flashAttention3": "a" * 7, "archList": "8.0", **CUDNN9},
+            "slipway:flashAttention3: 'aaaaaaa' has no code for any of the compute capabilities 8.0; allowed: 9.0; rule: ",
+        ),
+        (
+            {"archList": "7.0"},
+            "slipway:extras.flashAttention: '2.0.2' has no code for any of the compute capabilities 7.0; allowed: 8.0, 9",
+        ),
+        (
+            {"transformerEngine": "1.0", "archList": "7.0 7.5+PTX", "extras": NO_EXTRAS},
+            "slipway:transformerEngine: '1.0' has no code for any of the compute capabilities 7.0 7.5+PTX; allowed: 8.0 and",
+        ),
+        (
+            {"cuda": "12.6.3"},
+            "slipway:cuda: '12.6.3' comes with cuDNN 9.5.1.17, too new to build torch 2.0.1 with; allowed: cuDNN 8.0 an",
+        ),
+        (
+            {"cuda": "11.1.1", "torch": {"version": "2.3.0"}, "nccl": "2.8.4-1", "extras": NO_EXTRAS},
+            "slipway:cuda: '11.1.1' comes with cuDNN 8.0.5.39, too old to build torch 2.3.0 with; allowed: cuDNN 8.1 an",
+        ),
+        (
+            {
+                "cuda": "10.2",
+                "cudnn": "7",
+                "distro": "ubuntu18.04",
+                "python": "3.8",
+                "torch": {"version": "2.0.1"},
+                "extras": NO_EXTRAS,
+                "nccl": "2.15.5-1",
+            },
+            "slipway:cuda: '10.2' is too old to build torch 2.0.1 with; allowed: 11.0 and newer; rule: Caffe2/public/cuda",
+        ),
+        (
+            {"torch": {"version": "2.2.2"}, "cuda": "12.0.1", "distro": "ubuntu18.04", "python": "3.8"},
+            "slipway:distro: 'ubuntu18.04' has gcc 7, and torch 2.2.2 is compiled by gcc 9 or newer; allowed: ubuntu20.04, ",
+        ),
+        (
+            {
+                "cuda": "11.7.1",
+                "distro": "ubuntu22.04",
+                "python": "3.11",
+                "nccl": "2.13.4-1",
+                "torch": {"version": "1.13.1", "source": "wheel"},
+            },
+            "slipway:python: '3.11' has no amd64 wheel of torchvision 0.14.1; allowed: 3.7, 3.8, 3.9, 3.10; rule: ",
+        ),
+        (
+            {"torch": {"version": "2.15.0", "source": "wheel"}, **TODAY},
+            "slipway:torch.audio: '2.11.0' has no wheel for CUDA 13.2; allowed: false; rule: stacks/versions/torch_amen",
+        ),
+        (
+            {"torch": {"version": "2.0.0-rc1", "vision": "0.15.0-rc1", "audio": False, "source": "wheel"}},
+            "slipway:torch: version '2.0.0-rc1': no index holds release candidates; take 2.0.0",
+        ),
+        (
+            {"ncclTests": "ghcr.io/acme/nccl-tests:1", "hpcx": "v1/hpcx-v1.tbz"},
+            "slipway:hpcx: 'v1/hpcx-v1.tbz': it is for the stack's own nccl-tests; the published one in ncclTests has its HPC-X",
         ),
         (
             {"transformerEngine": "2.12"},

@@ -217,7 +217,8 @@ def test_every_published_cuda_of_a_torch_is_installed(torch: str) -> None:
     for published in versions.torch_release(torch).cudas:
         releases = [cuda for cuda in versions.cuda_versions() if line(cuda) == published]
         assert any(
-            witness(torch=wheels, cuda=cuda, distro=distro, python=python)
+            witness(torch={**wheels, "audio": audio}, cuda=cuda, distro=distro, python=python)
+            for audio in (None, False)
             for cuda in releases
             for distro in versions.cuda(cuda).distros
             if distro in versions.distro_names()
@@ -244,3 +245,93 @@ def test_every_hpcx_is_built_on(major: str, distro: str) -> None:
     config = flavors.load({"flavor": "nccl", "extras": NO_EXTRAS, "distro": distro, **stacks[major]}, "x")
     (own,) = (spec for spec in flavors.flavor("nccl").images(config) if spec.name == "nccl-tests")
     assert own.args["HPCX_ARCHIVE"] == f"{table('hpcx')[major][distro]}-x86_64.tbz"
+
+
+def refusal(values: dict[str, Any]) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load(values, "x")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", table("distros"))
+def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_its_reason(name: str) -> None:
+    row = table("distros")[name]
+    cudas = [cuda for cuda in versions.cuda_versions() if name in versions.cuda(cuda).distros]
+    reason = row.get("refused") or ("has no apt" if row["packages"] != "apt" else None)
+    if reason or not cudas:
+        asked = {"flavor": "base", "cuda": cudas[-1] if cudas else "12.1.1", "distro": name}
+        assert (reason or "has no nvidia/cuda image of CUDA 12.1.1; allowed: ") in refusal(asked)
+        return
+    for python in versions.distro(name).pythons:
+        assert any(
+            witness(torch={"version": torch}, cuda=cuda, distro=name, python=python)
+            for cuda in cudas
+            if versions.cuda(cuda).cudnn
+            for torch in torches_with(cuda)
+        ), python
+
+
+@pytest.mark.parametrize("minor", table("cuda")["line"])
+def test_every_capability_of_a_cuda_is_compiled_for_or_no_torch_that_it_builds_knows_it(minor: str) -> None:
+    built = [
+        {**values, "torch": {"version": torch}}
+        for cuda in versions.cuda_versions()
+        if line(cuda) == minor
+        for torch in torches_with(cuda)
+        for values in combinations_of(torch)
+        if values["cuda"] == cuda and witness(torch={"version": torch}, **values)
+    ]
+    assert built
+    archs = versions.cuda(built[0]["cuda"]).archs
+    for arch in archs:
+        knowing = [values for values in built if arch in versions.torch_release(values["torch"]["version"]).archs]
+        for values in knowing[:1]:
+            assert witness(**values, archList=f"{arch}+PTX")
+        if not knowing:
+            asked = {"flavor": "base", "extras": NO_EXTRAS, **built[-1], "archList": arch}
+            assert f"slipway:archList: '{arch}' is not known to torch " in refusal(asked)
+
+
+@pytest.mark.parametrize("name", table("cuda")["name"])
+def test_every_name_of_an_architecture_is_taken(name: str) -> None:
+    today: dict[str, Any] = {
+        "cuda": "13.4.2",
+        "distro": "ubuntu24.04",
+        "torch": {"version": versions.torch_versions()[-1]},
+    }
+    assert witness(**today, archList=name.capitalize())
+
+
+@pytest.mark.parametrize(
+    ("row", "machine"),
+    [(row, machine) for row in table("archs")["torch"] for machine in ("amd64", "arm64") if machine in row],
+)
+def test_every_default_arch_list_is_some_stacks(row: dict[str, str], machine: str) -> None:
+    defaults = [
+        versions.default_archs("torch", cuda, torch=torch, machine="amd64" if machine == "amd64" else "arm64")
+        for cuda in versions.cuda_versions()
+        for torch in torches_with(cuda)
+        if any(arch.name in versions.torch_release(torch).archs for arch in versions.parse_archs(row[machine]))
+        and any(arch.name in versions.cuda(cuda).archs for arch in versions.parse_archs(row[machine]))
+    ]
+    assert row[machine] in defaults
+
+
+EXTRAS = {
+    "flash-attention": ("extras", "flashAttention"),
+    "deepspeed": ("extras", "deepspeed"),
+    "flash-attention3": ("flashAttention3",),
+    "transformer-engine": ("transformerEngine",),
+}
+
+
+@pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in table("extras").items() for row in rows])
+def test_every_row_of_an_extra_is_built(name: str, row: str) -> None:
+    pin = "a" * 40 if row == "any" else row
+    *outer, key = EXTRAS[name]
+    asked: dict[str, Any] = {"extras": {**NO_EXTRAS, key: pin}} if outer else {key: pin}
+    stacks = [
+        {"cuda": "11.8.0", "distro": "ubuntu20.04", "torch": {"version": "2.0.1"}},
+        {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
+    ]
+    assert any(accepted({"flavor": "base", "extras": NO_EXTRAS, **values, **asked}) for values in stacks)
