@@ -45,7 +45,7 @@ def test_every_toolkit_is_complete_and_its_parents_have_tags(version: str) -> No
         tags = []
         for name in release.distros:
             try:
-                tags.append(cuda_parent(version, "devel", distro, cudnn=full.split(".")[0]))
+                tags.append(cuda_parent(version, "devel", name, cudnn=full.split(".")[0]))
             except Incompatible as error:
                 assert error.field == "cudnn"
         assert tags
