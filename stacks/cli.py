@@ -79,7 +79,7 @@ def _check(_: argparse.Namespace) -> int:
         beside = f" from {products} build products" if products else ""
         print(f"{name}: {len(specs) - products} image{'s' if len(specs) - products > 1 else ''}{beside}, ok")
     mistakes += collisions(built)
-    for mistake in mistakes:
+    for mistake in dict.fromkeys(mistakes):  # what is wrong with the branch is wrong with every stack
         print(mistake, file=sys.stderr)
     return 1 if mistakes else 0
 

@@ -29,16 +29,15 @@ def arguments(path: Path) -> dict[str, str | None]:
     return found
 
 
-def download_args(declared: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the arguments ``DOWNLOADS_*`` whose public default a mirror replaces.
+def mirrored(values: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:
+    """Return those arguments whose value is a public address that a mirror replaces, with what stands in its place.
 
     ``mirrors`` maps a public address to the one that replaces it, and what stands below it; the longest match wins.
     """
     result = {}
-    for name, default in declared.items():
-        if name.startswith("DOWNLOADS_") and default:
-            fitting = [base for base in mirrors if default == base or default.startswith(f"{base}/")]
-            if fitting:
-                base = max(fitting, key=len)
-                result[name] = mirrors[base] + default[len(base) :]
+    for name, value in values.items():
+        fitting = [base for base in mirrors if value and (value == base or value.startswith(f"{base}/"))]
+        if value and fitting:
+            base = max(fitting, key=len)
+            result[name] = mirrors[base] + value[len(base) :]
     return result

@@ -9,6 +9,7 @@ from typing import Any
 
 from stacks import context, dockerfile, flavors, lock, revision, tags
 from stacks.config import Mirrors, StackConfig
+from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
@@ -111,12 +112,12 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
             PlannedImage(
                 spec=spec,
                 repository=f"{config.registry.repository}/{spec.name}",
-                tag=tags.render(revisions[spec.name], spec.suffix),
+                tag=_tag(stack, spec, revisions[spec.name]),
                 args={
                     **spec.args,
                     **spec.tuning,
                     **_outside(spec, config.mirrors),
-                    **_mirror_args(config.mirrors, declared[spec.dockerfile]),
+                    **_mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args}),
                 },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
                 files=files[spec.dockerfile],
@@ -124,6 +125,13 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
             for spec in ordered
         ),
     )
+
+
+def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
+    try:
+        return tags.render(revision, spec.suffix)
+    except SlipwayError as error:
+        raise SlipwayError(f"stack {stack}: {spec.name}: {error}") from None
 
 
 def _outside(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
@@ -135,7 +143,10 @@ def _outside(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
 
 
 def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the arguments by which a Dockerfile takes its mirrors; what is not set keeps the public default."""
+    """Return the arguments by which a Dockerfile takes its mirrors; what is not set keeps the public address.
+
+    ``declared`` maps the arguments that the Dockerfile takes to the values that they would have, None for none.
+    """
     args = {
         "APT_MIRROR": mirrors.apt,
         "PYTHON_INDEX_URL": mirrors.python_index,
@@ -144,4 +155,4 @@ def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[s
         "CA_CERTIFICATE": mirrors.ca_certificate,
     }
     given = {name: value for name, value in args.items() if value and name in declared}
-    return {**given, **dockerfile.download_args(declared, mirrors.downloads)}
+    return {**dockerfile.mirrored(declared, mirrors.downloads), **given}

@@ -160,5 +160,7 @@ def branch_prefix(branch: str) -> str | None:
         return None
     safe = re.sub(r"[^A-Za-z0-9_.]+", "-", branch).strip("-.")
     if not safe:
-        raise SlipwayError(f"the branch name '{one_line(branch)}' has no letter or digit that can stand in a tag")
+        raise SlipwayError(
+            f"the branch name '{one_line(branch)}' has no letter or digit that can stand in a tag; rename it"
+        )
     return safe

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config import Mirrors
-from stacks.dockerfile import arguments, download_args
+from stacks.dockerfile import arguments, mirrored
 from stacks.errors import SlipwayError
 
 
@@ -30,7 +30,7 @@ def test_a_download_goes_to_the_longest_mirror_of_its_public_address_by_whole_se
         "DOWNLOADS_NVIDIA": "https://developer.download.nvidia.com",
         "DOWNLOADS_HPCX": "https://content.mellanox.com/hpc/hpc-x",
         "DOWNLOADS_OTHER": "https://content.mellanox.community/x",
-        "OTHER": "https://content.mellanox.com",
+        "TORCH_INDEX_URL": "https://content.mellanox.com",
         "DOWNLOADS_UNSET": None,
     }
     mirrors = Mirrors(
@@ -40,9 +40,10 @@ def test_a_download_goes_to_the_longest_mirror_of_its_public_address_by_whole_se
             "https://developer.download.nvidia.com": "http://m.example/nvidia",
         }
     )
-    assert download_args(declared, mirrors.downloads) == {
+    assert mirrored(declared, mirrors.downloads) == {
         "DOWNLOADS_NVIDIA": "http://m.example/nvidia",
         "DOWNLOADS_HPCX": "http://m.example/hpc/hpc-x",
+        "TORCH_INDEX_URL": "http://m.example/mellanox",
     }
 
 

@@ -35,6 +35,20 @@ def test_every_image_of_a_stack_fetches_from_the_mirrors(args: dict[str, dict[st
     assert args["nccl-tests"]["DOWNLOADS_HPCX"] == "http://m.example/mellanox/hpc/hpc-x"
 
 
+def test_the_index_of_a_cudas_wheels_is_redirected_like_any_download_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
+    wheels = {"flavor": "base", "cuda": "12.6.3", "torch": {"source": "wheel"}, "extras": {}}
+
+    def index(**mirrors: object) -> set[str | None]:
+        made = plan.make("base-cu129", {**wheels, "mirrors": mirrors})
+        return {i.args.get("TORCH_INDEX_URL") for i in made.images if i.spec.name in {"torch", "apex-wheel"}}
+
+    downloads = {"https://download.pytorch.org": "http://m.example/torch"}
+    assert index() == {"https://download.pytorch.org/whl/cu126"}
+    assert index(downloads=downloads) == {"http://m.example/torch/whl/cu126"}
+    assert index(downloads=downloads, torchIndex="http://m.example/own") == {"http://m.example/own"}
+
+
 def test_a_dockerfile_is_given_only_the_mirrors_that_it_takes(args: dict[str, dict[str, str]]) -> None:
     assert "PYTHON_INDEX_URL" not in args["nccl-tests"]
     assert "GIT_MIRROR" not in args["torch"]

@@ -118,8 +118,12 @@ def test_a_branch_becomes_a_prefix_or_one_line(branch: str) -> None:
 def test_branches() -> None:
     assert branch_prefix("main") is None
     assert branch_prefix("feature/UCC Ünicode") == "feature-UCC-nicode"
-    with pytest.raises(SlipwayError, match="the branch name '…' has no letter or digit|the branch name"):
-        branch_prefix("///")
+    for branch in ("///", "ÄÖÜ", "分支"):
+        with pytest.raises(SlipwayError) as caught:
+            branch_prefix(branch)
+        assert str(caught.value) == (
+            f"the branch name '{branch}' has no letter or digit that can stand in a tag; rename it"
+        )
 
 
 def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
