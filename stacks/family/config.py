@@ -101,7 +101,7 @@ class MaxJobs(Model):
     """How many compilers run at once, by component; a plain number is for all of them."""
 
     default: PositiveInt | None = Field(None, description="For every component that is not named.")
-    nccl_tests: PositiveInt | None = Field(None, description="NCCL, its tests and the tools beside them.")
+    nccl_tests: PositiveInt | None = Field(None, description="NCCL's tests and the tools beside them.")
     torch: PositiveInt | None = Field(None, description="torch.")
     vision: PositiveInt | None = Field(None, description="torchvision.")
     audio: PositiveInt | None = Field(None, description="torchaudio.")

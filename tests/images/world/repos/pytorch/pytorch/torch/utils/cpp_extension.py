@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import sysconfig
 
@@ -36,6 +37,8 @@ def _compile(name, sources, target, libraries=()):
 
 
 def load(name, sources, build_directory):
+    if not shutil.which("ninja"):
+        raise RuntimeError("Ninja is required to load C++ extensions")
     target = pathlib.Path(build_directory, f"{name}.so")
     _compile(name, sources, target)
     spec = importlib.util.spec_from_file_location(name, target)
