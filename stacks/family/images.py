@@ -93,7 +93,9 @@ class _Component:
     def fields(self) -> dict[str, str | None]:
         """What names it in its products' tags: a field of the grammar that has one, else a tail, v0.9.4 or g38a1269."""
         own = {self.name: self.version} if self.name in Suffix.model_fields else {}
-        return {**own, "tail": f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}"}
+        # A tail has no '-', as 0.18.0-rc1 has.
+        tail = f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}".replace("-", "_")
+        return {**own, "tail": tail}
 
 
 class _Chain:

@@ -51,7 +51,7 @@ def cudas_for(torch: str, source: str) -> list[str]:
     return fitting
 
 
-PINS = st.sampled_from(["1.0.0", "2.3.4", "38a1269", "b" * 40, False])
+PINS = st.sampled_from(["1.0.0", "2.3.4-rc1", "38a1269", "b" * 40, False])
 
 
 @st.composite
@@ -335,3 +335,33 @@ def test_every_row_of_an_extra_is_built(name: str, row: str) -> None:
         {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
     ]
     assert any(accepted({"flavor": "base", "extras": NO_EXTRAS, **values, **asked}) for values in stacks)
+
+
+WRITTEN = st.text(max_size=6) | st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}(-[0-9])?", fullmatch=True)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | WRITTEN,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WRITTEN | st.just("version"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "key"),
+    [
+        (flavor, field.alias or name)
+        for flavor in ("base", "nccl")
+        for name, field in flavors.flavor(flavor).Config.model_fields.items()
+        if name != "flavor"
+    ],
+)
+@settings(SLOW, max_examples=50)
+@given(value=ANYTHING)
+def test_whatever_stands_for_a_value_is_accepted_or_refused_in_lines_that_name_the_key(
+    flavor: str, key: str, value: Any
+) -> None:
+    try:
+        config = flavors.load({"flavor": flavor, key: value}, "stack x")
+        flavors.flavor(flavor).images(config)
+    except SlipwayError as error:
+        for mistake in str(error).splitlines():
+            assert re.match(r"stack x: (slipway:[A-Za-z.0-9\[\]]+|config)", mistake), mistake
