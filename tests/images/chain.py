@@ -57,7 +57,7 @@ def world(cache: Path, registry: str, debian: str, stacks: Iterable[str], more: 
                 component = args["COMPONENT"]
                 tags[REPOSITORIES[component]] += [("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")]
                 if component == "torch":
-                    triton = (torch_release(args["VERSION"]).triton or "").removeprefix("==")
+                    triton = torch_release(args["VERSION"]).triton.lstrip("=~")
                     # From 2.1 on the source says which Triton it is made for.
                     if triton and not args["VERSION"].startswith("2.0."):
                         pins[f"v{args['VERSION']}"] = triton
@@ -81,6 +81,8 @@ def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[s
     if config["flavor"] in {"base", "nccl"} and extras.get("apex", True):
         extras["apex"] = apex[: len(str(extras.get("apex", apex)))]
         config["extras"] = extras
+    if config.get("flashAttention3"):
+        config["flashAttention3"] = made.commits["Dao-AILab/flash-attention"]
     return config
 
 
