@@ -53,13 +53,19 @@ def _release_or_commit(value: str) -> str:
     return value
 
 
+def _given(value: str | Literal[False] | None) -> str | Literal[False]:
+    if value is None:
+        raise ValueError("expected a version, a commit, or false")
+    return value
+
+
 def is_commit(pin: str) -> bool:
     """Say whether a pin names a commit rather than a version."""
     return bool(_COMMIT.fullmatch(pin))
 
 
 Commit = Annotated[str, AfterValidator(_commit)]
-Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
+Pin = Annotated[str | Literal[False], switched(_release_or_commit), AfterValidator(_given)]
 TagField = Literal["distro", "abi"]
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stacks import plan
+from stacks import cli, plan
 from stacks.cli import main
 from stacks.errors import SlipwayError
 from stacks.source import read_stack, stack_names
@@ -69,3 +69,13 @@ def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
     assert (
         capsys.readouterr().err == "the branch name '///' has no letter or digit that can stand in a tag; rename it\n"
     )
+
+
+def test_list_names_the_others_when_one_stack_is_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "stack_names", lambda: ["local", "lokal"])
+    assert main(["list"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.split()[0] == "local"
+    assert printed.err.startswith("there is no stack 'lokal'")

@@ -298,6 +298,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
             {"extras": {"apex": "master"}},
             "slipway:extras.apex: 'master': expected a version such as 0.9.4, a commit of 7",
         ),
+        ({"extras": {"apex": None}}, "slipway:extras.apex: has no value: write one, or leave the key out"),
         ({"extras": {"apex": True}}, "slipway:extras.apex: 'True': expected a version, or false"),
         ({"extras": {"deepsped": "1"}}, "slipway:extras: unknown key 'deepsped' (did you mean 'deepspeed'?)"),
         (
