@@ -2,18 +2,22 @@
 PYTHON ?= python3
 STACK  ?= local
 PYTEST_ARGS ?=
+export STACK
 
 toolchain := $(PYTHON) -m toolchain
 pytest    := . .slipway/env && exec python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up down doctor ready lint test test-unit test-all bench lock
+.PHONY: help up preview down doctor ready lint test test-unit test-all bench lock
 
 help: # list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 up: ## ready this machine, build and publish the images of a stack (STACK=local)
-	@$(toolchain) up $(STACK)
+	@$(toolchain) up -- "$$STACK"
+
+preview: ## say what `make up` would change, and build nothing
+	@$(toolchain) preview -- "$$STACK"
 
 down: ## end the services that Slipway started
 	@$(toolchain) down

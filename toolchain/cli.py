@@ -18,13 +18,15 @@ from toolchain.steps import say
 
 FULL_BYTES: Final = 200_000_000
 """With less space than this left, a failure is put down to the full disk."""
+ON_STACK: Final = {"up": stack.up, "preview": stack.preview}
+"""The verbs that take a stack."""
 
 
-def _up(checkout: Checkout, name: str) -> int:
+def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
     stack.check_name(checkout, name)
-    with alone(checkout, "up"):
+    with alone(checkout, verb):
         parts = ready(checkout)
-        return stack.up(checkout, name, environment.variables(checkout, parts))
+        return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
 
 
 def _ready(checkout: Checkout) -> int:
@@ -62,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("ready", help="have every part, with engine and registry running")
     verbs.add_parser("packages", help="have the Python packages only")
-    verbs.add_parser("up", help="ready, then `pulumi up`").add_argument("stack", nargs="?", default="local")
+    for verb in ON_STACK:
+        verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
     verbs.add_parser("down", help="end what Slipway started")
     verbs.add_parser("doctor", help="say which parts are used, and why")
     verbs.add_parser("env", help="print the environment, to be sourced")
@@ -72,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
     match arguments.verb:
-        case "up":
-            return _up(checkout, arguments.stack)
+        case verb if verb in ON_STACK:
+            return _on_stack(checkout, verb, arguments.stack)
         case "doctor":
             return doctor.doctor(checkout)
         case verb:
@@ -84,7 +87,7 @@ def main(words: Sequence[str]) -> int:
     """Run one verb; return its exit status: 0, 1 with one line on stderr, 2 for wrong usage, 130 after Ctrl-C."""
     arguments = _parser().parse_args(words)
     checkout = Checkout.here()
-    environment.add_system_folders()
+    environment.prepare()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with what it runs
     try:
         return _dispatch(arguments, checkout)

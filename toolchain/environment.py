@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Final
 
+from toolchain import proxy
 from toolchain.checkout import Checkout
 from toolchain.files import write
 from toolchain.part import Part
@@ -16,10 +17,11 @@ SYSTEM: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Where Debian keeps programs such as dockerd and iptables; a plain user's PATH lacks them."""
 
 
-def add_system_folders() -> None:
-    """Let this process and its children find the system's programs."""
+def prepare() -> None:
+    """Let this process and its children find the system's programs, and reach this machine past a proxy."""
     path = os.get_exec_path()
     os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in SYSTEM if folder not in path)])
+    os.environ.update(proxy.past(os.environ))
 
 
 def _own(checkout: Checkout) -> dict[str, str]:
@@ -43,7 +45,7 @@ def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
     """Return this process's environment, changed as `.slipway/env` changes a shell's."""
     own, folders = _put_together(checkout, parts)
     kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
-    return {**kept, **own, "PATH": os.pathsep.join([*folders, kept["PATH"]])}
+    return {**kept, **own, **proxy.past(kept), "PATH": os.pathsep.join([*folders, kept["PATH"]])}
 
 
 def save(checkout: Checkout, parts: Iterable[Part]) -> None:
@@ -57,6 +59,7 @@ def save(checkout: Checkout, parts: Iterable[Part]) -> None:
         "# Source this file: `. .slipway/env`. It is written anew by every `make ready`.",
         f"unset {' '.join(DROPPED)}",
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(own.items())),
+        proxy.SHELL.rstrip(),
         f'export PATH={shlex.quote(os.pathsep.join(folders))}":$PATH"',
     ]
     write(checkout.env_file, "\n".join(lines) + "\n")

@@ -45,18 +45,22 @@ def _note(checkout: Checkout, name: str) -> Path:
 
 
 def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None:
-    """Return the part remembered under a name, None if there is none or it was made for another `key`."""
+    """Return the part remembered under a name, None if there is none or it was made for another `key` or place."""
     try:
         noted = json.loads(_note(checkout, name).read_text())
         part = Part(**noted["part"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return part if key in {None, noted["key"]} else None
+    here = noted.get("root") == str(checkout.root)  # of a checkout that was moved or copied, the paths lead elsewhere
+    return part if here and key in {None, noted["key"]} else None
 
 
 def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
     """Note that a part is complete. `key` is what it was made for: with another key it counts as missing."""
-    write(_note(checkout, part.name), json.dumps({"key": key, "part": asdict(part)}, indent=2) + "\n")
+    write(
+        _note(checkout, part.name),
+        json.dumps({"key": key, "root": str(checkout.root), "part": asdict(part)}, indent=2) + "\n",
+    )
     return part
 
 

@@ -5,7 +5,7 @@ import shlex
 import shutil
 from typing import Final
 
-from toolchain import net, pulumi_cli
+from toolchain import net, proxy, pulumi_cli
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.files import write
@@ -76,7 +76,7 @@ def _install(checkout: Checkout) -> str:
 
 def _launcher(checkout: Checkout) -> str:
     root, python = shlex.quote(str(checkout.root)), shlex.quote(str(checkout.venv / "bin" / "python"))
-    return f'#!/bin/sh\nPYTHONPATH={root} exec {python} -P -m toolchain.docker_provider "$@"\n'
+    return f'#!/bin/sh\n{proxy.SHELL}PYTHONPATH={root} exec {python} -P -m toolchain.docker_provider "$@"\n'
 
 
 def get(checkout: Checkout) -> Part:

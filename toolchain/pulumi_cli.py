@@ -68,9 +68,10 @@ def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
 
 def find(checkout: Checkout) -> Part | None:
     """Return our own CLI if it is complete and of the SDK's version, else a usable one on PATH."""
-    own = recall(checkout, NAME, version(checkout))
-    if own and Path(own.used).exists():
-        return own
+    noted = recall(checkout, NAME, version(checkout))
+    # Only what lies in the checkout stays as it was noted: whatever was on PATH may be gone, or another one, by now.
+    if noted and Path(noted.used).parent == checkout.bin and Path(noted.used).exists():
+        return noted
     return _on_path(checkout)[0]
 
 

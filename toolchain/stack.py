@@ -1,4 +1,4 @@
-"""`make up`: bring one stack up in the readied environment, and say what came of it."""
+"""`make up` and `make preview`: Pulumi on one stack in the readied environment, and what came of it."""
 
 import difflib
 import json
@@ -119,19 +119,28 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
             signal.signal(number, handler)
 
 
-def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
-    """Run `pulumi up` for a stack and print a summary. Returns Pulumi's exit status."""
+def _pulumi(checkout: Checkout, verb: list[str], stack: str, environment: Mapping[str, str]) -> int:
+    """Run Pulumi on a stack, which is created first where it is new. Returns its exit status as a shell gives it."""
     tracked = check_name(checkout, stack)
-    check_lock(checkout, stack)
     if not _exists(checkout, stack):
         _create(checkout, stack, environment)
-    configuration = _configuration(checkout, tracked)
-    # Nobody is asked, so a preview before it would only run the program twice.
-    words = ["up", "--stack", stack, "--yes", "--skip-preview", "--config-file", str(configuration)]
+    words = [*verb, "--stack", stack, "--config-file", str(_configuration(checkout, tracked))]
     code = _run(["pulumi", *words], environment, checkout.root)
-    if code:
+    return code if code >= 0 else 128 - code
+
+
+def preview(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
+    """Run `pulumi preview` for a stack. Returns Pulumi's exit status."""
+    return _pulumi(checkout, ["preview"], stack, environment)
+
+
+def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
+    """Run `pulumi up` for a stack and print a summary. Returns Pulumi's exit status."""
+    check_lock(checkout, stack)
+    # Nobody is asked, so a preview before it would only run the program twice.
+    if code := _pulumi(checkout, ["up", "--yes", "--skip-preview"], stack, environment):
         check_lock(checkout, stack)
-        return code if code > 0 else 128 - code
+        return code
     for line in _summary(checkout, stack, environment):
         say(line)
     return 0

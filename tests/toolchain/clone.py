@@ -23,7 +23,7 @@ from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.locking import alone
 
-environment.add_system_folders()
+environment.prepare()
 checkout = Checkout(Path(sys.argv[1]))
 try:
     with alone(checkout, "get"):

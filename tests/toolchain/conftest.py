@@ -8,7 +8,7 @@ import pytest
 
 from tests.toolchain.clone import Clone, make
 from tests.toolchain.release import Release
-from toolchain import engine, environment, registry
+from toolchain import engine, environment, proxy, registry
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
     for name in ("DOCKER_HOST", registry.VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    environment.add_system_folders()
+    for name in proxy.VARIABLES:
+        monkeypatch.setenv(name, "")
+    environment.prepare()
     with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
         both = make(Path(folder) / "a"), make(Path(folder) / "b")
         yield both

@@ -93,6 +93,12 @@ def test_an_engine_that_was_killed_is_started_again_with_its_images(clones: Clon
     assert _docker(one, "images", "--format", "{{.Repository}}") == "kept"
 
 
+def test_our_engine_pulls_through_the_users_proxy(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:3128")
+    engine.get(clones[0].checkout)
+    assert _docker(clones[0], "info", "--format", "{{.HTTPSProxy}}") == "http://proxy.invalid:3128"
+
+
 def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None:
     one = clones[0]
     engine.get(one.checkout)

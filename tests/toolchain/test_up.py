@@ -24,9 +24,10 @@ from toolchain import environment, stack
 from toolchain.checkout import Checkout
 from toolchain.part import Part
 
+environment.prepare()
 checkout = Checkout(Path(sys.argv[1]))
 parts = [Part("all", "", "", env={"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}, path=sys.argv[3].split(":"))]
-sys.exit(stack.up(checkout, sys.argv[2], environment.variables(checkout, parts)))
+sys.exit(getattr(stack, sys.argv[4])(checkout, sys.argv[2], environment.variables(checkout, parts)))
 """
 PROGRAM = """
 import pulumi, time
@@ -45,11 +46,14 @@ class Project:
     def __init__(self, clone: Clone) -> None:
         self.root = clone.root
         self.checkout = clone.checkout
+        self.env: dict[str, str] = {}
         here = Checkout.here()
         noted = [recall(here, name) for name in ("Python packages", "Pulumi CLI", "Python language host")]
         parts = [part for part in noted if part is not None]
         assert len(parts) == 3, "the toolchain is not ready: run `make ready`"
-        self.path = ":".join(dict.fromkeys(folder for part in parts for folder in part.path))
+        self.path = ":".join(
+            dict.fromkeys(folder for part in parts for folder in part.path or [str(Path(part.used).parent)])
+        )
         (self.root / "Pulumi.yaml").write_text("name: slipway\nruntime: python\nstackConfigDir: stacks\n")
         (self.root / "__main__.py").write_text(PROGRAM)
         (self.root / "stacks").mkdir()
@@ -57,13 +61,13 @@ class Project:
         self.tracked.write_text("config:\n  slipway:flavor: local\n")
         environment.save(self.checkout, [Part("all", "", "", path=self.path.split(":"))])
 
-    def start(self) -> subprocess.Popen[str]:
-        words = [sys.executable, "-c", UP, str(self.root), "local", self.path]
-        env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    def start(self, verb: str = "up") -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", UP, str(self.root), "local", self.path, verb]
+        env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **self.env}
         return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    def up(self) -> str:
-        process = self.start()
+    def up(self, verb: str = "up") -> str:
+        process = self.start(verb)
         out, _ = process.communicate(timeout=120)
         assert process.returncode == 0, out
         return out
@@ -82,7 +86,7 @@ class Project:
     def source(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a shell that has sourced `.slipway/env`."""
         words = ["sh", "-c", f". .slipway/env && {command}"]
-        env = {"PATH": "/usr/bin:/bin", "PULUMI_CONFIG_PASSPHRASE": "the user's own"}
+        env = {"PATH": "/usr/bin:/bin", "PULUMI_CONFIG_PASSPHRASE": "the user's own", **self.env}
         return subprocess.run(words, cwd=self.root, env=env, capture_output=True, text=True, check=False, timeout=60)
 
     def pulumi(self) -> int:
@@ -110,6 +114,46 @@ def test_a_stack_is_created_once_and_its_tracked_configuration_stays(project: Pr
     assert "slipway:more: 1" in (project.checkout.config / "Pulumi.local.yaml").read_text()
     shown = project.source("pulumi stack output --stack local --show-secrets secret")
     assert shown.stdout.strip() == "hidden", shown.stderr
+
+
+def test_no_command_of_the_readme_dirties_the_checkout(project: Project) -> None:
+    git = ["git", "-C", str(project.root)]
+    (project.root / ".gitignore").write_text("/.slipway/\n__pycache__/\nrunning\n")
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+    readme = (ROOT / "README.md").read_text()
+    assert set(re.findall(r"`make (up|preview)\b", readme)) == {"up", "preview"}
+    assert not re.search(r"^\$ (?:.*&& )?pulumi (?:preview|up)\b", readme, re.MULTILINE), "adds a salt to the YAML"
+    assert "slipway-local" in project.up("preview")
+    assert "slipway-local" in project.up()
+    assert project.source("pulumi stack output --stack local").returncode == 0
+    assert subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True).stdout == b""
+
+
+def test_a_backend_of_ones_own_has_a_passphrase_of_ones_own(project: Project) -> None:
+    (project.root / "theirs").mkdir()
+    own = "export PULUMI_BACKEND_URL=file://$PWD/theirs PULUMI_CONFIG_PASSPHRASE=secret"
+    done = project.source(f"{own} && pulumi stack init local && pulumi config set --secret --stack local a b")
+    assert done.returncode == 0, done.stderr
+    shown = project.source(f"{own} && rm -r .slipway/passphrase && pulumi config get --stack local a")
+    assert shown.stdout.strip() == "b", shown.stderr
+
+
+@pytest.mark.parametrize(
+    "names", [("http_proxy", "https_proxy", "no_proxy"), ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")]
+)
+@pytest.mark.parametrize("excepted", ["", "corp.invalid"])
+def test_a_proxy_is_not_asked_for_this_machine(project: Project, names: tuple[str, str, str], excepted: str) -> None:
+    project.env = {names[0]: "http://127.0.0.1:9", names[1]: "http://127.0.0.1:9", names[2]: excepted}
+    (project.root / "__main__.py").write_text(
+        "import os\nassert os.environ['no_proxy'] == os.environ['NO_PROXY']\n"
+        f"assert os.environ['no_proxy'].split(',') == {['127.0.0.1', 'localhost', '::1', *filter(None, [excepted])]}\n"
+    )
+    project.up()
+    done = project.source(
+        ". .slipway/env && pulumi preview --stack local --config-file .slipway/config/Pulumi.local.yaml"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> None:

@@ -13,6 +13,7 @@ from tests.toolchain.clone import ROOT, Clone
 from toolchain import base_image, certificates, cli, doctor, lint, locking, ready, steps
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
+from toolchain.part import Part, recall, remember
 
 HOLD = """
 import sys, time
@@ -47,6 +48,22 @@ def test_doctor_on_a_fresh_checkout_changes_nothing(
     assert all(line.endswith("missing") for line in said[:-1])
     assert said[-1] == f"{len(ready.KINDS)} missing: `make up` or `make test` gets them"
     assert not clone.checkout.state.exists()
+
+
+def test_what_was_noted_for_another_place_does_not_count(clone: Clone, tmp_path: Path) -> None:
+    remember(clone.checkout, Part("a part", "here", "1"))
+    assert recall(clone.checkout, "a part") == Part("a part", "here", "1")
+    moved = clone.root.rename(tmp_path / "moved")
+    assert recall(Checkout(moved), "a part") is None
+
+
+@pytest.mark.parametrize("name", ["a b", "it's", "", "$(id)", "nope"])
+def test_make_takes_any_name_of_a_stack_and_says_which_there_are(name: str) -> None:
+    done = subprocess.run(
+        ["make", "-s", "up", f"STACK={name.replace('$', '$$')}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0].startswith(f"slipway: unknown stack {name!r}: ")
 
 
 def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
