@@ -27,7 +27,7 @@ def prepare() -> None:
 def _own(checkout: Checkout) -> dict[str, str]:
     return {
         "PULUMI_HOME": str(checkout.pulumi_home),
-        "PULUMI_BACKEND_URL": f"file://{checkout.backend}",
+        "PULUMI_BACKEND_URL": checkout.backend.as_uri(),
         "PULUMI_CONFIG_PASSPHRASE_FILE": str(checkout.passphrase),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }

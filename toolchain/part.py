@@ -2,7 +2,8 @@
 
 Each part has a module with `find(checkout)`, which looks and changes nothing, and `get(checkout)`, which finds it or
 makes it. Both give a `Part`. What `get` made is remembered in `.slipway/parts/<name>.json`, written last: a part
-without its note is not complete, and is made again.
+without its note is not complete, and is made again. Notes hold absolute paths, as what they speak of does
+(an environment's scripts, a launcher): in a checkout that was moved or copied they count for nothing.
 """
 
 import json
@@ -51,12 +52,15 @@ def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None
         part = Part(**noted["part"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return part if key in {None, noted["key"]} else None
+    return part if noted.get("root") == str(checkout.root) and key in {None, noted["key"]} else None
 
 
 def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
     """Note that a part is complete. `key` is what it was made for: with another key it counts as missing."""
-    write(_note(checkout, part.name), json.dumps({"key": key, "part": asdict(part)}, indent=2) + "\n")
+    write(
+        _note(checkout, part.name),
+        json.dumps({"root": str(checkout.root), "key": key, "part": asdict(part)}, indent=2) + "\n",
+    )
     return part
 
 

@@ -34,7 +34,9 @@ def _port_file(checkout: Checkout) -> Path:
 
 def daemon(checkout: Checkout) -> Daemon:
     """Return our own registry, running or not."""
-    return Daemon(NAME, checkout.run / "registry.pid", checkout.logs / "registry.log", mark=str(_config_file(checkout)))
+    return Daemon(
+        NAME, _config_file(checkout).with_name("pid"), checkout.logs / "registry.log", mark=str(_config_file(checkout))
+    )
 
 
 def _port(checkout: Checkout) -> int | None:

@@ -171,6 +171,28 @@ def test_the_cli_on_path_is_used_unless_older_than_the_sdk(
         assert f"{clone.programs / 'pulumi'} is {text}, the SDK needs {release.version} or newer" in part["why"]
 
 
+def test_the_cli_on_path_is_asked_anew(clone: Clone, release: Release) -> None:
+    major, minor, patch = (int(number) for number in release.version.split("."))
+    clone.program("pulumi-language-python", "echo")
+    for text in (f"{major}.{minor}.{patch}", f"{major}.{minor + 1}.0"):
+        clone.program("pulumi", f"echo v{text}")
+        assert [clone.get(part)["version"] for part in ("pulumi_cli", "language_host")] == [text, text]
+    clone.program("pulumi", f"echo v{major}.{minor - 1}.0")
+    assert clone.get("pulumi_cli")["version"] == release.version
+    (clone.programs / "pulumi").unlink()
+    assert clone.get("pulumi_cli")["used"] == str(clone.checkout.bin / "pulumi")
+
+
+def test_a_checkout_that_was_moved_gets_what_holds_its_path_anew(installable: Clone) -> None:
+    installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
+    installable.get("provider_choice")
+    installable.root = installable.root.rename(installable.root.with_name("moved"))
+    part = installable.get("provider_choice")
+    launcher = installable.checkout.embedded / "pulumi-resource-docker"
+    assert part["path"] == [str(launcher.parent)]
+    assert f"PYTHONPATH={installable.root} " in launcher.read_text()
+
+
 def test_a_language_host_is_built_for_a_cli_without_one(clone: Clone, builder: Path) -> None:
     clone.program("pulumi", f"echo v{clone.checkout.locked('pulumi')}")
     part = clone.get("language_host")

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import signal
+import sys
 import time
 
 import pytest
@@ -33,7 +34,9 @@ def _installed(clone: Clone) -> set[str]:
     return found - {"pip", "setuptools"}
 
 
-def test_an_installation_that_is_killed_is_done_again_and_then_kept(small: Clone) -> None:
+def test_an_installation_that_is_killed_is_done_again_and_then_kept(
+    small: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = small.start("python_env")
     until = time.monotonic() + 20
     while not (small.checkout.venv / "bin" / "python").exists():
@@ -56,6 +59,11 @@ def test_an_installation_that_is_killed_is_done_again_and_then_kept(small: Clone
     assert python_env.find(small.checkout) is not None
     moved = small.root.rename(small.root.with_name("moved"))
     assert python_env.find(Checkout(moved)) is None, "the scripts of an environment hold its path"
+    moved.rename(small.root)
+    assert python_env.find(small.checkout) is not None
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "version_info", (3, 99, 0))
+        assert python_env.find(small.checkout) is None, "another Python reads another folder of an environment"
 
 
 def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:

@@ -193,6 +193,7 @@ def test_an_unknown_stack_is_one_line(project: Project, name: str, hint: str) ->
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path) -> None:
-    project = Project(make(tmp_path / "with space, 'quote' and ü"))
+    project = Project(make(tmp_path / "with space, 'quote' and ü, #, ?, %41 and $HOME"))
     project.up()
+    assert (project.checkout.backend / ".pulumi" / "stacks" / "slipway" / "local.json").exists()
     assert project.source("pulumi stack ls").stdout.count("local") == 1
