@@ -178,4 +178,4 @@ def get(checkout: Checkout) -> Part:
     return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
 
 
-KIND: Final = Kind(NAME, find, get)
+KIND: Final = Kind(NAME, find, get, gone="its engine or registry is not running, or has it no more")

@@ -11,11 +11,11 @@ def doctor(checkout: Checkout) -> int:
     for kind, part, wrong in look(checkout):
         if part is None:
             missing += 1
-            say(f"{kind.name:<22}missing{f': {wrong}' if wrong else ''}")
+            say(f"{kind.name:<22}{wrong or 'missing'}")
             continue
         say(f"{kind.name:<22}{part.used} ({part.version})")
         if part.why:
             say(f"{'':<22}because: {part.why}")
     if missing:
-        say(f"{missing} missing: `make up` or `make test` gets them")
+        say(f"{missing} missing: `make up` or `make ready` gets them")
     return 1 if missing else 0

@@ -158,4 +158,4 @@ def stop(checkout: Checkout) -> bool:
     return ran
 
 
-KIND: Final = Kind(NAME, find, get)
+KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")

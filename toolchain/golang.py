@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from toolchain import pip
+from toolchain import apt, pip
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.steps import command, output, step
@@ -47,7 +47,10 @@ def _go(checkout: Checkout, module: Path) -> str:
 
 
 def _environment(checkout: Checkout) -> dict[str, str]:
-    """Keep Go's caches and counters in the checkout; the user's `go env -w` settings (a proxy, say) stay in force."""
+    """Keep Go's caches and counters in the checkout; the user's settings of proxies and the like stay in force.
+
+    What would build another program is set, so that neither the environment nor `go env -w` counts.
+    """
     home = _home(checkout)
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
     return {
@@ -58,6 +61,10 @@ def _environment(checkout: Checkout) -> dict[str, str]:
         "GOMODCACHE": str(home / "modules"),
         "GOCACHE": str(home / "build"),
         "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly",
+        "GOOS": "linux",
+        "GOARCH": apt.machine(),
         "CGO_ENABLED": "0",  # no C compiler needed, and a static program
     }
 

@@ -34,11 +34,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Kind:
-    """How to come by a part: its name, a look that changes nothing, and the way to have it."""
+    """How to come by a part: its name, a look that changes nothing, and the way to have it.
+
+    `gone` says what is the matter with a part that `get` had once made and that is not found any more.
+    """
 
     name: str
     find: Callable[[Checkout], Part | None]
     get: Callable[[Checkout], Part]
+    gone: str = ""
 
 
 def _note(checkout: Checkout, name: str) -> Path:

@@ -19,7 +19,7 @@ from toolchain import (
 )
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
-from toolchain.part import Kind, Part
+from toolchain.part import Kind, Part, recall
 from toolchain.steps import output
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -56,6 +56,7 @@ def look(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
     """Yield each part as it stands, changing nothing: the part or None, and what is wrong where looking failed."""
     for kind in KINDS:
         try:
-            yield kind, kind.find(checkout), ""
+            part = kind.find(checkout)
+            yield kind, part, kind.gone if part is None and recall(checkout, kind.name) else ""
         except ToolchainError as error:
             yield kind, None, str(error)

@@ -207,4 +207,4 @@ def stop(checkout: Checkout) -> bool:
     return daemon(checkout).stop()
 
 
-KIND: Final = Kind(NAME, find, get)
+KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")

@@ -249,6 +249,15 @@ def test_what_is_built_goes_with_the_sdk() -> None:
     assert golang.required("cli", "github.com/pulumi/pulumi/sdk/v3") == sdk
 
 
+def test_a_users_go_settings_build_no_other_program(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"GOWORK": "/go.work", "GOFLAGS": "-mod=vendor", "GOOS": "plan9", "GOARCH": "386"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GOPROXY", "https://proxy.invalid")
+    # Set, not unset: what is unset comes from the file of `go env -w`.
+    made = {"GOWORK": "off", "GOFLAGS": "-mod=readonly", "GOOS": "linux", "GOARCH": apt.machine()}
+    assert golang._environment(clone.checkout).items() >= {**made, "GOPROXY": "https://proxy.invalid"}.items()
+
+
 @pytest.fixture
 def installable(clone: Clone) -> Clone:
     """A clone with the real Pulumi CLI of this checkout, which installs plugins."""

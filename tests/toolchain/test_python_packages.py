@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,22 @@ def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
     small.checkout.lock.write_text(_pin("iniconfig"))
     small.get("python_env")
     assert _installed(small) == {"iniconfig"}
+
+
+def test_a_users_pip_settings_do_not_lead_elsewhere(small: Clone, tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("[install]\nuser = true\n")
+    names = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
+    small.env |= {name: str(tmp_path / "elsewhere") for name in names}
+    small.env |= {"PIP_USER": "1", "PIP_DRY_RUN": "1", "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+    small.get("python_env")
+    assert _installed(small) == {"iniconfig"}
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_users_index_is_used(small: Clone) -> None:
+    small.env |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
+    small.refused("python_env")
+    assert "Looking in indexes: http://127.0.0.1:9/simple\n" in (small.checkout.logs / "pip.log").read_text()
 
 
 def test_a_missing_lock_is_one_line(clone: Clone) -> None:
