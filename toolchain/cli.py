@@ -10,7 +10,7 @@ from typing import Final
 
 from toolchain import doctor, engine, environment, python_env, registry, stack
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
+from toolchain.errors import ToolchainError, without_credentials
 from toolchain.lint import lint
 from toolchain.locking import alone
 from toolchain.ready import ready
@@ -103,5 +103,5 @@ def main(words: Sequence[str]) -> int:
     free = shutil.disk_usage(checkout.root).free
     if free < FULL_BYTES:
         problem += f" (the disk of {checkout.root} is full: {free // 1_000_000} MB left)"
-    print(f"slipway: {' '.join(problem.split())}", file=sys.stderr)
+    print(f"slipway: {' '.join(without_credentials(problem).split())}", file=sys.stderr)
     return 1

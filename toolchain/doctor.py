@@ -1,6 +1,7 @@
 """`make doctor`: which part is used, its version, and why the first choice is not."""
 
 from toolchain.checkout import Checkout
+from toolchain.errors import without_credentials
 from toolchain.ready import look
 from toolchain.steps import say
 
@@ -13,7 +14,7 @@ def doctor(checkout: Checkout) -> int:
             missing += 1
             say(f"{kind.name:<22}{wrong or 'missing'}")
             continue
-        say(f"{kind.name:<22}{part.used} ({part.version})")
+        say(f"{kind.name:<22}{without_credentials(part.used)} ({part.version})")
         if part.why:
             say(f"{'':<22}because: {part.why}")
     if missing:

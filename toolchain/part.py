@@ -9,10 +9,11 @@ without its note is not complete, and is made again. Notes hold absolute paths, 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from toolchain.checkout import Checkout
+from toolchain.errors import without_credentials
 from toolchain.files import write
 
 
@@ -60,7 +61,11 @@ def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None
 
 
 def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
-    """Note that a part is complete. `key` is what it was made for: with another key it counts as missing."""
+    """Note that a part is complete. `key` is what it was made for: with another key it counts as missing.
+
+    What is said of it, here and by whoever prints what is returned, has no credentials.
+    """
+    part = replace(part, used=without_credentials(part.used), why=without_credentials(part.why))
     write(
         _note(checkout, part.name),
         json.dumps({"root": str(checkout.root), "key": key, "part": asdict(part)}, indent=2) + "\n",

@@ -119,10 +119,43 @@ def test_a_refused_connection_is_built_instead(clone: Clone, builder: Path) -> N
     assert builder.exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://me:s3cret@127.0.0.1:9/x", "http://127.0.0.1:9/x/?.*: an address with user:password@ is not taken"),
+        (
+            "https://me:s3cret@mirror.invalid/x",
+            "https://mirror.invalid/x/?.*: an address with user:password@ is not taken",
+        ),
+        ("https://me:s3cret@127.0.0.1:x/x", "https://127.0.0.1:x/x/?.* is not an https:// address"),
+        ("http://me:s3cret@mirror.invalid/x", "http://mirror.invalid/x/?.* is not an https:// address"),
+        ("mirror.invalid/x", "mirror.invalid/x/?.* is not an https:// address"),
+        ("https:///x", "https:///x/?.* is not an https:// address"),
+        ("https://[::1/x", r"https://\[::1/x/?.* is not an https:// address"),
+    ],
+)
+def test_a_source_that_cannot_be_asked_is_one_line_without_its_password(
+    clone: Clone, builder: Path, url: str, why: str
+) -> None:
+    clone.env |= {"SLIPWAY_PULUMI_BASE_URL": url, "SLIPWAY_PULUMI_PLUGIN_URL": url}
+    process = clone.start("pulumi_cli")
+    said = "".join(process.communicate(timeout=60))
+    assert process.returncode == 0, said
+    assert builder.exists()
+    part = clone.get("provider_choice")
+    assert part["used"] == "embedded provider"
+    assert re.fullmatch(why, part["why"])
+    noted = "".join(file.read_text() for file in (clone.checkout.state / "parts").iterdir())
+    assert re.search(f"official release: {why}", noted.replace("\\\\", "\\"))
+    for text in (said, noted):
+        assert "s3cret" not in text
+        assert "Traceback" not in text
+
+
 def test_plain_http_to_another_machine_is_refused(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://mirror.invalid/pulumi"
     assert "http://mirror.invalid/pulumi/pulumi-" in (why := clone.get("pulumi_cli")["why"])
-    assert why.endswith("is not https")
+    assert why.endswith("is not an https:// address")
     assert builder.exists()
 
 
