@@ -36,13 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(_: argparse.Namespace) -> int:
-    rows = []
+    rows, mistakes = [], []
     for name in stack_names():
-        config, specs = plan.specs(read_stack(name), f"stack {name}")
-        rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs)))
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        try:
+            config, specs = plan.specs(read_stack(name), f"stack {name}")
+        except SlipwayError as error:
+            mistakes.append(str(error))
+        else:
+            rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs)))
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for name, flavor, images in rows:
         print(f"{name:<{widths[0]}}  {flavor:<{widths[1]}}  {images}")
+    if mistakes:
+        raise SlipwayError("\n".join(mistakes))
     return 0
 
 

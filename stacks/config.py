@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.source import NAMESPACE
@@ -100,13 +101,14 @@ def _reference(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    if not re.fullmatch(r"https?://[!-~]+", value):
-        raise ValueError("expected an http:// or https:// address")
-    if "@" in value.split("://", 1)[1].split("/", 1)[0]:
+    # Anywhere, not only before the host: a password may itself hold a slash.
+    if "@" in value:
         raise ValueError(
             "an address must not carry user:password@, because build arguments stay in the image's history; "
             "use a mirror that needs no credential"
         )
+    if not re.fullmatch(r"https?://[!-~]+", value):
+        raise ValueError("expected an http:// or https:// address")
     return value.rstrip("/")
 
 
@@ -148,31 +150,41 @@ class LocalRegistry(Model):
         return f"{self.address}/{self.path}"
 
 
-def _secret_from(variable: str) -> SecretStr | None:
-    value = os.environ.get(variable)
-    return SecretStr(value) if value else None
-
-
 class GenericRegistry(Model):
     """A registry that takes a user name and a password; without them the machine's own Docker login serves."""
+
+    VARIABLES: ClassVar[Mapping[str, str]] = {
+        "username": "SLIPWAY_REGISTRY_USERNAME",
+        "password": "SLIPWAY_REGISTRY_PASSWORD",
+    }
+    """Environment variables that stand in for what the configuration leaves out."""
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
     username: str | None = Field(
-        default_factory=lambda: os.environ.get("SLIPWAY_REGISTRY_USERNAME") or None,
-        description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login.",
+        None, description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login."
     )
     password: SecretStr | None = Field(
-        default_factory=lambda: _secret_from("SLIPWAY_REGISTRY_PASSWORD"),
+        None,
         description="Password or token, always a secret. Default: $SLIPWAY_REGISTRY_PASSWORD, else as username.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_environment(cls, values: Any) -> Any:
+        """Fill in from the environment, if both are there then: a fork's job has a user name, but no secrets."""
+        if not isinstance(values, Mapping):
+            return values
+        found = {key: values.get(key) or os.environ.get(variable) for key, variable in cls.VARIABLES.items()}
+        return {**values, **found} if all(found.values()) else values
 
     @model_validator(mode="after")
     def _both_or_neither(self) -> Self:
         if (self.username is None) != (self.password is None):
             missing = "password" if self.password is None else "username"
             raise ValueError(
-                f"'{missing}' is missing: give username and password, or neither to use the machine's Docker login"
+                f"'{missing}' is missing: give username and password (or ${self.VARIABLES[missing]}), or neither "
+                "to use the machine's Docker login"
             )
         return self
 
@@ -180,14 +192,15 @@ class GenericRegistry(Model):
 class GhcrRegistry(GenericRegistry):
     """GitHub's container registry; in GitHub Actions the job's own actor and token are the default."""
 
+    VARIABLES: ClassVar[Mapping[str, str]] = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
+
     kind: Literal["ghcr"] = Field(description="GitHub's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as ghcr.io/acme/images.")
     username: str | None = Field(
-        default_factory=lambda: os.environ.get("GITHUB_ACTOR") or None,
-        description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login.",
+        None, description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login."
     )
     password: SecretStr | None = Field(
-        default_factory=lambda: _secret_from("GITHUB_TOKEN"),
+        None,
         description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username.",
     )
 
@@ -314,20 +327,28 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
         SlipwayError: one line for each mistake, starting with ``where`` and the full key.
     """
     merged = {key: _without_secure(value) for key, value in values.items()}
-    defaults = os.environ.get(MIRRORS_VARIABLE)
-    if defaults:
-        try:
-            below = json.loads(defaults)
-        except json.JSONDecodeError as error:
-            raise SlipwayError(f"${MIRRORS_VARIABLE}: '{one_line(defaults)}' is not JSON: {error.msg}") from None
-        own = merged.get("mirrors") or {}
-        if isinstance(own, Mapping) and isinstance(below, Mapping):
-            images = {**(below.get("images") or {}), **(own.get("images") or {})}
-            merged["mirrors"] = {**below, **own, **({"images": images} if images else {})}
+    below = _mirrors_below()
+    own = merged.get("mirrors") or {}
+    if below and isinstance(own, Mapping):
+        images = own.get("images") or {}
+        if isinstance(images, Mapping):
+            own = {**own, "images": {**below.get("images", {}), **images}}
+        merged["mirrors"] = {**below, **own}
     try:
         return model.model_validate(merged)
     except ValidationError as error:
         raise SlipwayError("\n".join(_explain(error, where))) from None
+
+
+def _mirrors_below() -> dict[str, Any]:
+    """Return the environment's mirrors, as a stack would write them."""
+    text = os.environ.get(MIRRORS_VARIABLE)
+    if not text:
+        return {}
+    try:
+        return Mirrors.model_validate_json(text).model_dump(by_alias=True, exclude_unset=True)
+    except ValidationError as error:
+        raise SlipwayError("\n".join(_explain(error, f"${MIRRORS_VARIABLE}"))) from None
 
 
 def _without_secure(value: Any) -> Any:
@@ -343,20 +364,31 @@ _SECRETS = {"password", "token"}
 
 
 def _explain(error: ValidationError, where: str) -> list[str]:
-    lines = []
-    for detail in error.errors(include_url=False):
-        # A discriminated union puts the tag into the location; the user wrote no such key.
-        keys = [str(part) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
-        name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
-        message = detail["msg"].removeprefix("Value error, ")
-        message = message[:1].lower() + message[1:]
-        value = detail.get("input")
-        shown = "" if isinstance(value, Mapping | Model) or _SECRETS & set(keys) else f" '{one_line(value)}':"
-        reason = detail.get("ctx", {}).get("error")
-        if isinstance(reason, Incompatible):  # it names the field and the value itself
-            lines.append(f"{where}: {NAMESPACE}:{reason}")
-            continue
-        if detail["type"] == "missing":
-            message, shown = "is required", ""
-        lines.append(f"{where}: {name}:{shown} {message}")
-    return lines
+    return [_line(detail, where) for detail in error.errors(include_url=False)]
+
+
+def _line(detail: ErrorDetails, where: str) -> str:
+    reason = detail.get("ctx", {}).get("error")
+    if isinstance(reason, Incompatible):  # it names the field and the value itself
+        return f"{where}: {NAMESPACE}:{reason}"
+    # A discriminated union puts the tag into the location; the user wrote no such key.
+    keys = [str(part) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
+    name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
+    value = detail["input"]
+    said = detail["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(value, Mapping | Model) or _SECRETS & set(keys) else f" '{one_line(value)}':"
+    context = detail.get("ctx", {})
+    match detail["type"]:
+        case "missing":
+            shown, said = "", "is required"
+        case "union_tag_not_found":
+            shown, said = "", f"{context['discriminator']} is required"
+        case "union_tag_invalid":
+            name, shown = f"{name}.{context['discriminator'].strip(chr(39))}", f" '{one_line(context['tag'])}':"
+            allowed = [tag.strip("'") for tag in context["expected_tags"].split(", ")]
+            said = f"expected one of {', '.join(allowed)}{suggest(context['tag'], allowed)}"
+        case _ if value is None:
+            shown, said = "", "has no value: write one, or leave the key out"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            said = "expected a mapping of keys to values"
+    return f"{where}: {name}:{shown} {said[:1].lower()}{said[1:]}"

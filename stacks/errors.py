@@ -14,10 +14,10 @@ class SlipwayError(Exception):
 def one_line(value: object, limit: int = 120) -> str:
     """Show ``value`` on one line, at most ``limit`` characters long.
 
-    Control characters are escaped and credentials in addresses starred.
+    Control characters are escaped, and all that may be a credential in an address is starred: up to the last ``@``.
     """
     text = value if isinstance(value, str) else repr(value)
-    text = re.sub(r"//[^/@\s]+@", "//***@", text)
+    text = re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -148,7 +148,10 @@ class Matcher:
         """
         if not self.patterns or self.patterns[0].exception or self.patterns[0].text != "*":
             return None
-        return {pattern.stem.partition("/")[0] for pattern in self.exceptions} if self._only_plain_exceptions else None
+        if not self._only_plain_exceptions:
+            return None
+        # An exception may name the context itself or what lies above it; neither is in it.
+        return {pattern.stem.partition("/")[0] for pattern in self.exceptions} - {"", ".", ".."}
 
     def prunes(self, directory: str) -> bool:
         """Say whether nothing below an ignored directory can be taken back in, so that it need not be read."""

@@ -36,7 +36,9 @@ def stack_file(stack: str, root: Path = ROOT) -> Path:
 
 def stack_names(root: Path = ROOT) -> list[str]:
     """Return the names of all stacks that have a file, sorted."""
-    return sorted(p.name[len(_PREFIX) : -len(".yaml")] for p in (root / "stacks").glob(f"{_PREFIX}*.yaml"))
+    return sorted(
+        p.name[len(_PREFIX) : -len(".yaml")] for p in (root / "stacks").glob(f"{_PREFIX}*.yaml") if p.is_file()
+    )
 
 
 def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
@@ -52,7 +54,11 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
         raise SlipwayError(
             f"there is no stack '{one_line(stack)}'{suggest(stack, names)}; the stacks are: {', '.join(names)}"
         )
-    return parse(path.read_text(encoding="utf-8"), str(path.relative_to(root)))
+    where = str(path.relative_to(root))
+    try:
+        return parse(path.read_text(encoding="utf-8"), where)
+    except UnicodeDecodeError as error:
+        raise SlipwayError(f"{where}: byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
 
 
 def parse(text: str, where: str) -> dict[str, Any]:
@@ -62,13 +68,21 @@ def parse(text: str, where: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark else where
-        raise SlipwayError(f"{at}: not YAML: {getattr(error, 'problem', None) or error}") from None
-    document = {} if node is None else _value(node, where, "")
+        said = getattr(error, "problem", None) or error
+        raise SlipwayError(f"{at}: not YAML: {' '.join(str(said).split())}") from None
+    try:
+        document = {} if node is None else _value(node, where, "")
+    except RecursionError:
+        raise SlipwayError(f"{where}: an alias (*name) stands inside what it refers to") from None
     if not isinstance(document, dict):
         raise SlipwayError(f"{where}: expected a mapping with the key 'config'")
     config = document.get("config") or {}
     if not isinstance(config, dict):
         raise SlipwayError(f"{where}: 'config' must be a mapping of {NAMESPACE}:<key> to values")
+    for key in config:
+        namespace, colon, name = key.partition(":")
+        if colon and namespace != NAMESPACE and suggest(namespace, [NAMESPACE]):
+            raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
     prefix = f"{NAMESPACE}:"
     return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
 

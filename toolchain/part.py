@@ -51,7 +51,7 @@ def _note(checkout: Checkout, name: str) -> Path:
 
 
 def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None:
-    """Return the part remembered under a name, None if there is none or it was made for another `key`."""
+    """Return the part remembered under a name, None if there is none or it was made for another `key` or place."""
     try:
         noted = json.loads(_note(checkout, name).read_text())
         part = Part(**noted["part"])

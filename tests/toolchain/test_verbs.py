@@ -13,6 +13,7 @@ from tests.toolchain.clone import ROOT, Clone, services_of
 from toolchain import base_image, certificates, cli, doctor, engine, lint, locking, ready, registry, steps
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
+from toolchain.part import Part, recall, remember
 
 HOLD = """
 import sys, time
@@ -75,6 +76,7 @@ def test_down_ends_what_was_started_and_doctor_says_so(
     [
         ("a b", "unknown stack 'a b': there are "),
         ("it's", 'unknown stack "it\'s": there are '),
+        ("$$(id)", "unknown stack '$(id)': there are "),
         ("-x", "unknown stack '-x': there are "),
         ("", "no stack is named: there are "),
     ],
@@ -84,6 +86,13 @@ def test_make_hands_a_stacks_name_on_as_it_is(verb: str, name: str, error: str) 
     said = subprocess.run(words, capture_output=True, text=True, check=False).stderr.splitlines()
     assert said[0].startswith(f"slipway: {error}"), said
     assert said[1:] == [line for line in said if line.startswith("make: ***")]
+
+
+def test_what_was_noted_for_another_place_does_not_count(clone: Clone, tmp_path: Path) -> None:
+    remember(clone.checkout, Part("a part", "here", "1"))
+    assert recall(clone.checkout, "a part") == Part("a part", "here", "1")
+    moved = clone.root.rename(tmp_path / "moved")
+    assert recall(Checkout(moved), "a part") is None
 
 
 def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from stacks import cli
 from stacks.cli import main
 from stacks.source import stack_names
 from stacks.tags import parse
@@ -47,3 +48,13 @@ def test_an_unknown_stack_is_one_line_and_a_failure(capsys: pytest.CaptureFixtur
     assert printed.out == ""
     assert printed.err.startswith("there is no stack 'lokal' (did you mean 'local'?)")
     assert len(printed.err.splitlines()) == 1
+
+
+def test_list_names_the_others_when_one_stack_is_wrong(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "stack_names", lambda: ["local", "lokal"])
+    assert main(["list"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.split()[0] == "local"
+    assert printed.err.startswith("there is no stack 'lokal'")

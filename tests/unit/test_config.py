@@ -58,7 +58,13 @@ def test_a_flavor_is_all_that_is_needed() -> None:
         ({"torch": {"version": "2.99.0"}}, "stack x: slipway:torch.version: '2.99.0' is not a known torch release"),
         ({"torch": {"version": "2.15.0"}}, "stack x: slipway:torch.audio: '2.11.0' is compiled with CUDA 13.0"),
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
-        ({"registry": {"kind": "ghrc"}}, "stack x: slipway:registry: "),
+        (
+            {"registry": {"kind": "ghrc"}},
+            "stack x: slipway:registry.kind: 'ghrc': expected one of local, generic, ghcr (did you mean 'ghcr'?)",
+        ),
+        ({"registry": {"path": "x"}}, "stack x: slipway:registry: 'kind' is required"),
+        ({"torch": None}, "stack x: slipway:torch: has no value: write one, or leave the key out"),
+        ({"mirrors": {"images": "x"}}, "stack x: slipway:mirrors.images: 'x': expected a mapping of keys to values"),
         ({"registry": {"kind": "ghcr"}}, "stack x: slipway:registry.repository: is required"),
         (
             {"registry": {"kind": "ghcr", "repository": "acme/x"}},
@@ -115,6 +121,24 @@ def test_ghcr_takes_the_jobs_own_credentials(monkeypatch: pytest.MonkeyPatch) ->
     assert registry.password.get_secret_value() == "t0ken"
 
 
+@pytest.mark.parametrize("there", ["GITHUB_ACTOR", "GITHUB_TOKEN"])
+def test_half_of_the_jobs_credentials_is_none(monkeypatch: pytest.MonkeyPatch, there: str) -> None:
+    """A fork's job has an actor and no token; a developer's shell may have a token and no actor."""
+    monkeypatch.setenv(there, "x")
+    registry = load(registry={"kind": "ghcr", "repository": "ghcr.io/acme/images"}).registry
+    assert (registry.username, registry.password) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://user:hunt/er2@host/simple", "https://user:hunt er2@h", "https://u:hunt@er2@h"]
+)
+def test_no_form_of_a_credential_in_an_address_is_taken_or_shown(url: str) -> None:
+    message = refusal(mirrors={"pythonIndex": url})
+    assert "must not carry user:password@" in message
+    assert "hunt" not in message
+    assert "er2" not in message
+
+
 def test_an_encrypted_value_stands_for_itself_outside_a_program() -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "username": "u", "password": {"secure": "v1:abc"}}
     assert load(registry=registry).registry.password.get_secret_value() == "[secret]"
@@ -165,4 +189,6 @@ def test_mirrors_of_the_environment_apply_below_the_stacks_own(monkeypatch: pyte
     assert mirrors.apt == "http://low.example"
     assert mirrors.ca_certificate == PEM
     monkeypatch.setenv("SLIPWAY_MIRRORS", "{oops")
-    assert "$SLIPWAY_MIRRORS: '{oops' is not JSON" in refusal()
+    assert "$SLIPWAY_MIRRORS: config: '{oops': invalid JSON" in refusal()
+    monkeypatch.setenv("SLIPWAY_MIRRORS", '{"images": 7}')
+    assert refusal() == "$SLIPWAY_MIRRORS: slipway:images: '7': expected a mapping of keys to values"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stacks.context import walk
@@ -102,6 +102,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@example(["*", "!.."])
+@example(["*", "!../x"])
+@example(["*", "!."])
 @given(patterns=st.lists(PATTERN, max_size=4))
 def test_walk_leaves_out_what_is_ignored_and_nothing_else(tree: Path, patterns: list[str]) -> None:
     """Whatever is pruned on the way, each file is there exactly if no pattern has the last word against it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -103,3 +104,30 @@ def test_every_stack_file_is_read() -> None:
     for name in stack_names():
         assert "flavor" in read_stack(name)
     assert (ROOT / "Pulumi.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"config:\n  slipway:flavor: \xff\n", "stacks/Pulumi.x.yaml: byte 27 is not UTF-8: save the file as UTF-8"),
+        (b"config: &a {slipway:torch: *a}\n", "stacks/Pulumi.x.yaml: an alias (*name) stands inside what it refers to"),
+        (b"config:\n  slipwy:flavor: local\n", "unknown key 'slipwy:flavor' (did you mean 'slipway:flavor'?)"),
+        (b"config: \x01\n", "stacks/Pulumi.x.yaml: not YAML: "),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks/Pulumi.x.yaml").write_bytes(content)
+    with pytest.raises(SlipwayError) as caught:
+        read_stack("x", tmp_path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_another_programs_keys_are_let_be() -> None:
+    assert parse("config: {aws:region: eu-west-1, 'slipway:flavor': local}", "x") == {"flavor": "local"}
+
+
+def test_a_folder_is_no_stack(tmp_path: Path) -> None:
+    (tmp_path / "stacks/Pulumi.d.yaml").mkdir(parents=True)
+    assert stack_names(tmp_path) == []
