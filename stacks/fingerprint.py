@@ -8,17 +8,21 @@ from collections.abc import Mapping, Sequence
 
 from stacks.spec import ImageSpec
 
+_NAMES = {"suffix", "description", "licenses"}
+"""What decides the content by the labels alone."""
+
 
 def fingerprints(ordered: Sequence[ImageSpec], files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return, for each image, the SHA-256 of its spec, its context and its parents' fingerprints, in hexadecimal.
 
     ``ordered`` has parents before children; ``files`` maps a Dockerfile to its context's files. Mirrors, registries
-    and machines do not count.
+    and machines do not count, nor a tag's tail: what differs in nothing else is the same image.
     """
     prints: dict[str, str] = {}
     for spec in ordered:
         identity = {
-            "spec": spec.model_dump(mode="json", exclude_defaults=True),
+            "spec": spec.model_dump(mode="json", exclude_defaults=True, exclude=_NAMES | {"tuning"}),
+            "labels": spec.labels,
             "files": dict(files[spec.dockerfile]),
             "parents": {name: prints[name] for name in spec.siblings},
         }

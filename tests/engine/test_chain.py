@@ -76,7 +76,7 @@ def test_a_preview_names_the_file_that_changed(project: Project) -> None:
     project.write("dockerfiles/link0/file.txt", "other\n")
     preview = project.preview().shown
     assert re.search(r'~ link0/file\.txt *: *"[0-9a-f]{12}" => "[0-9a-f]{12}"', preview), preview
-    assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "link0/file.txt", "tag"], preview
+    assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "tag", "link0/file.txt"], preview
     project.write("dockerfiles/link0/file.txt", f"content 0 {project.path}\n")
     project.write("dockerfiles/link0/new.txt", "new\n")
     assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().shown)
