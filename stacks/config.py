@@ -414,23 +414,22 @@ def _explain(error: ValidationError, where: str) -> list[str]:
 
 
 def _line(detail: ErrorDetails, where: str) -> str:
-    reason = detail.get("ctx", {}).get("error")
-    if isinstance(reason, Incompatible):  # it names the field and the value itself
-        return f"{where}: {NAMESPACE}:{reason}"
+    context = detail.get("ctx", {})
+    if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
+        return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
     keys = [str(part) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
     name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(value, Mapping | Model) or _SECRETS & set(keys) else f" '{one_line(value)}':"
-    context = detail.get("ctx", {})
     match detail["type"]:
         case "missing":
             shown, said = "", "is required"
         case "union_tag_not_found":
             shown, said = "", f"{context['discriminator']} is required"
         case "union_tag_invalid":
-            name, shown = f"{name}.{context['discriminator'].strip(chr(39))}", f" '{one_line(context['tag'])}':"
+            name, shown = f"{name}.kind", f" '{one_line(context['tag'])}':"  # by which unions here are told apart
             allowed = [tag.strip("'") for tag in context["expected_tags"].split(", ")]
             said = f"expected one of {', '.join(allowed)}{suggest(context['tag'], allowed)}"
         case _ if value is None:
