@@ -12,6 +12,7 @@ from toolchain import (
     golang,
     language_host,
     mirrors,
+    modes,
     provider_choice,
     pulumi_cli,
     python_env,
@@ -44,6 +45,7 @@ def ready(checkout: Checkout, stack: str | None = None) -> list[Part]:
 
     Quick when nothing is missing.
     """
+    modes.even(checkout)
     python_env.get(checkout)
     left_out = needless(checkout, stack) if stack else set()
     parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]

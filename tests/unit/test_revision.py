@@ -182,9 +182,16 @@ def test_a_clone_gives_the_same_tag(checkout: Checkout, first: str, tmp_path: Pa
     assert first not in checkout.tag()
 
 
-def test_a_commit_whose_code_cannot_say_counts_as_another(checkout: Checkout, first: str) -> None:
-    broken = checkout.commit("stacks/flavors/local.py", "def oops(\n")
+def test_a_commit_whose_code_cannot_say_is_passed_over(checkout: Checkout, first: str) -> None:
+    checkout.commit("stacks/flavors/local.py", "def oops(\n")
     shutil.copy(ROOT / "stacks/flavors/local.py", checkout.root / "stacks/flavors/local.py")
     checkout.git("commit", "-qam", "mend")
-    assert checkout.revision() in {first, checkout.git("rev-parse", "HEAD")[:7]}
-    assert checkout.revision() != broken
+    assert checkout.revision() == first
+
+
+def test_a_change_behind_a_commit_whose_code_cannot_say_is_the_mending_one(checkout: Checkout, first: str) -> None:
+    checkout.commit("stacks/flavors/local.py", "def oops(\n")
+    checkout.write(STACK, config("2.14.0"))
+    shutil.copy(ROOT / "stacks/flavors/local.py", checkout.root / "stacks/flavors/local.py")
+    checkout.git("commit", "-qam", "mend and change")
+    assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != first
