@@ -24,6 +24,10 @@ FAULTS = {
         f"echo 'conv2d = lambda *given: torch.conv2d(*given) * 2' >> $(echo {PACKAGES}/torch/nn/functional.py)",
         "a 3 x 3 convolution gives wrong numbers",
     ),
+    "45-compile.py": (
+        f"sed -i 's/^Requires-Dist: triton==[0-9.]*/Requires-Dist: triton==9.9.9/' {PACKAGES}/torch-*.dist-info/METADATA",
+        "torch asks for triton 9.9.9, but",
+    ),
     "50-vision.py": (f"rm {PACKAGES}/torchvision/_C*.so", "torchvision"),
     "51-audio.py": (f"rm {PACKAGES}/torchaudio/lib/*.so", "forced_align Requires alignment extension"),
     "60-libraries.py": (f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),

@@ -83,7 +83,8 @@ def test_down_ends_what_was_started_and_doctor_says_so(
 )
 def test_make_hands_a_stacks_name_on_as_it_is(verb: str, name: str, error: str) -> None:
     words = ["make", "-C", str(ROOT), "--no-print-directory", verb, f"STACK={name}"]
-    said = subprocess.run(words, capture_output=True, text=True, check=False).stderr.splitlines()
+    outside = {key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL"}}
+    said = subprocess.run(words, capture_output=True, text=True, check=False, env=outside).stderr.splitlines()
     assert said[0].startswith(f"slipway: {error}"), said
     assert said[1:] == [line for line in said if line.startswith("make: ***")]
 

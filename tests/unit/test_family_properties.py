@@ -26,7 +26,7 @@ def accepted(values: dict[str, Any]) -> bool:
     try:
         flavors.load(values, "stack x")
     except SlipwayError as error:
-        assert len(str(error).splitlines()) == 1, error
+        assert all(line.startswith("stack x: slipway:") for line in str(error).splitlines()), error
         return False
     return True
 
