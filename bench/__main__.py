@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
     chosen = sorted(set(options.sections)) or list(SECTIONS)
     rows: list[Row] = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing is left running
-    # A shell's background job ignores Ctrl-C, and so would Pulumi's plugins, which it ends so: it waits 5 s for each run.
+    # A shell's background job ignores Ctrl-C, and so would Pulumi's plugins, which it ends so: each run would wait 5 s.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _run(chosen, rows, quick=options.quick)
