@@ -42,8 +42,8 @@ class Affected:
     """What differs between two trees.
 
     ``images`` says why each affected image is one, by stack and name, parents before children; nothing else is in it.
-    ``removed`` are the images that are no more, by stack, and ``silent`` says why the older tree's code cannot resolve
-    a stack.
+    ``removed`` are the images that are no more, by stack; none are named of a stack that is no more itself. ``silent``
+    says why the older tree's code cannot resolve a stack.
     """
 
     images: Mapping[str, Mapping[str, Sequence[str]]]
@@ -74,15 +74,13 @@ def since(ref: str, root: Path) -> Affected:
 def between(then: Told, now: Mapping[str, Contents]) -> Affected:
     """Compare two trees; ``now`` has its stacks by name."""
     images = {stack: _reasons(then, stack, contents) for stack, contents in now.items()}
-    gone = {
-        stack: [name for name in contents if name not in now.get(stack, {})] for stack, contents in then.stacks.items()
+    fewer = {
+        stack: [name for name in then.stacks[stack] if name not in now[stack]] for stack in then.stacks if stack in now
     }
+    ended: dict[str, list[str]] = {stack: [] for stack in [*then.stacks, *then.silent] if stack not in now}
     return Affected(
         images={stack: reasons for stack, reasons in images.items() if reasons},
-        removed={
-            **{stack: names for stack, names in gone.items() if names},
-            **{stack: [] for stack in then.silent if stack not in now},
-        },
+        removed={**{stack: names for stack, names in fewer.items() if names}, **ended},
         silent={stack: why for stack, why in then.silent.items() if stack in now},
     )
 

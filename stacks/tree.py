@@ -20,7 +20,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from stacks import context
 from stacks.errors import SlipwayError, one_line
-from stacks.git import git
 from stacks.source import stack_names
 from stacks.spec import CONTEXT, ImageSpec
 
@@ -28,7 +27,7 @@ PARTS = ("stacks", CONTEXT)
 """The folders that decide what is built."""
 
 _ASKED = Path(__file__).with_name("asked.py")
-_ENVIRONMENT = ("PATH", "HOME", "LANG")
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 _ITEMS = TypeAdapter(list[dict[str, Any]])
 _LONGEST = 240
 """Characters of a reason; it may hold several mistakes."""
@@ -75,7 +74,7 @@ def at(commit: str, root: Path, stacks: Iterable[str] | None = None, variables: 
     ``root`` is the checkout. Of this environment the other process has only what a program needs, and ``variables``.
 
     Raises:
-        SlipwayError: git cannot read the commit.
+        SlipwayError: the commit cannot be read, or there is no room for its files.
     """
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
@@ -97,14 +96,17 @@ def at(commit: str, root: Path, stacks: Iterable[str] | None = None, variables: 
 
 def _lay_out(commit: str, root: Path, folder: Path) -> None:
     """Write the folders that decide, as far as the commit has them, into another folder."""
-    there = (git(root, "ls-tree", "--name-only", commit, *PARTS) or "").split()
-    if not there:
-        return
-    packed = subprocess.run(["git", "-C", str(root), "archive", commit, *there], capture_output=True, check=False)
-    if packed.returncode:
-        said = one_line(packed.stderr.decode(errors="replace").strip())
-        raise SlipwayError(f"git cannot read commit {commit}: {said}; see what `git fsck` says, or clone anew")
-    subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)
+    there = _ran("git", "-C", root, "ls-tree", "--name-only", commit, *PARTS).decode().split()
+    if there:
+        _ran("tar", "-x", "-C", folder, given=_ran("git", "-C", root, "archive", commit, *there))
+
+
+def _ran(*words: str | Path, given: bytes = b"") -> bytes:
+    done = subprocess.run(words, input=given, capture_output=True, check=False)
+    if done.returncode:
+        said = one_line(done.stderr.decode(errors="replace").strip())
+        raise SlipwayError(f"an older tree cannot be read: {words[0]}: {said}; see what `git fsck` says, or clone anew")
+    return done.stdout
 
 
 def _asked(folder: Path, stacks: Sequence[str], variables: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:

@@ -157,12 +157,21 @@ def test_a_tag_suffix_counts_and_is_said_when_nothing_else_differs(checkout: Ask
 def test_new_stacks_are_affected_and_removed_ones_are_only_said(checkout: Asked) -> None:
     checkout.git("mv", STACK, "stacks/Pulumi.renamed.yaml")
     checkout.git("commit", "-qm", "rename")
-    assert checkout.lines("HEAD~1") == ["renamed", "  torch  new", "removed: local (torch)"]
+    assert checkout.lines("HEAD~1") == ["renamed", "  torch  new", "removed: local"]
     status, out, err = checkout.said("--since", "HEAD~1", "--json")
     assert (status, json.loads(out)) == (0, {"include": [{"stack": "renamed", "images": ["torch"]}]})
-    assert err == "removed: local (torch)\n"
+    assert err == "removed: local\n"
     checkout.git("rm", "-q", "stacks/Pulumi.renamed.yaml")
-    assert checkout.lines("HEAD") == ["removed: renamed (torch)", "nothing to build"]
+    assert checkout.lines("HEAD") == ["removed: renamed", "nothing to build"]
+
+
+def test_an_image_that_a_stack_no_longer_has_is_said(checkout: Asked) -> None:
+    shutil.copytree(ROOT / "dockerfiles", checkout.root / "dockerfiles", dirs_exist_ok=True)
+    extras = "  slipway:extras: {deepspeed: false, flashAttention: false, apex: %s}\n"
+    base = "config:\n  slipway:flavor: base\n" + extras
+    checkout.commit("stacks/Pulumi.base.yaml", base % "becbb77")
+    checkout.write("stacks/Pulumi.base.yaml", base % "false")
+    assert checkout.lines("HEAD") == ["removed: base (apex-source, apex-wheel, torch-extras)", "nothing to build"]
 
 
 def test_what_others_did_since_on_their_branch_does_not_count(checkout: Asked) -> None:
@@ -196,6 +205,16 @@ def test_a_branch_with_no_common_history_is_compared_as_it_is(checkout: Asked) -
 def test_before_the_first_commit_there_was_nothing(checkout: Asked, ref: str) -> None:
     assert checkout.lines(ref) == ["local", "  torch  new"]
     assert checkout.matrix("HEAD") == NONE
+
+
+def test_a_checkout_may_be_a_folder_of_a_repository(checkout: Asked) -> None:
+    shutil.rmtree(checkout.root / ".git")
+    checkout.root = checkout.root.rename(checkout.root.parent / "inner")
+    subprocess.run(["git", "init", "-q", "-b", "main", checkout.root.parent], check=True)
+    checkout.commit("README.md", "one\n")
+    checkout.commit("../stacks/Pulumi.outer.yaml", "not ours\n")
+    checkout.commit("dockerfiles/torch/a.sh", "true\n")
+    assert checkout.lines("HEAD~2") == ["local", "  torch  files torch/a.sh added"]
 
 
 def test_a_tree_from_before_there_were_stacks_has_none(checkout: Asked) -> None:
@@ -249,6 +268,14 @@ def test_without_git_history_it_says_so(checkout: Asked) -> None:
     assert checkout.mistake("HEAD") == (
         f"{checkout.root}: git finds no checkout here, and --since takes one; `git status` says what is wrong"
     )
+
+
+def test_a_commit_that_git_cannot_read_is_an_error_and_no_matrix(checkout: Asked) -> None:
+    tree = checkout.git("rev-parse", "HEAD:dockerfiles/torch")
+    checkout.commit("dockerfiles/torch/new.sh", "true\n")
+    (checkout.root / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    assert checkout.mistake("HEAD~1").startswith("an older tree cannot be read: git: ")
+    assert checkout.matrix("HEAD") == NONE
 
 
 def test_a_mistake_in_the_working_tree_is_an_error_and_no_matrix(checkout: Asked) -> None:
@@ -386,8 +413,12 @@ def test_an_image_is_affected_exactly_when_it_or_a_parent_differs(
     }
     assert {stack: list(of) for stack, of in found.images.items()} == {k: v for k, v in affected.items() if v}
     assert all(reasons for of in found.images.values() for reasons in of.values())
-    gone = {stack: [name for name in of if name not in now.get(stack, {})] for stack, of in then.items()}
-    assert found.removed == {stack: names for stack, names in gone.items() if names}
+    gone = {
+        stack: [name for name in of if name not in now[stack]] if stack in now else []
+        for stack, of in then.items()
+        if stack not in now or set(of) - set(now[stack])
+    }
+    assert found.removed == gone
 
 
 # Then real histories: files, YAML and git, resolved by each tree's own code.
