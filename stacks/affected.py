@@ -11,14 +11,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from stacks import plan, tree
+from stacks import context, plan, tree
 from stacks.config import MIRRORS_VARIABLE
 from stacks.errors import SlipwayError, one_line, shown, suggest
 from stacks.git import git
 from stacks.source import read_stack, stack_names
+from stacks.spec import CONTEXT
 from stacks.tree import Content, Contents, Told
 
 _MOST_SHOWN = 3
@@ -122,10 +124,11 @@ def _commit(ref: str, root: Path) -> str | None:
 def _working_tree(root: Path) -> dict[str, Contents]:
     found: dict[str, Contents] = {}
     mistakes = []
+    files = cache(partial(context.files, root / CONTEXT))
     for stack in stack_names(root):
         try:
             _, specs = plan.specs(read_stack(stack, root), f"stack {stack}", root)
-            found[stack] = tree.contents(specs, root)
+            found[stack] = tree.contents(specs, files)
         except SlipwayError as error:
             mistakes.append(str(error))
     if mistakes:

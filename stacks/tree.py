@@ -11,19 +11,21 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from stacks import context
 from stacks.errors import SlipwayError, one_line
+from stacks.packed import Packed
 from stacks.source import stack_names
 from stacks.spec import CONTEXT, ImageSpec
 
-PARTS = ("stacks", CONTEXT)
+_STACKS = "stacks"
+PARTS = (_STACKS, CONTEXT)
 """The folders that decide what is built."""
 
 _ASKED = Path(__file__).with_name("asked.py")
@@ -57,48 +59,44 @@ class Told:
     silent: Mapping[str, str] = field(default_factory=dict)
 
 
-def contents(ordered: Sequence[ImageSpec], root: Path) -> dict[str, Content]:
-    """Return the content of each image of a stack, from its specs and the tree at ``root``.
-
-    Raises:
-        SlipwayError: a Dockerfile is missing, or a file of the context cannot be read.
-    """
-    dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
-    files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
-    return {spec.name: Content(spec, spec.labels, files[spec.dockerfile]) for spec in ordered}
+def contents(ordered: Sequence[ImageSpec], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
+    """Return the content of each image of a stack; ``files`` returns those of a Dockerfile's context."""
+    found = {name: files(name) for name in dict.fromkeys(spec.dockerfile for spec in ordered)}
+    return {spec.name: Content(spec, spec.labels, found[spec.dockerfile]) for spec in ordered}
 
 
 def at(commit: str, root: Path, stacks: Iterable[str] | None = None, variables: Iterable[str] = ()) -> Told:
     """Ask a commit's own tree what it builds: the stacks named, or all that it has.
 
-    ``root`` is the checkout. Of this environment the other process has only what a program needs, and ``variables``.
+    ``root`` is the checkout. The other process has no more of the tree than ``stacks``, of which specs are made, and of
+    this environment only what a program needs, and ``variables``.
 
     Raises:
-        SlipwayError: the commit cannot be read, or there is no room for its files.
+        SlipwayError: the commit cannot be read, or there is no room for its ``stacks``.
     """
+    there = _ran("git", "-C", root, "ls-tree", "--name-only", commit, *PARTS).decode().split()
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
-        _lay_out(commit, root, folder)
+        if _STACKS in there:
+            _ran("tar", "-x", "-C", folder, given=_packed(root, commit, _STACKS))
         names = stack_names(folder) if stacks is None else list(stacks)
         answers = _asked(folder, names, [*_ENVIRONMENT, *variables]) if names else {}
-        told: dict[str, Contents] = {}
-        silent: dict[str, str] = {}
-        for stack, answer in answers.items():
-            try:
-                told[stack] = _contents(answer, folder)
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                silent[stack] = ": ".join(["not a spec of today", *map(str, first["loc"]), first["msg"]])
-            except SlipwayError as error:
-                silent[stack] = one_line(" ".join(str(error).replace(f"{folder}/", "").split()), _LONGEST)
+    files = cache(Packed(_packed(root, commit, CONTEXT) if CONTEXT in there else b"", CONTEXT).files)
+    told: dict[str, Contents] = {}
+    silent: dict[str, str] = {}
+    for stack, answer in answers.items():
+        try:
+            told[stack] = _contents(answer, files)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            silent[stack] = ": ".join(["not a spec of today", *map(str, first["loc"]), first["msg"]])
+        except SlipwayError as error:
+            silent[stack] = one_line(" ".join(str(error).replace(f"{folder}/", "").split()), _LONGEST)
     return Told(told, silent)
 
 
-def _lay_out(commit: str, root: Path, folder: Path) -> None:
-    """Write the folders that decide, as far as the commit has them, into another folder."""
-    there = _ran("git", "-C", root, "ls-tree", "--name-only", commit, *PARTS).decode().split()
-    if there:
-        _ran("tar", "-x", "-C", folder, given=_ran("git", "-C", root, "archive", commit, *there))
+def _packed(root: Path, commit: str, part: str) -> bytes:
+    return _ran("git", "-C", root, "archive", commit, part)
 
 
 def _ran(*words: str | Path, given: bytes = b"") -> bytes:
@@ -126,14 +124,14 @@ def _asked(folder: Path, stacks: Sequence[str], variables: Iterable[str]) -> Map
     return answers
 
 
-def _contents(answer: Mapping[str, Any], folder: Path) -> dict[str, Content]:
-    """Read a stack's answer; what decides its files is the rule of a builder, so they are read from here."""
+def _contents(answer: Mapping[str, Any], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
+    """Read a stack's answer; which files belong to an image is a builder's rule, so that it is not asked."""
     if "error" in answer:
         raise SlipwayError(answer["error"])
     items = _ITEMS.validate_python(answer["specs"])
     # Trees before this one did not tell their labels; then today's rule stands for theirs.
     labels = [item.pop("labels", None) for item in items]
-    read = contents([ImageSpec.model_validate(item) for item in items], folder)
+    read = contents([ImageSpec.model_validate(item) for item in items], files)
     return {
         name: content if own is None else replace(content, labels=own)
         for (name, content), own in zip(read.items(), labels, strict=True)
