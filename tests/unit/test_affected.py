@@ -359,12 +359,12 @@ def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
     """A stack's images, parents first; of ``then``, if given, some are kept, some changed and some left out."""
     made: dict[str, Content] = {}
     for name in NAMES:
-        fate = draw(st.sampled_from(["keep", "keep", "keep", "make", "drop"]))
+        fate = draw(st.sampled_from(["keep"] * 6 + ["make", "make", "drop"]))
         kept = then.get(name) if then and fate == "keep" else None
         if kept and set(kept.spec.siblings) <= set(made):
             made[name] = kept
         elif fate != "drop":
-            siblings = draw(st.lists(st.sampled_from(sorted(made)), unique=True, max_size=2)) if made else []
+            siblings = [other for other in made if draw(st.booleans())]
             few = st.sampled_from(["1", "2"])
             made[name] = Content(
                 ImageSpec(
@@ -389,10 +389,11 @@ def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[dict[str, Contents], dict[str, Contents]]:
-    then: dict[str, Contents] = {stack: draw(images()) for stack in draw(st.sets(st.sampled_from(["s", "t"])))}
-    now: dict[str, Contents] = {
-        stack: draw(images(then.get(stack))) for stack in draw(st.sets(st.sampled_from(["s", "t"])))
-    }
+    stacks = st.sampled_from([["s"], ["s", "t"]])
+    then: dict[str, Contents] = {stack: draw(images()) for stack in draw(stacks)}
+    now: dict[str, Contents] = {stack: draw(images(then.get(stack))) for stack in draw(stacks)}
+    if draw(st.booleans()):
+        del draw(st.sampled_from([then, now]))["s"]
     return then, now
 
 
@@ -482,6 +483,20 @@ WORDS = st.sampled_from(["one", "two"])
 
 
 @st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A tree with two stacks of the same images, mostly each on the one before."""
+    images = NAMES[: draw(st.integers(2, 4))]
+    stacks = {
+        stack: {
+            image: (draw(WORDS), draw(st.sampled_from([*reversed(images[:place]), None])))
+            for place, image in enumerate(images)
+        }
+        for stack in ("s", "t")
+    }
+    return World(stacks, {image: draw(st.dictionaries(st.sampled_from(FILES), WORDS)) for image in images})
+
+
+@st.composite
 def edited(draw: st.DrawFn, world: World) -> World:
     """A tree like another but for an edit or two."""
     stacks = {stack: dict(chain) for stack, chain in world.stacks.items()}
@@ -512,7 +527,7 @@ def edited(draw: st.DrawFn, world: World) -> World:
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Sequence[World], World, int, bool, World]:
     """Commits of main, one beside them, the place where that leaves main, whether main merges it, and what follows."""
-    commits = [draw(edited(World()))]
+    commits = [draw(worlds())]
     for _ in range(draw(st.integers(1, 3))):
         commits.append(draw(edited(commits[-1])))
     fork = draw(st.integers(0, len(commits) - 1))
