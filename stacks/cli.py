@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from stacks import plan, schema
+from stacks import affected, plan, schema
 from stacks.collisions import Built, collisions
 from stacks.errors import SlipwayError
 from stacks.source import ROOT, read_stack, stack_names
@@ -23,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("--json", action="store_true", help="as JSON, for programs")
     show.set_defaults(run=_show)
     commands.add_parser("check", help="validate every stack").set_defaults(run=_check)
+    changes = commands.add_parser("affected", help="say which stacks and images a change touches, and why")
+    changes.add_argument("--since", metavar="REF", required=True, help="compare with this branch, tag or commit")
+    changes.add_argument("--json", action="store_true", help="as a matrix of GitHub Actions, on one line")
+    changes.set_defaults(run=_affected)
     specs = commands.add_parser("specs", help="print a stack's specs as JSON; what older commits are asked")
     specs.add_argument("stack", metavar="STACK")
     specs.set_defaults(run=_specs)
@@ -90,9 +94,24 @@ def _check(_: argparse.Namespace) -> int:
     return 1 if mistakes else 0
 
 
+def _affected(options: argparse.Namespace) -> int:
+    found = affected.since(options.since, ROOT)
+    for line in affected.unknown(found):
+        print(line, file=sys.stderr)
+    if options.json:
+        print(json.dumps(found.as_matrix()))
+        for line in affected.gone(found):  # a matrix has no place for what is not to be built
+            print(line, file=sys.stderr)
+        return 0
+    for line in affected.lines(found):
+        print(line)
+    return 0
+
+
 def _specs(options: argparse.Namespace) -> int:
     _, specs = plan.specs(read_stack(options.stack), f"stack {options.stack}")
-    print(json.dumps([spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]))
+    # Defaults and labels too: another tree, which reads this, may have others.
+    print(json.dumps([{**spec.model_dump(mode="json"), "labels": spec.labels} for spec in specs]))
     return 0
 
 

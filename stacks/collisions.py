@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from stacks.errors import one_line
+from stacks.errors import shown
 from stacks.spec import ImageSpec, Outside
 
 _MOST_SHOWN = 3
@@ -71,10 +71,6 @@ def _differences(pairs: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -
     for one, other in pairs:
         for key in {**one, **other}:
             if one.get(key) != other.get(key):
-                values = f"{_shown(one.get(key))} and {_shown(other.get(key))}"
+                values = f"{shown(one.get(key))} and {shown(other.get(key))}"
                 found.setdefault((key.rpartition(" ")[2], values), f"{key} ({values})")
     return ", ".join(list(found.values())[:_MOST_SHOWN])
-
-
-def _shown(value: str | None) -> str:
-    return "none" if value is None else f"'{one_line(value)}'"
