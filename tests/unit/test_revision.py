@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks import revision
 from stacks.source import ROOT
 from stacks.tags import parse
 from tests.unit.checkout import DOCKERFILE, STACK, Checkout, config, make
@@ -152,3 +153,15 @@ def test_a_change_behind_a_commit_whose_code_cannot_say_is_the_mending_one(check
     shutil.copy(ROOT / "stacks/flavors/local.py", checkout.root / "stacks/flavors/local.py")
     checkout.git("commit", "-qam", "mend and change")
     assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != first
+
+
+def test_answers_kept_under_other_rules_do_not_count(
+    checkout: Checkout, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.commit("README.md", "two\n")
+    assert checkout.revision() == first
+    for kept in (checkout.root / ".slipway/cache/revisions").iterdir():
+        kept.write_text("{}")
+    assert checkout.revision() != first
+    monkeypatch.setattr(revision, "_rules", lambda: "others")
+    assert checkout.revision() == first
