@@ -1,0 +1,109 @@
+"""The ``cu132`` chain of real parts: NVIDIA's compiler and libraries, NCCL, PyTorch's wheels, DeepSpeed's source.
+
+Stand-ins that are left: HPC-X, OpenMPI's source and the tools beside NCCL's tests, DCGM, the driver's stubs, and Debian
+in Ubuntu's place.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stacks import plan
+from stacks.source import ROOT, read_stack
+from tests.images.chain import TOOLS, default
+from tests.images.engine import Image, base_image, build, docker, unique
+from tests.images.world import upstreams
+from tests.images.world.server import Server
+
+STACK = "nccl-cu132"
+DEEPSPEED = "0.18.8"
+CUDA = "slipway-test/nvidia"
+
+CONFIG: Mapping[str, Any] = {
+    "torch": {"version": "2.15.0", "audio": False, "source": "wheel"},  # no torchaudio is made for CUDA 13.2
+    "extras": {"deepspeed": DEEPSPEED, "flashAttention": False, "apex": False},
+    "transformerEngine": False,
+    "flashAttention3": False,
+}
+"""Of the extras one: the others take hours to compile."""
+
+BY_HAND = {"deepspeed-wheel": {"DEEPSPEED_OPS": "fused_adam"}}
+"""Arguments that no key of a stack sets, by image."""
+
+RELEASED = ("PKG-INFO", "deepspeed.egg-info", "build.txt", "deepspeed/git_version_info_installed.py")
+"""What DeepSpeed's source distribution has and its repository has not."""
+
+
+class Upstreams:
+    """What the chain is made of, served on this machine's own network; the Python index is the real one."""
+
+    def __init__(self) -> None:
+        cache = ROOT / ".slipway/cache/cuda13"
+        files = upstreams._once(cache, "files", _digest("cuda13", "forge"), _files)
+        for image in plan.make(STACK, {**read_stack(STACK), **CONFIG}).images:
+            if archive := image.spec.args.get("HPCX_ARCHIVE"):
+                (files / "hpcx" / archive).parent.mkdir(parents=True, exist_ok=True)
+                (files / "hpcx" / archive).unlink(missing_ok=True)
+                os.link(files / "hpcx/hpcx.tbz", files / "hpcx" / archive)
+        repositories = upstreams._once(cache, "git", _digest("repos"), _repositories)
+        for target, edition in (("base", "base"), ("devel", "cudnn-devel")):
+            _world(target, f"--tag={CUDA}/cuda:13.2.1-{edition}-ubuntu24.04")
+        self.server = Server(cache, "127.0.0.1", 30000 + int(_digest("cuda13"), 16) % 10000)
+        self.mirrors = {
+            "images": {"docker.io/nvidia": CUDA},
+            "git": f"{self.server.url}/{repositories.name}",
+            "downloads": {
+                "https://developer.download.nvidia.com": f"{self.server.url}/{files.name}/nvidia",
+                "https://content.mellanox.com/hpc/hpc-x": f"{self.server.url}/{files.name}/hpcx",
+            },
+        }
+
+
+def _digest(*folders: str) -> str:
+    return upstreams.digest([upstreams.HERE / folder for folder in folders], base_image(), DEEPSPEED)
+
+
+def _world(target: str, *flags: str) -> None:
+    dockerfile = f"--file={upstreams.HERE / 'cuda13/Dockerfile'}"
+    docker("build", dockerfile, f"--build-arg=DEBIAN={base_image()}", f"--target={target}", *flags, upstreams.HERE)
+
+
+def _files(folder: Path) -> None:
+    _world("files", f"--output=type=local,dest={folder}")
+
+
+def _repositories(folder: Path) -> None:
+    for name, (argument, prefix) in TOOLS.items():
+        tag = prefix + default("nccl-tests/Dockerfile", argument)
+        upstreams.repository(folder / name, [upstreams.HERE / "repos" / name], [tag], {}, None)
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=deepspeed"]
+        subprocess.run([*command, f"--dest={scratch}", f"deepspeed=={DEEPSPEED}"], check=True)
+        with tarfile.open(Path(scratch, f"deepspeed-{DEEPSPEED}.tar.gz")) as released:
+            released.extractall(scratch, filter="data")
+        source = Path(scratch, f"deepspeed-{DEEPSPEED}")
+        subprocess.run(["rm", "-r", *RELEASED], cwd=source, check=True)
+        upstreams.repository(folder / "deepspeedai/DeepSpeed", [source], [f"v{DEEPSPEED}"], {}, None)
+
+
+def built(made: Upstreams, archs: str, *only: str) -> dict[str, Image]:
+    """Build the chain for some architectures, or only some of its images, in order."""
+    planned = plan.make(STACK, {**read_stack(STACK), **CONFIG, "archList": archs, "mirrors": made.mirrors}).images
+    tags = {image.spec.name: unique(image.spec.name) for image in planned}
+    for image in planned:
+        name = image.spec.name
+        if only and name not in only:
+            continue
+        siblings = {argument: tags[parent] for argument, parent in image.siblings.items()}
+        arguments = {**image.args, **siblings, **BY_HAND.get(name, {})}
+        flags = ["--network=host", *([f"--target={image.spec.target}"] if image.spec.target else [])]
+        done = build(tags[name], arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
+        assert done.returncode == 0, f"{name}: {done.stdout[-6000:]}"
+    return {name: Image(tag) for name, tag in tags.items() if not only or name in only}
