@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +41,7 @@ RELEASED = ("PKG-INFO", "deepspeed.egg-info", "build.txt", "deepspeed/git_versio
 
 
 class Upstreams:
-    """What the chain is made of, served on this machine's own network; the Python index is the real one."""
+    """What the chain is made of, served to builds; the Python index is the real one."""
 
     def __init__(self) -> None:
         cache = ROOT / ".slipway/cache/cuda13"
@@ -55,7 +54,9 @@ class Upstreams:
         repositories = upstreams._once(cache, "git", _digest("repos"), _repositories)
         for target, edition in (("base", "base"), ("devel", "cudnn-devel")):
             _world(target, f"--tag={CUDA}/cuda:13.2.1-{edition}-ubuntu24.04")
-        self.server = Server(cache, "127.0.0.1", 30000 + int(_digest("cuda13"), 16) % 10000)
+        # The same address each time: it is an argument of the builds that the engine has in its cache.
+        bridge = docker("network", "inspect", "--format={{(index .IPAM.Config 0).Gateway}}", "bridge").stdout.strip()
+        self.server = Server(cache, bridge, 30000 + int(upstreams.digest([], str(cache)), 16) % 10000)
         self.mirrors = {
             "images": {"docker.io/nvidia": CUDA},
             "git": f"{self.server.url}/{repositories.name}",
@@ -86,9 +87,8 @@ def _repositories(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=deepspeed"]
         subprocess.run([*command, f"--dest={scratch}", f"deepspeed=={DEEPSPEED}"], check=True)
-        with tarfile.open(Path(scratch, f"deepspeed-{DEEPSPEED}.tar.gz")) as released:
-            released.extractall(scratch, filter="data")
         source = Path(scratch, f"deepspeed-{DEEPSPEED}")
+        subprocess.run(["tar", "-xzf", f"{source}.tar.gz", "-C", scratch], check=True)
         subprocess.run(["rm", "-r", *RELEASED], cwd=source, check=True)
         upstreams.repository(folder / "deepspeedai/DeepSpeed", [source], [f"v{DEEPSPEED}"], {}, None)
 
@@ -103,7 +103,7 @@ def built(made: Upstreams, archs: str, *only: str) -> dict[str, Image]:
             continue
         siblings = {argument: tags[parent] for argument, parent in image.siblings.items()}
         arguments = {**image.args, **siblings, **BY_HAND.get(name, {})}
-        flags = ["--network=host", *([f"--target={image.spec.target}"] if image.spec.target else [])]
+        flags = [f"--target={image.spec.target}"] if image.spec.target else []
         done = build(tags[name], arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
         assert done.returncode == 0, f"{name}: {done.stdout[-6000:]}"
     return {name: Image(tag) for name, tag in tags.items() if not only or name in only}
