@@ -22,7 +22,7 @@ from tests.images.world import upstreams
 from tests.images.world.server import Server
 
 STACK = "nccl-cu132"
-DEEPSPEED = "0.18.8"
+DEEPSPEED = "0.19.7"
 CUDA = "slipway-test/nvidia"
 
 CONFIG: Mapping[str, Any] = {
@@ -93,17 +93,18 @@ def _repositories(folder: Path) -> None:
         upstreams.repository(folder / "deepspeedai/DeepSpeed", [source], [f"v{DEEPSPEED}"], {}, None)
 
 
-def built(made: Upstreams, archs: str, *only: str) -> dict[str, Image]:
-    """Build the chain for some architectures, or only some of its images, in order."""
-    planned = plan.make(STACK, {**read_stack(STACK), **CONFIG, "archList": archs, "mirrors": made.mirrors}).images
-    tags = {image.spec.name: unique(image.spec.name) for image in planned}
-    for image in planned:
+def built(made: Upstreams, archs: str, have: Mapping[str, Image] | None = None) -> dict[str, Image]:
+    """Build the chain for some architectures in order; what we ``have`` of it is taken as it is."""
+    config = {**read_stack(STACK), **CONFIG, "archList": archs, "mirrors": made.mirrors}
+    images = dict(have or {})
+    for image in plan.make(STACK, config).images:
         name = image.spec.name
-        if only and name not in only:
+        if name in images:
             continue
-        siblings = {argument: tags[parent] for argument, parent in image.siblings.items()}
+        siblings = {argument: images[parent].tag for argument, parent in image.siblings.items()}
         arguments = {**image.args, **siblings, **BY_HAND.get(name, {})}
         flags = [f"--target={image.spec.target}"] if image.spec.target else []
-        done = build(tags[name], arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
+        images[name] = Image(unique(name))
+        done = build(images[name].tag, arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
         assert done.returncode == 0, f"{name}: {done.stdout[-6000:]}"
-    return {name: Image(tag) for name, tag in tags.items() if not only or name in only}
+    return images
