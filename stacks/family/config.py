@@ -97,7 +97,7 @@ class TorchBuild(Torch):
 class Extras(Model):
     """Extensions compiled against the stack's own torch; each a version, a commit, or false for none."""
 
-    deepspeed: Pin = Field("0.18.8", description="DeepSpeed.")
+    deepspeed: Pin = Field("0.19.7", description="DeepSpeed.")
     flash_attention: Pin = Field("2.8.3", description="FlashAttention 2.")
     apex: Pin = Field("becbb77cea4cb54f2929f7c938a0a6f7dd1fdc39", description="NVIDIA Apex, from its repository.")
     xformers: Pin = Field(default=False, description="xformers.")
@@ -190,6 +190,7 @@ class FamilyConfig(StackConfig):
                     cuda_version=self.cuda,
                     python=self.python_version,
                     cudnn=self.cudnn_version,
+                    torch=self.torch.version,
                     archs=self.archs,
                     field=field,
                 )

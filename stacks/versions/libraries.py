@@ -116,6 +116,10 @@ def _of_generation(archs: Iterable[str], like: str) -> list[str]:
     return [arch for arch in archs if order(arch)[0] == order(like)[0]]
 
 
+def _too_old(row: Mapping[str, Any], torch: str) -> bool:
+    return "torch_below" in row and not older(torch, row["torch_below"])
+
+
 def check_extra(
     name: Extra,
     version: str,
@@ -123,10 +127,11 @@ def check_extra(
     cuda_version: str,
     python: str | None = None,
     cudnn: str | None = None,
+    torch: str | None = None,
     archs: str | None = None,
     field: str | None = None,
 ) -> None:
-    """Refuse an extra that this CUDA, cuDNN or Python is too old for, or that has no code for any of ``archs``.
+    """Refuse an extra that CUDA, cuDNN, Python or torch does not go with, or that has no code for any of ``archs``.
 
     Versions between the table's rows have the older row's; of a commit, only what holds for all is known.
 
@@ -136,6 +141,7 @@ def check_extra(
         cuda_version: full CUDA version.
         python: Python's version, if known.
         cudnn: cuDNN's version, if known.
+        torch: torch's version, if known.
         archs: the compute capabilities to compile for, in canonical form.
         field: where the extra stands in the config; ``extras.<name>`` if not given.
 
@@ -150,6 +156,11 @@ def check_extra(
             if ours and oldest and older(ours, oldest):
                 why = f"does not build with {what} {ours}"
                 raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
+        if torch and _too_old(row, torch):
+            fitting = [
+                f"{first} and newer" for first, needs in table("extras")[name].items() if not _too_old(needs, torch)
+            ]
+            raise Incompatible(where, version, f"does not build with torch {torch}", fitting, source)
     if archs and not extra_archs(name, version, archs):
         why = f"has no code for any of the compute capabilities {archs}"
         allowed = row.get("archs") or (f"{row['archs_min']} and newer",)

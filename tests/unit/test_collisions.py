@@ -43,10 +43,10 @@ def test_another_repository_does_not_collide() -> None:
             ),
         ),
         (
-            {"extras": {"deepspeed": "0.9.4"}},
+            {"extras": {"deepspeed": "0.19.5"}},
             (
                 "stacks a and b: torch-extras would have equal tags in r.example/ml but differ in "
-                "deepspeed-wheel VERSION ('0.18.8' and '0.9.4'); set slipway:tagSuffix in one of them"
+                "deepspeed-wheel VERSION ('0.19.7' and '0.19.5'); set slipway:tagSuffix in one of them"
             ),
         ),
         (
@@ -73,7 +73,7 @@ def test_what_no_field_of_a_tag_names_is_reported_and_a_suffix_mends_it(values: 
 
 
 def test_the_build_products_of_stacks_told_apart_by_a_suffix_are_still_shared() -> None:
-    one, other = built("a", "nccl"), built("b", "nccl", extras={"deepspeed": "0.9.4"}, tagSuffix="other")
+    one, other = built("a", "nccl"), built("b", "nccl", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
     files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in one.specs}
     before, after = fingerprints(one.specs, files), fingerprints(other.specs, files)
     assert {name for name in before if before[name] != after[name]} == {

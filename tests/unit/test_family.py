@@ -132,10 +132,9 @@ def test_sources_are_the_same_for_every_cuda_and_variant() -> None:
 
 
 def test_a_vision_bump_leaves_torchs_wheel_alone() -> None:
-    before = specs(
-        torch={"version": "2.15.0", "vision": "0.29.1"}, cuda="13.2.1", distro="ubuntu24.04", nccl="2.30.4-1"
-    )
-    after = specs(torch={"version": "2.15.0", "vision": "0.29.2"}, cuda="13.2.1", distro="ubuntu24.04", nccl="2.30.4-1")
+    today = {**TODAY, "extras": {"deepspeed": "0.19.7"}}
+    before = specs(**today, torch={"version": "2.15.0", "vision": "0.29.1"})
+    after = specs(**today, torch={"version": "2.15.0", "vision": "0.29.2"})
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"vision-source", "vision-wheel", "torch", "torch-extras"}
 
@@ -181,10 +180,7 @@ def test_a_release_candidate_and_a_commit_can_be_built() -> None:
 
 def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
     assert specs()["torch-wheel"].args["TRITON_VERSION"] == "2.0.0"
-    assert (
-        "TRITON_VERSION"
-        not in specs("base", cuda="12.9.1", distro="ubuntu24.04", torch={"version": "2.15.0"})["torch-wheel"].args
-    )
+    assert "TRITON_VERSION" not in specs("base", **TODAY, torch={"version": "2.15.0"})["torch-wheel"].args
     assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
 
 
@@ -233,7 +229,7 @@ def test_a_wheel_has_the_code_that_its_extra_has_for_the_arch_list() -> None:
 def test_the_default_arch_list_is_that_of_the_cuda() -> None:
     assert load().archs == "8.0 8.9 9.0+PTX"
     assert flavors.load({"flavor": "base"}, "x").model_dump()["arch_list"] is None
-    assert "12.0+PTX" in load(cuda="12.9.1", distro="ubuntu24.04", torch={"version": "2.15.0"}, nccl="2.30.4-1").archs
+    assert "12.0+PTX" in load(**{**TODAY, "cuda": "12.9.1"}, torch={"version": "2.15.0"}).archs
 
 
 @pytest.mark.parametrize(

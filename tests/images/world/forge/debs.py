@@ -8,6 +8,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -41,9 +42,14 @@ class Repository:
         folder.mkdir(parents=True)
 
     def add(
-        self, name: str, version: str, files: dict[str, object], depends: str = "", links: dict[str, str] | None = None
+        self,
+        name: str,
+        version: str,
+        files: Mapping[str, object],
+        depends: str = "",
+        links: dict[str, str] | None = None,
     ) -> None:
-        """Add a package; a file's content is text, bytes, or a C library as (source, soname)."""
+        """Add a package; a file's content is text, another file, or a C library as (source, soname)."""
         root = Path("/tmp/package")
         shutil.rmtree(root, ignore_errors=True)
         for path, content in files.items():
@@ -54,7 +60,7 @@ class Repository:
                 Path("/tmp/library.c").write_text(source)
                 run("gcc", "-shared", "-fPIC", "-O1", "-s", "-o", target, f"-Wl,-soname,{soname}", "/tmp/library.c")
             else:
-                target.write_text(str(content))
+                target.write_bytes(content.read_bytes() if isinstance(content, Path) else str(content).encode())
                 target.chmod(0o755 if "/bin/" in path else 0o644)
         for path, to in (links or {}).items():
             target = root / path
@@ -68,7 +74,7 @@ class Repository:
         (root / "DEBIAN/control").write_text(control)
         if any(".so" in path for path in files):
             (root / "DEBIAN/triggers").write_text("activate-noawait ldconfig\n")
-        run("dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, self.folder / f"{name}_{version}_amd64.deb")
+        run("dpkg-deb", "--root-owner-group", "-Znone", "--build", root, self.folder / f"{name}_{version}_amd64.deb")
 
     def index(self) -> None:
         """Write the list of packages."""

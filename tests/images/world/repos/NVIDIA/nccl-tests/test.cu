@@ -3,7 +3,9 @@
 #include <nccl.h>
 #include <stdio.h>
 #include <string.h>
+#ifndef __CUDACC__  // the real nvcc includes the runtime's header by itself
 extern "C" int cudaRuntimeGetVersion(int *version);
+#endif
 __global__ void check(float *numbers) { numbers[threadIdx.x] = 0; }
 int main(int argc, char **argv) {
   int version, rank;
