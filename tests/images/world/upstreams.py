@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
+import json
 import os
 import re
 import shutil
@@ -11,10 +13,11 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.images.world.docker import build, docker, gateway
+from tests.images.engine import Image, base_image, docker
 from tests.images.world.server import Server
 
 HERE = Path(__file__).parent
@@ -137,7 +140,7 @@ def pure_wheel(folder: Path, name: str, version: str, module: str) -> None:
 
 
 def index(folder: Path, tritons: Iterable[str]) -> None:
-    """Fill a folder with wheels and write its PEP 503 pages."""
+    """Fill a folder with what the builds take from the Python index."""
     files = folder / "files"
     files.mkdir(parents=True)
     command = [
@@ -156,13 +159,28 @@ def index(folder: Path, tritons: Iterable[str]) -> None:
         pure_wheel(files, name, "9.9", module)
     for version in tritons:
         pure_wheel(files, "triton", version, "triton")
+    pages(folder)
+
+
+def pages(folder: Path) -> None:
+    """Write the PEP 503 pages of the wheels in a folder's `files`."""
     projects: dict[str, list[str]] = {}
-    for file in sorted(files.iterdir()):
+    for file in sorted((folder / "files").iterdir()):
         projects.setdefault(re.sub(r"[-_.]+", "-", file.name.split("-")[0]).lower(), []).append(file.name)
     for name, wheels in projects.items():
         (folder / "simple" / name).mkdir(parents=True)
         links = "".join(f'<a href="../../files/{wheel}">{wheel}</a>\n' for wheel in wheels)
         (folder / "simple" / name / "index.html").write_text(f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
+
+
+def _gateway() -> str:
+    """Return this machine's address on the engine's own network, by which a build reaches it."""
+    network = json.loads(docker("network", "inspect", "bridge").stdout)[0]["IPAM"]["Config"][0]
+    subnet = ipaddress.ip_network(network["Subnet"])
+    shown = subprocess.run(["ip", "-j", "-4", "address"], check=True, capture_output=True, text=True).stdout
+    addresses = [entry["local"] for interface in json.loads(shown) for entry in interface["addr_info"]]
+    own: str = next(address for address in addresses if ipaddress.ip_address(address) in subnet)
+    return own
 
 
 def _once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> Path:
@@ -177,8 +195,11 @@ def _once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) ->
     return folder
 
 
-def _forge(folder: Path, debian: str) -> None:
-    build(HERE, args={"DEBIAN": debian}, target="files", output=folder)
+def _build(target: str, *flags: str, **arguments: str) -> None:
+    given = {"DEBIAN": base_image(), **arguments}
+    docker(
+        "build", f"--target={target}", *flags, *(f"--build-arg={name}={value}" for name, value in given.items()), HERE
+    )
 
 
 def _repositories(folder: Path, tags: Mapping[str, Iterable[str]], pins: Mapping[str, str]) -> None:
@@ -199,53 +220,76 @@ def _repositories(folder: Path, tags: Mapping[str, Iterable[str]], pins: Mapping
 class World:
     """The upstreams, served. ``mirrors`` is a stack's block of that name; ``commits`` each repository's last commit."""
 
-    mirrors: dict[str, object]
+    cache: Path
+    mirrors: dict[str, Any]
     commits: dict[str, str]
     server: Server
+    parents: set[str] = field(default_factory=set)
+    """Tags of nvidia/cuda that the registry has by now."""
+
+    def provide(self, tags: Iterable[str]) -> None:
+        """Push the images of nvidia/cuda that have these tags, where that has not been done."""
+        for tag in sorted(set(tags) - self.parents):
+            match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", tag)
+            assert match, tag
+            name = f"{self.mirrors['images']['docker.io/nvidia']}/cuda:{tag}"
+            _build(match[2], f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
+            docker("push", "--quiet", name)
+            self.parents.add(tag)
+
+    def publish(self, *wheels: Image) -> str:
+        """Serve the wheels in these images' /dist and return the address of their index."""
+
+        def fill(folder: Path) -> None:
+            (folder / "files").mkdir()
+            for image in wheels:
+                docker("build", f"--output=type=local,dest={folder}", "-", text=f"FROM {image.tag}\n")
+                for wheel in (folder / "dist").glob("*.whl"):
+                    wheel.rename(folder / "files" / wheel.name)
+            pages(folder)
+
+        made = _once(self.cache, "published", digest([], *(image.id() for image in wheels)), fill)
+        return f"{self.server.url}/{made.name}/simple"
 
 
 def make(
     cache: Path,
     *,
-    debian: str,
     registry: str,
     tags: Mapping[str, Iterable[str]],
     pins: Mapping[str, str],
-    parents: Iterable[str],
+    tritons: Iterable[str],
     hpcx: Iterable[str],
 ) -> World:
-    """Make all upstreams, or find them made, and serve them.
+    """Make all upstreams but the parent images, or find them made, and serve them.
 
-    ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to its Triton; ``parents`` are the tags
-    of nvidia/cuda and ``hpcx`` the archives that builds ask for. Addresses change with content, so that the engine's cache
-    never takes an old file for a new one.
+    ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to the Triton that it names; ``tritons``
+    are those that the index has, ``hpcx`` the archives that builds ask for. Addresses change with content, so that the
+    engine's cache never takes an old file for a new one.
     """
+    debian = base_image()
     tags = {name: sorted(set(found)) for name, found in tags.items()}
-    parents, hpcx = sorted(set(parents)), sorted(set(hpcx))
     forged = _once(
-        cache, "files", digest([HERE / "Dockerfile", HERE / "forge"], debian), lambda folder: _forge(folder, debian)
+        cache,
+        "files",
+        digest([HERE / "Dockerfile", HERE / "forge"], debian),
+        lambda folder: _build("files", f"--output=type=local,dest={folder}"),
     )
-    for archive in hpcx:
+    for archive in set(hpcx):
         path = forged / "hpcx" / archive
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             os.link(forged / "hpcx/hpcx.tbz", path)
-    tritons = sorted(set(pins.values()))
+    tritons = sorted(set(tritons))
     wheels = _once(cache, "python", digest([], REAL, PURE, tritons), lambda folder: index(folder, tritons))
     repos = HERE / "repos"
     repositories = _once(
         cache, "git", digest([repos], tags, sorted(pins.items())), lambda folder: _repositories(folder, tags, pins)
     )
-    for parent in parents:
-        match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", parent)
-        assert match, parent
-        name = f"{registry}/standin/nvidia/cuda:{parent}"
-        args = {"DEBIAN": debian, "CUDA_VERSION": match[1], "DISTRO": match[3]}
-        build(HERE, args=args, target=match[2], tag=name)
-        docker("push", name)
     # One port for one checkout: the engine's cache then holds from one run to the next.
-    server = Server(cache, gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
+    server = Server(cache, _gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
     return World(
+        cache=cache,
         mirrors={
             "images": {
                 "docker.io/nvidia": f"{registry}/standin/nvidia",

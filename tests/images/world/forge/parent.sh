@@ -9,10 +9,9 @@ repository=compute/cuda/repos/$(printf '%s' "$DISTRO" | tr -d .)/x86_64
 # The packages are at hand here; whoever builds on this image has only the public address.
 echo "deb [trusted=yes] file:///nvidia/$repository /" > /etc/apt/sources.list.d/cuda.list
 apt-get update -q
-if [ "$1" = base ]; then
-  apt-get install -q -y --no-install-recommends ca-certificates "cuda-cudart-$dashed"
-  ln -s "cuda-$short" /usr/local/cuda
-else
+apt-get install -q -y --no-install-recommends ca-certificates "cuda-cudart-$dashed"
+ln -s "cuda-$short" /usr/local/cuda
+if [ "$1" = devel ]; then
   cudnn="libcudnn9-dev-cuda-${CUDA_VERSION%%.*}"
   [ "${CUDA_VERSION%%.*}" -gt 12 ] || [ "${short#12.}" -ge 6 ] 2> /dev/null || cudnn=libcudnn8-dev
   nccl=2.15.5-1+cuda$short
@@ -23,3 +22,4 @@ fi
 echo "deb [trusted=yes] https://developer.download.nvidia.com/$repository /" > /etc/apt/sources.list.d/cuda.list
 apt-get clean
 rm -rf /var/lib/apt/lists/*
+find / -xdev -name __pycache__ -prune -exec rm -r {} +

@@ -18,7 +18,8 @@ subprocess.run(["cmake", "--build", "build", "--parallel", os.environ["MAX_JOBS"
 shutil.copy("build/libtorch_cuda.so", package / "lib")
 shutil.copytree(pathlib.Path(pybind11.get_include()) / "pybind11", package / "include/pybind11", dirs_exist_ok=True)
 version = os.environ.get("PYTORCH_BUILD_VERSION", (root / "version.txt").read_text().strip())
-(package / "version.py").write_text(f"__version__ = {version!r}\n")
+cuda = ".".join(os.environ["CUDA_VERSION"].split(".")[:2])
+(package / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\n")
 
 
 class Binary(Distribution):

@@ -6,6 +6,7 @@ import pathlib
 
 import numpy
 
+from . import version
 from .version import __version__
 
 _library = ctypes.CDLL(str(pathlib.Path(__file__).parent / "lib/libtorch_cuda.so"), mode=ctypes.RTLD_GLOBAL)
@@ -14,7 +15,7 @@ assert _library.torch_touches() > 0
 from . import distributed, nn  # noqa: E402
 
 pi = math.pi
-float32, float64, uint8 = numpy.float32, numpy.float64, numpy.uint8
+float32, float64, int32, uint8 = numpy.float32, numpy.float64, numpy.int32, numpy.uint8
 
 
 class Tensor:
