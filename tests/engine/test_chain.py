@@ -129,7 +129,7 @@ def test_destroy_leaves_no_resource(project: Project) -> None:
         ("slipway:lenght: 2", "stack t: config: unknown key 'lenght' (did you mean 'length'?)"),
         ("slipway:length: none", "stack t: slipway:length: 'none': "),
         ("slipway:word: 3.10", "stacks/Pulumi.t.yaml:4: slipway:word: YAML reads the unquoted 3.10 as a number"),
-        ("slipway:publish: perhaps", "stack t: slipway:publish: 'perhaps': "),
+        ("slipway:publish: perhaps", "configuration key 'slipway:publish' must be of type 'boolean'"),
     ],
 )
 def test_a_mistake_in_the_configuration_is_one_clear_line(project: Project, yaml: str, line: str) -> None:

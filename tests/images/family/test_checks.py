@@ -86,7 +86,7 @@ FAULTS = {
 
 def test_every_check_that_is_not_on_the_real_torch_has_its_fault() -> None:
     checks = [path for path in DOCKERFILES.glob("*/checks/**/*") if path.is_file() and path.parent != CHECKS]
-    elsewhere = {"common/checks/run", "torch/checks/gpu.py"}
+    elsewhere = {"common/checks/run", "torch/checks/gpu.py", "torch-extras/checks/gpu.py"}
     assert sorted(FAULTS) == sorted({path.relative_to(DOCKERFILES).as_posix() for path in checks} - elsewhere)
 
 
