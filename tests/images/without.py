@@ -58,8 +58,9 @@ def misses() -> str:
     if done.returncode == 0:
         return NOTHING
     failed = re.search(r"^(?:FAILED|ERROR) \S*?(\w+\.py(?:::\S+)?)", done.stdout, re.MULTILINE)
-    why = re.findall(r"(?:check failed: \S+|^E +\S.*$)", done.stdout, re.MULTILINE)
-    return f"{failed[1] if failed else done.stdout[-200:]}: {why[-1].removeprefix('E').strip()[:90] if why else ''}"
+    why = re.search(r"check failed: \S+", done.stdout) or re.search(r"^E +\S.*$", done.stdout, re.MULTILINE)
+    said = why[0].removeprefix("E").strip() if why else ""
+    return f"{failed[1] if failed else done.stdout[-200:]}: {said[:90]}"
 
 
 def main() -> None:

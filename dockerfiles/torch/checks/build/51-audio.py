@@ -17,8 +17,8 @@ loudest = torchaudio.transforms.Spectrogram(n_fft=size)(tone).mean(dim=-1).argma
 if loudest != frequency * size // rate:
     sys.exit(f"a tone of {frequency} Hz is loudest in band {loudest}, not in band {frequency * size // rate}")
 
-# One label in two frames, where each step is as likely as the two others: two ways, of three steps each. Of the
-# compiled operators this is one that every release has.
+# One label in two frames, where each step is as likely as the two others: two ways, of three steps each. The operator
+# is compiled, and every release has it.
 one, two = torch.tensor([1], dtype=torch.int32), torch.tensor([2], dtype=torch.int32)
 loss = torchaudio.functional.rnnt_loss(torch.zeros(1, 2, 2, 3), one.reshape(1, 1), two, one, blank=0).item()
 if abs(loss - math.log(3**3 / 2)) > 1e-5:
