@@ -45,13 +45,15 @@ class Upstreams:
 
     def __init__(self) -> None:
         cache = ROOT / ".slipway/cache/cuda13"
-        files = upstreams._once(cache, "files", _digest("cuda13", "forge"), _files)
+        here = upstreams.HERE
+        digest = upstreams.digest([here / "cuda13", here / "forge"], base_image())
+        files = upstreams._once(cache, "files", digest, _files)
         for image in plan.make(STACK, {**read_stack(STACK), **CONFIG}).images:
             if archive := image.spec.args.get("HPCX_ARCHIVE"):
                 (files / "hpcx" / archive).parent.mkdir(parents=True, exist_ok=True)
                 (files / "hpcx" / archive).unlink(missing_ok=True)
                 os.link(files / "hpcx/hpcx.tbz", files / "hpcx" / archive)
-        repositories = upstreams._once(cache, "git", _digest("repos"), _repositories)
+        repositories = upstreams._once(cache, "git", upstreams.digest([here / "repos"], DEEPSPEED), _repositories)
         for target, edition in (("base", "base"), ("devel", "cudnn-devel")):
             _world(target, f"--tag={CUDA}/cuda:13.2.1-{edition}-ubuntu24.04")
         # The same address each time: it is an argument of the builds that the engine has in its cache.
@@ -65,10 +67,6 @@ class Upstreams:
                 "https://content.mellanox.com/hpc/hpc-x": f"{self.server.url}/{files.name}/hpcx",
             },
         }
-
-
-def _digest(*folders: str) -> str:
-    return upstreams.digest([upstreams.HERE / folder for folder in folders], base_image(), DEEPSPEED)
 
 
 def _world(target: str, *flags: str) -> None:
