@@ -37,7 +37,7 @@ test: lint ready ## lint, then all tests but the slow ones
 
 test-unit: ## the tests that need nothing but Python, in seconds
 	@$(toolchain) packages
-	@.slipway/venv/bin/python -m pytest $(PYTEST_ARGS) tests/unit
+	@.slipway/venv/bin/python -m pytest $(PYTEST_ARGS) -m "not slow" tests/unit
 
 test-all: lint ready ## lint, then all tests
 	@$(pytest)

@@ -1,4 +1,4 @@
-"""``python -m bench [a] [b] [c] [d]``: measure, and print one table."""
+"""``python -m bench [a] [b] [c] [d] [e]``: measure, and print one table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import build, bump, graph, size
+from bench import affected, build, bump, graph, size
 from bench.errors import BenchError
 from bench.figures import Row, table, verdict
 from bench.services import Engine, registry
@@ -31,6 +31,7 @@ SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
     "b": build.run,
     "c": bump.run,
     "d": size.run,
+    "e": affected.run,
 }
 
 
@@ -40,6 +41,8 @@ def main(words: Sequence[str] | None = None) -> int:
     chosen = sorted(set(options.sections)) or list(SECTIONS)
     rows: list[Row] = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing is left running
+    # A shell's background job ignores Ctrl-C, and so would Pulumi's plugins, which it ends so: each run would wait 5 s.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _run(chosen, rows, quick=options.quick)
     except (BenchError, ToolchainError, SlipwayError, OSError) as error:
@@ -60,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Slipway beside what it stands on.")
     parser.add_argument(
-        "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d; default: all"
+        "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d, e; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer images")
     parser.add_argument(

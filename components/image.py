@@ -19,7 +19,7 @@ class ImageVariantArgs:
     ``repository`` and ``tag`` name the image; ``context`` and ``dockerfile`` are relative to the program's folder,
     because ``docker.Image`` compares them literally. ``args`` are the build arguments known beforehand, ``labels``
     those that carry the image's labels, ``parents`` the sibling images whose reference becomes an argument, and
-    ``files`` the context's files with their SHA-256.
+    ``files`` the context's files with their SHA-256. A ``product`` is mounted by other builds and not run.
     """
 
     repository: str
@@ -32,6 +32,7 @@ class ImageVariantArgs:
     files: Mapping[str, str]
     registry: Registry
     target: str | None = None
+    product: bool = False
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
 
 
@@ -39,7 +40,8 @@ class ImageVariant(pulumi.ComponentResource):
     """One image: built, pushed unless the registry says not to, and known by its digest.
 
     Its own inputs are the arguments, parents and files as a reader knows them, so that a preview shows an argument's
-    old and new value and a changed file's name; the bare ``docker.Image`` shows neither.
+    old and new value and a changed file's name; the bare ``docker.Image`` shows neither. A product has a type of its
+    own, by which a preview tells it from an image.
     """
 
     ref: pulumi.Output[str]
@@ -67,7 +69,8 @@ class ImageVariant(pulumi.ComponentResource):
             "tag": args.tag,
             "target": args.target,
         }
-        super().__init__("slipway:image:ImageVariant", name, self.plan, opts)
+        kind = "BuildProduct" if args.product else "ImageVariant"
+        super().__init__(f"slipway:image:{kind}", name, self.plan, opts)
         self.tag = args.tag
         self.name = f"{args.repository}:{args.tag}"
         image = docker.Image(

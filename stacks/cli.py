@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from stacks import plan, schema
+from stacks import affected, plan, schema
+from stacks.collisions import Built, collisions
 from stacks.errors import SlipwayError
 from stacks.source import ROOT, read_stack, stack_names
 
@@ -22,9 +23,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("--json", action="store_true", help="as JSON, for programs")
     show.set_defaults(run=_show)
     commands.add_parser("check", help="validate every stack").set_defaults(run=_check)
+    changes = commands.add_parser("affected", help="say which stacks and images a change touches, and why")
+    changes.add_argument("--since", metavar="REF", required=True, help="compare with this branch, tag or commit")
+    changes.add_argument("--json", action="store_true", help="as a matrix of GitHub Actions, on one line")
+    changes.set_defaults(run=_affected)
     specs = commands.add_parser("specs", help="print a stack's specs as JSON; what older commits are asked")
     specs.add_argument("stack", metavar="STACK")
     specs.set_defaults(run=_specs)
+    lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
+    lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
+    lock_.set_defaults(run=_lock)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
     options = parser.parse_args(arguments)
     try:
@@ -43,7 +51,7 @@ def _list(_: argparse.Namespace) -> int:
         except SlipwayError as error:
             mistakes.append(str(error))
         else:
-            rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs)))
+            rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs if not spec.product)))
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for name, flavor, images in rows:
         print(f"{name:<{widths[0]}}  {flavor:<{widths[1]}}  {images}")
@@ -68,21 +76,59 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _check(_: argparse.Namespace) -> int:
-    failed = 0
+    built, mistakes = [], []
     for name in stack_names():
         try:
-            images = plan.make(name).images
+            made = plan.make(name)
         except SlipwayError as error:
-            failed += 1
-            print(error, file=sys.stderr)
-        else:
-            print(f"{name}: {len(images)} image{'s' if len(images) > 1 else ''}, ok")
-    return 1 if failed else 0
+            mistakes.append(str(error))
+            continue
+        specs = [image.spec for image in made.images]
+        built.append(Built(name, made.config.registry.repository, specs))
+        products = sum(spec.product for spec in specs)
+        beside = f" from {products} build products" if products else ""
+        print(f"{name}: {len(specs) - products} image{'s' if len(specs) - products > 1 else ''}{beside}, ok")
+    mistakes += collisions(built)
+    for mistake in dict.fromkeys(mistakes):  # what is wrong with the branch is wrong with every stack
+        print(mistake, file=sys.stderr)
+    return 1 if mistakes else 0
+
+
+def _affected(options: argparse.Namespace) -> int:
+    found = affected.since(options.since, ROOT)
+    for line in affected.unknown(found):
+        print(line, file=sys.stderr)
+    if options.json:
+        print(json.dumps(found.as_matrix()))
+        for line in affected.gone(found):  # a matrix has no place for what is not to be built
+            print(line, file=sys.stderr)
+        return 0
+    for line in affected.lines(found):
+        print(line)
+    return 0
 
 
 def _specs(options: argparse.Namespace) -> int:
     _, specs = plan.specs(read_stack(options.stack), f"stack {options.stack}")
-    print(json.dumps([spec.model_dump(mode="json", exclude_defaults=True) for spec in specs]))
+    # Defaults and labels too: another tree, which reads this, may have others.
+    print(json.dumps([{**spec.model_dump(mode="json"), "labels": spec.labels} for spec in specs]))
+    return 0
+
+
+def _lock(options: argparse.Namespace) -> int:
+    from stacks import lock, registry  # noqa: PLC0415 - no other command talks to a network
+
+    names = set()
+    for stack in options.stacks or stack_names():
+        config, specs = plan.specs(read_stack(stack), f"stack {stack}")
+        names |= {name for spec in specs for name in lock.pulled(spec, config.mirrors).values()}
+    before = lock.read(ROOT)
+    found = {name: registry.digest(name) for name in sorted(names)}
+    kept = before if options.stacks else {}
+    lock.write(ROOT, {**kept, **found})
+    for name, digest in found.items():
+        was = before.get(name)
+        print(f"{name}: {digest}" if was in {None, digest} else f"{name}: {was} -> {digest}")
     return 0
 
 

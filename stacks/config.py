@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
@@ -17,6 +17,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
     SecretStr,
     ValidationError,
     field_validator,
@@ -27,11 +28,12 @@ from pydantic_core import ErrorDetails
 
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.source import NAMESPACE
+from stacks.tags import check_tail
 from stacks.versions import Incompatible
-from stacks.versions.pytorch import check_companion, torch_release
+from stacks.versions.pytorch import check_companion, final_version, torch_release
 
 Package = Literal["vision", "audio"]
-"""The companions of torch that every image carries."""
+"""The companions of torch that images carry."""
 
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""
@@ -118,6 +120,21 @@ def _version(value: str) -> str:
     return value
 
 
+def switched(check: Callable[[str], str]) -> PlainValidator:
+    """Return a validator of a value that can be switched off with ``false``, in YAML or as text; null stays null."""
+
+    def validate(value: Any) -> str | Literal[False] | None:
+        if value is False or value == "false":
+            return False
+        if value is None:
+            return None
+        if value is True or not isinstance(value, str | int | float):
+            raise ValueError("expected a version, or false")
+        return check(str(value))
+
+    return PlainValidator(validate)
+
+
 def _certificate(value: str) -> str:
     blocks = re.findall(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----", value)
     if not blocks or "PRIVATE KEY" in value:
@@ -131,6 +148,7 @@ Repository = Annotated[str, AfterValidator(_repository)]
 Reference = Annotated[str, AfterValidator(_reference)]
 Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
+SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 
 
@@ -222,10 +240,21 @@ class Mirrors(Model):
         None,
         description="Index of torch, torchvision, torchaudio and what they pin. Default: the Python index.",
     )
+    git: Url | None = Field(None, description="Base address that stands in for https://github.com.")
+    downloads: dict[str, Url] = Field(
+        default_factory=dict,
+        description="Downloads: the public address that something stands below, to the address that replaces it. "
+        "The longest match wins.",
+    )
     ca_certificate: Certificate | None = Field(
         None,
         description="PEM of further root certificates that a build trusts, as behind an inspecting proxy.",
     )
+
+    @field_validator("downloads")
+    @classmethod
+    def _addresses(cls, value: dict[str, str]) -> dict[str, str]:
+        return {_url(source): target for source, target in value.items()}
 
     @field_validator("images")
     @classmethod
@@ -260,8 +289,8 @@ class Torch(Model):
     vision: Version | None = Field(
         None, description="Release of torchvision. Default: the newest that goes with this torch."
     )
-    audio: Version | None = Field(
-        None, description="Release of torchaudio. Default: the newest that goes with this torch."
+    audio: SwitchedVersion = Field(
+        None, description="Release of torchaudio, or false for none. Default: the newest that goes with this torch."
     )
 
     @model_validator(mode="after")
@@ -269,16 +298,29 @@ class Torch(Model):
         torch_release(self.version)
         for package in get_args(Package):
             given = getattr(self, package)
-            if given is not None:
+            if given:
                 check_companion(self.version, package, given)
-            elif getattr(torch_release(self.version), package) is None:
+            elif given is None and getattr(torch_release(self.version), package) is None:
                 raise ValueError(f"no torch{package} goes with torch {self.version}; choose another release of torch")
         return self
 
-    def companion(self, package: Package) -> str:
-        """Return the companion's release: the one given, else the newest that goes with this torch."""
-        release: str = getattr(self, package) or getattr(torch_release(self.version), package)
-        return release
+    def companion(self, package: Package) -> str | None:
+        """Return the companion's release: the one given, else the newest that goes with this torch; None for none."""
+        given: str | Literal[False] | None = getattr(self, package)
+        newest: str | None = getattr(torch_release(self.version), package)
+        return newest if given is None else given or None
+
+
+def check_published(torch: Torch) -> None:
+    """Refuse release candidates where published wheels are installed: no index holds them.
+
+    Raises:
+        ValueError: naming the release to take.
+    """
+    versions = {"version": torch.version, "vision": torch.companion("vision"), "audio": torch.companion("audio")}
+    for key, version in versions.items():
+        if version and final_version(version) != version:
+            raise ValueError(f"{key} '{version}': no index holds release candidates; take {final_version(version)}")
 
 
 class StackConfig(Model):
@@ -290,6 +332,9 @@ class StackConfig(Model):
     )
     publish: bool = Field(
         default=True, description="Push the images. false builds the whole chain and leaves it in the engine."
+    )
+    tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
+        None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")
@@ -330,9 +375,10 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
     below = _mirrors_below()
     own = merged.get("mirrors") or {}
     if below and isinstance(own, Mapping):
-        images = own.get("images") or {}
-        if isinstance(images, Mapping):
-            own = {**own, "images": {**below.get("images", {}), **images}}
+        for key in ("images", "downloads"):
+            entries = own.get(key) or {}
+            if key in below and isinstance(entries, Mapping):
+                own = {**own, key: {**below[key], **entries}}
         merged["mirrors"] = {**below, **own}
     try:
         return model.model_validate(merged)

@@ -15,6 +15,9 @@ from pathlib import Path
 from stacks.errors import SlipwayError
 from stacks.ignore import Matched, Matcher, PatternError, join, parse
 
+IGNORE = ".dockerignore"
+"""The name of a context's ignore file, and what stands behind a Dockerfile's in that of its own."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -42,7 +45,7 @@ def ignore_patterns(context: str, dockerfile: str) -> list[str]:
     Raises:
         SlipwayError: if the file is there and cannot be read.
     """
-    for path in (dockerfile + ".dockerignore", join(context, ".dockerignore")):
+    for path in (dockerfile + IGNORE, join(context, IGNORE)):
         try:
             return parse(Path(path).read_bytes())
         except FileNotFoundError:
@@ -109,7 +112,7 @@ def files(context: Path, dockerfile: str) -> dict[str, str]:
     """
     main = context / dockerfile
     if not main.is_file():
-        raise SlipwayError(f"{main}: there is no such Dockerfile; an image's folder holds its Dockerfile")
+        raise no_dockerfile(main)
     try:
         ignored = Matcher(ignore_patterns(str(context), str(main)))
         found = {entry.path: _digest(entry) for entry in walk(str(context), ignored) if not entry.is_directory}
@@ -118,10 +121,20 @@ def files(context: Path, dockerfile: str) -> dict[str, str]:
         raise SlipwayError(f"{context}: the files of the build context cannot be read: {error}") from error
 
 
-def _digest(entry: Entry) -> str:
-    if stat.S_ISLNK(entry.status.st_mode):
-        kind, content = b"link", os.fsencode(Path(entry.source).readlink())
-    else:
-        kind = b"executable" if entry.status.st_mode & stat.S_IXUSR else b"file"
-        content = Path(entry.source).read_bytes() if stat.S_ISREG(entry.status.st_mode) else b""
+def no_dockerfile(path: Path | str) -> SlipwayError:
+    """Return the error that says that a Dockerfile is missing."""
+    return SlipwayError(f"{path}: there is no such Dockerfile; an image's folder holds its Dockerfile")
+
+
+def digest(content: bytes, *, executable: bool = False, link: bool = False) -> str:
+    """Return the SHA-256 of what git would say of a file: of a link, ``content`` is where it leads."""
+    kind = b"link" if link else b"executable" if executable else b"file"
     return hashlib.sha256(kind + b"\0" + content).hexdigest()
+
+
+def _digest(entry: Entry) -> str:
+    mode = entry.status.st_mode
+    if stat.S_ISLNK(mode):
+        return digest(os.fsencode(Path(entry.source).readlink()), link=True)
+    content = Path(entry.source).read_bytes() if stat.S_ISREG(mode) else b""
+    return digest(content, executable=bool(mode & stat.S_IXUSR))

@@ -22,6 +22,11 @@ def one_line(value: object, limit: int = 120) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def shown(value: object, limit: int = 120) -> str:
+    """Show one side of a difference: the value on one line in quotes, or ``none`` where there is none."""
+    return "none" if value is None else f"'{one_line(value, limit)}'"
+
+
 def suggest(value: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or nothing when none is near."""
     near = difflib.get_close_matches(value, list(allowed), n=1, cutoff=0.6)

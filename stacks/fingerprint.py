@@ -8,17 +8,26 @@ from collections.abc import Mapping, Sequence
 
 from stacks.spec import ImageSpec
 
+_NAMES = {"suffix", "description", "licenses"}
+"""What decides the content by the labels alone."""
 
-def fingerprints(ordered: Sequence[ImageSpec], files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+
+def fingerprints(
+    ordered: Sequence[ImageSpec],
+    files: Mapping[str, Mapping[str, str]],
+    labels: Mapping[str, Mapping[str, str]] | None = None,
+) -> dict[str, str]:
     """Return, for each image, the SHA-256 of its spec, its context and its parents' fingerprints, in hexadecimal.
 
-    ``ordered`` has parents before children; ``files`` maps a Dockerfile to its context's files. Mirrors, registries
-    and machines do not count.
+    ``ordered`` has parents before children; ``files`` maps a Dockerfile to its context's files; ``labels`` are the
+    images' own where another tree's rule makes them. Mirrors, registries and machines do not count, nor a tag's tail:
+    what differs in nothing else is the same image.
     """
     prints: dict[str, str] = {}
     for spec in ordered:
         identity = {
-            "spec": spec.model_dump(mode="json", exclude_defaults=True),
+            "spec": spec.model_dump(mode="json", exclude_defaults=True, exclude=_NAMES | {"tuning"}),
+            "labels": spec.labels if labels is None else dict(labels[spec.name]),
             "files": dict(files[spec.dockerfile]),
             "parents": {name: prints[name] for name in spec.siblings},
         }

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import context, flavors, revision, tags
+from stacks import context, dockerfile, flavors, lock, revision, tags
 from stacks.config import Mirrors, StackConfig
+from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
@@ -56,6 +57,7 @@ class Plan:
                     "context": CONTEXT,
                     "dockerfile": f"{CONTEXT}/{image.spec.dockerfile}",
                     "target": image.spec.target,
+                    "product": image.spec.product,
                     "platform": image.spec.platform,
                     "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
                     "parents": {
@@ -69,14 +71,15 @@ class Plan:
         }
 
 
-def specs(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[ImageSpec]]:
-    """Return a stack's configuration and its specs, parents before children.
+def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
+    """Return a stack's configuration and its specs, parents before children and locked to their digests.
 
     Raises:
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
     config = flavors.load(values, where)
-    return config, in_order(flavors.flavor(config.flavor).images(config))
+    images = flavors.flavor(config.flavor).images(config)
+    return config, in_order(lock.pinned(images, config.mirrors, lock.read(root)))
 
 
 def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
@@ -89,10 +92,19 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
             too long.
     """
     written = read_stack(stack, root)
-    config, ordered = specs(written if values is None else values, f"stack {stack}")
-    files = {name: context.files(root / CONTEXT, name) for name in dict.fromkeys(s.dockerfile for s in ordered)}
+    config, ordered = specs(written if values is None else values, f"stack {stack}", root)
+    dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
+    declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
+    files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
-    revisions = revision.find(stack, prints, files={s.name: files[s.dockerfile] for s in ordered}, root=root)
+    revisions = revision.find(
+        stack,
+        {s.name: prints[s.name] for s in ordered if not s.product},
+        files={s.name: files[s.dockerfile] for s in ordered},
+        root=root,
+    )
+    # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
+    revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
     return Plan(
         stack,
         config,
@@ -100,8 +112,13 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
             PlannedImage(
                 spec=spec,
                 repository=f"{config.registry.repository}/{spec.name}",
-                tag=tags.render(revisions[spec.name], spec.suffix),
-                args={**spec.args, **_outside(spec, config.mirrors), **_mirror_args(config.mirrors)},
+                tag=_tag(stack, spec, revisions[spec.name]),
+                args={
+                    **spec.args,
+                    **spec.tuning,
+                    **_outside(spec, config.mirrors),
+                    **_mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args}),
+                },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
                 files=files[spec.dockerfile],
             )
@@ -110,16 +127,32 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     )
 
 
+def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
+    try:
+        return tags.render(revision, spec.suffix)
+    except SlipwayError as error:
+        raise SlipwayError(f"stack {stack}: {spec.name}: {error}") from None
+
+
 def _outside(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
-    return {key: mirrors.image(p.reference) for key, p in spec.parents.items() if isinstance(p, Outside)}
+    return {
+        argument: mirrors.image(parent.reference) + (f"@{parent.digest}" if parent.digest else "")
+        for argument, parent in spec.parents.items()
+        if isinstance(parent, Outside)
+    }
 
 
-def _mirror_args(mirrors: Mirrors) -> dict[str, str]:
-    """Return the arguments by which every Dockerfile takes its mirrors; what is not set keeps the public default."""
+def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the arguments by which a Dockerfile takes its mirrors; what is not set keeps the public address.
+
+    ``declared`` maps the arguments that the Dockerfile takes to the values that they would have, None for none.
+    """
     args = {
         "APT_MIRROR": mirrors.apt,
         "PYTHON_INDEX_URL": mirrors.python_index,
         "TORCH_INDEX_URL": mirrors.torch_index,
+        "GIT_MIRROR": mirrors.git,
         "CA_CERTIFICATE": mirrors.ca_certificate,
     }
-    return {key: value for key, value in args.items() if value}
+    given = {name: value for name, value in args.items() if value and name in declared}
+    return {**dockerfile.mirrored(declared, mirrors.downloads), **given}

@@ -1,31 +1,27 @@
 """Which commit an image comes from: the last one that changed what is built, not simply the last one.
 
 A fingerprint (:mod:`stacks.fingerprint`) says what is built. An image's commit is the last one whose own tree
-gives the fingerprint that the image has now, and before which it was another. Older trees are asked, not guessed: their
-``stacks`` is run as it was, so that a new default or a new argument in Python counts like one in YAML, and an
-edited comment does not.
+gives the fingerprint that the image has now, and before which it was another. Older trees are asked
+(:mod:`stacks.tree`), not guessed.
 """
 
 from __future__ import annotations
 
-import json
+import functools
+import hashlib
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
-from stacks import context
+from stacks import tree
 from stacks.cache import Cache
+from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints as fingerprints_of
-from stacks.spec import CONTEXT, ImageSpec
+from stacks.git import git
+from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
 
 _ABBREVIATION = 7
-_PARTS = ("stacks", CONTEXT)
-"""The folders that decide what is built."""
 
 
 def find(
@@ -41,7 +37,7 @@ def find(
         SlipwayError: the branch has a name of which nothing can stand in a tag.
     """
     marked = {name: Revision(mark=fingerprint[:8]) for name, fingerprint in fingerprints.items()}
-    head = _git(root, "rev-parse", "--is-shallow-repository", "HEAD", "--abbrev-ref", "HEAD")
+    head = git(root, "rev-parse", "--is-shallow-repository", "HEAD", "--abbrev-ref", "HEAD")
     if head is None:
         return marked
     shallow, commit, branch = head.split()
@@ -49,7 +45,7 @@ def find(
         return marked
     prefix = branch_prefix(_branch(branch))
     found = Cache(root, "revisions").get(
-        ["found", commit, stack, sorted(fingerprints.items())],
+        ["found", _rules(), commit, stack, sorted(fingerprints.items())],
         lambda: _search(stack, fingerprints, files, root),
     )
     return {
@@ -79,17 +75,17 @@ def _search(
     stack: str, fingerprints: Mapping[str, str], files: Mapping[str, Mapping[str, str]], root: Path
 ) -> dict[str, tuple[str, bool]]:
     """Return each image's commit, abbreviated, and whether that commit's tree is exactly what is built now."""
-    listed = _git(root, "rev-list", "--first-parent", "HEAD", "--", *_PARTS)
+    listed = git(root, "rev-list", "--first-parent", "HEAD", "--", *tree.PARTS)
     commits = listed.split() if listed else []
     if not commits:
         return {}
     cache = Cache(root, "revisions")
 
     def at(commit: str) -> dict[str, str]:
-        trees = _git(root, "rev-parse", *(f"{commit}:./{part}" for part in _PARTS))
+        trees = git(root, "rev-parse", *(f"{commit}:./{part}" for part in tree.PARTS))
         if trees is None:  # a commit from before one of the folders was there
             return {}
-        return cache.get(["at", stack, trees.split()], lambda: _fingerprints_at(stack, commit, root))
+        return cache.get(["at", _rules(), stack, trees.split()], lambda: _fingerprints_at(stack, commit, root))
 
     newest: dict[tuple[str, ...], str | None] = {}
     result: dict[str, tuple[str, bool]] = {}
@@ -98,14 +94,21 @@ def _search(
         clean = then == fingerprint
         paths = tuple(f"{CONTEXT}/{path}" for path in files[name])
         if paths not in newest:
-            newest[paths] = _git(root, "rev-list", "-1", "HEAD", "--", *paths)
+            newest[paths] = git(root, "rev-list", "-1", "HEAD", "--", *paths)
         commit = (newest[paths] or "").strip()
         if then is None:
             commit = commits[0]
         elif not commit or at(commit).get(name) != then:
-            commit = _boundary(commits, commit, partial(_builds, at, name, then))
+            commit = _boundary(commits, commit, functools.partial(_builds, at, name, then))
         result[name] = (commit[:_ABBREVIATION], clean)
     return result
+
+
+@functools.cache
+def _rules() -> str:
+    """Return a hash of the code that makes fingerprints: under other rules, a kept answer is to another question."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def _builds(at: Callable[[str], dict[str, str]], name: str, fingerprint: str, commit: str) -> bool:
@@ -129,33 +132,12 @@ def _boundary(commits: list[str], differs: str, same: Callable[[str], bool]) -> 
 
 def _fingerprints_at(stack: str, commit: str, root: Path) -> dict[str, str]:
     """Ask a commit's own tree what it builds; nothing when its code cannot say."""
-    archive = subprocess.run(["git", "-C", str(root), "archive", commit, *_PARTS], capture_output=True, check=False)
-    if archive.returncode:
-        return {}
-    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
-        environment = {key: value for key, value in os.environ.items() if key in {"PATH", "HOME", "LANG"}}
-        asked = subprocess.run(
-            [sys.executable, "-m", "stacks", "specs", stack],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            check=False,
-        )
-        if asked.returncode:
-            return {}
-        try:
-            ordered = [ImageSpec.model_validate(item) for item in json.loads(asked.stdout)]
-            files = {spec.dockerfile: context.files(Path(folder) / CONTEXT, spec.dockerfile) for spec in ordered}
-        except ValueError:
-            return {}
-        return fingerprints_of(ordered, files)
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    """Run git in the checkout; nothing when it fails or is not there."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None
+        images = tree.at(commit, root, [stack]).stacks.get(stack, {}).values()
+    except SlipwayError:  # a commit that git cannot read
+        return {}
+    return fingerprints_of(
+        [image.spec for image in images],
+        {image.spec.dockerfile: image.files for image in images},
+        {image.spec.name: image.labels for image in images},
+    )

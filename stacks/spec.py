@@ -23,9 +23,13 @@ class _Frozen(BaseModel):
 
 
 class Outside(_Frozen):
-    """A parent that somebody else publishes, by its public reference; mirrors apply when it is built."""
+    """A parent that somebody else publishes, by its public reference; mirrors apply when it is built.
+
+    ``digest`` is what the lock says that its tag stands for, ``sha256:...``.
+    """
 
     reference: str
+    digest: str | None = None
 
 
 class Sibling(_Frozen):
@@ -43,13 +47,18 @@ class ImageSpec(_Frozen):
     ``name`` is unique in its stack and the last part of the repository's name. ``dockerfile`` is relative to the
     context. ``args`` are build arguments, none of them secret: they stay in the image's history. ``parents`` maps
     each argument that stands in a ``FROM`` or a mount to what it names.
+
+    A ``product`` is an image that others mount while they are built (sources, wheels), not one to run. ``tuning`` are
+    arguments that change how fast an image is built and nothing in it, such as numbers of parallel jobs.
     """
 
     name: str
     dockerfile: str
     target: str | None = None
     platform: str = "linux/amd64"
+    product: bool = False
     args: Mapping[str, str] = Field(default_factory=dict)
+    tuning: Mapping[str, str] = Field(default_factory=dict)
     parents: Mapping[str, Parent] = Field(default_factory=dict)
     description: str
     licenses: str
@@ -73,12 +82,15 @@ class ImageSpec(_Frozen):
     def labels(self) -> dict[str, str]:
         """The image's OCI labels: what it is and its versions, never a date or a revision.
 
-        A revision or a date would change every parent's digest, and so rebuild all that stands on it.
+        A revision or a date would change every parent's digest, and so rebuild all that stands on it. A product has
+        none: nobody runs it, and a reworded description would compile all that stands on it anew.
         """
+        if self.product:
+            return {}
         labels = {
             "title": self.name,
             "description": self.description,
-            "version": self.suffix.render(),
+            "version": self.suffix.model_copy(update={"tail": None}).render(),
             "licenses": self.licenses,
         }
         base = self.parents.get("BASE_IMAGE")

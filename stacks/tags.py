@@ -4,7 +4,8 @@
 the image, and the mark says that the tree, the configuration or a parent differs from that commit. Where there is no
 usable history the mark stands alone. The suffix is the variant followed by the fields that the image has, each as
 ``-<field><version>``, in a fixed order. This is the scheme of coreweave/ml-containers: its pull request 16, and the
-distribution behind CUDA and the ABI at the end as its tags carry them today.
+distribution behind CUDA and the ABI behind the versions as its tags carry them today. A last part of one's own, the
+tail, tells apart what the fields do not name (its ``-flash_attn1.0.9`` of then); it looks like none of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ LIMIT = 128
 """Longest tag, in characters (OCI distribution specification, "Pulling manifests")."""
 
 # A version as it stands in a tag: 2.0.1, 2.18.3-1 (a packaging revision), 2.0.0-rc1.
-_VERSION = r"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-(?:rc|alpha|beta|dev|post)[0-9]*)?"
+_CANDIDATE = r"(?:rc|alpha|beta|dev|post)[0-9]*"
+_VERSION = rf"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-{_CANDIDATE})?"
 _FIELDS = {
     "cuda": ("cuda", _VERSION),
     "distro": ("", r"(?:debian|rockylinux|ubi|ubuntu)[0-9][0-9.]*"),
@@ -32,7 +34,14 @@ _FIELDS = {
 }
 """Each optional field in the order of the grammar: what stands before its value, and the value's pattern."""
 
-_VARIANT = r"[a-z][a-z_]*"
+# What could be a short hash is no variant: a tail behind it would make two readings.
+_VARIANT = r"(?![a-f]{7,40}(?:-|$))[a-z][a-z_]*"
+_WORD = r"[A-Za-z_][A-Za-z0-9_.]*"
+# What reads like a field, with or without its value, or like the end of a version is no tail, for the same reason.
+_RESERVED = "|".join(
+    [_CANDIDATE, *(f"{prefix}(?:{value})?" if prefix else value for prefix, value in _FIELDS.values())]
+)
+_TAIL = rf"(?!(?:{_RESERVED})$){_WORD}"
 _REVISION = r"[0-9a-f]{7,40}"
 _MARK = r"[0-9a-f]{8}"
 _BRANCH = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -40,6 +49,7 @@ _TAG = re.compile(
     rf"(?:(?:(?P<branch>{_BRANCH})-)?(?P<revision>{_REVISION})(?:-x(?P<mark>{_MARK}))?|x(?P<alone>{_MARK}))"
     rf"-(?P<variant>{_VARIANT})"
     + "".join(f"(?:-{prefix}(?P<{name}>{value}))?" for name, (prefix, value) in _FIELDS.items())
+    + rf"(?:-(?P<tail>{_TAIL}))?"
 )
 
 
@@ -58,6 +68,7 @@ class Suffix(_Frozen):
     vision: str | None = None
     audio: str | None = None
     abi: str | None = None
+    tail: str | None = None
 
     @model_validator(mode="after")
     def _fits_the_grammar(self) -> Self:
@@ -66,12 +77,14 @@ class Suffix(_Frozen):
             value = getattr(self, name)
             if value is not None and not re.fullmatch(pattern, value):
                 raise SlipwayError(f"{name}: '{one_line(value)}' cannot stand in a tag; expected the form {pattern}")
+        if self.tail is not None:
+            check_tail(self.tail)
         return self
 
     def render(self) -> str:
         """Return the suffix's text, such as ``base-cuda12.1.1-torch2.0.1-vision0.15.2``."""
         fields = (f"-{prefix}{getattr(self, name)}" for name, (prefix, _) in _FIELDS.items() if getattr(self, name))
-        return self.variant + "".join(fields)
+        return self.variant + "".join(fields) + (f"-{self.tail}" if self.tail else "")
 
 
 class Revision(_Frozen):
@@ -99,8 +112,10 @@ def render(revision: Revision, suffix: Suffix) -> str:
     """
     tag = f"{revision.render()}-{suffix.render()}"
     if len(tag) > LIMIT:
-        branch = f"; shorten the branch name '{revision.branch}'" if revision.branch else ""
-        raise SlipwayError(f"the tag '{tag}' has {len(tag)} characters, at most {LIMIT} are allowed{branch}")
+        long = {"the branch name": revision.branch, "slipway:tagSuffix": suffix.tail}
+        hints = " or ".join(f"{what} '{value}'" for what, value in long.items() if value)
+        shorten = f"; shorten {hints}" if hints else ""
+        raise SlipwayError(f"the tag '{tag}' has {len(tag)} characters, at most {LIMIT} are allowed{shorten}")
     return tag
 
 
@@ -113,11 +128,26 @@ def parse(tag: str) -> tuple[Revision, Suffix]:
     match = _TAG.fullmatch(tag) if len(tag) <= LIMIT else None
     if not match:
         raise SlipwayError(
-            f"'{one_line(tag)}' is no tag of the form [<branch>-]<short hash>[-x<8 hex>]-<variant>[-<field><version>]"
+            f"'{one_line(tag)}' is no tag of the form "
+            "[<branch>-]<short hash>[-x<8 hex>]-<variant>[-<field><version>][-<tail>]"
         )
     groups = match.groupdict()
     revision = Revision(branch=groups["branch"], commit=groups["revision"], mark=groups["mark"] or groups["alone"])
-    return revision, Suffix(variant=groups["variant"], **{name: groups[name] for name in _FIELDS})
+    names = ("variant", *_FIELDS, "tail")
+    return revision, Suffix(**{name: groups[name] for name in names})
+
+
+def check_tail(tail: str) -> str:
+    """Return a tail that can stand at the end of every tag.
+
+    Raises:
+        ValueError: it has a character that it must not have, or reads like one of the fields.
+    """
+    if not re.fullmatch(_WORD, tail):
+        raise ValueError("expected letters, digits, '_' and '.', starting with a letter or '_', such as flash_attn1")
+    if re.fullmatch(_RESERVED, tail):
+        raise ValueError("reads like one of the tag's own fields, or a version's end; choose another word")
+    return tail
 
 
 def branch_prefix(branch: str) -> str | None:
@@ -130,5 +160,7 @@ def branch_prefix(branch: str) -> str | None:
         return None
     safe = re.sub(r"[^A-Za-z0-9_.]+", "-", branch).strip("-.")
     if not safe:
-        raise SlipwayError(f"the branch name '{one_line(branch)}' has no letter or digit that can stand in a tag")
+        raise SlipwayError(
+            f"the branch name '{one_line(branch)}' has no letter or digit that can stand in a tag; rename it"
+        )
     return safe

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from toolchain import apt, certificates, engine, registry
+from toolchain import apt, certificates, engine, mirrors, registry
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.part import Kind, Part, recall, remember
@@ -22,8 +22,8 @@ from toolchain.steps import command, last_line, output, step
 
 NAME: Final = "base image"
 IMAGE: Final = "debian:bookworm-slim"
-REPOSITORY: Final = "docker.io/library/debian"
 TAG: Final = "bookworm-slim"
+QUALIFIED: Final = f"{mirrors.REPOSITORY}:{TAG}"
 SUITE: Final = "bookworm"
 FIRST_WORD_SECONDS: Final = 10.0
 """How long the registry may take to answer a pull: the engine itself would wait for minutes."""
@@ -59,16 +59,23 @@ def _works(words: list[str], environment: Mapping[str, str]) -> bool:
     return True
 
 
+def _in_registry(address: str) -> str:
+    return f"{address}/{QUALIFIED}"
+
+
 def find(checkout: Checkout) -> Part | None:
-    """Return the base image that was pulled or bootstrapped, if it is still where it was put."""
-    address = _registry(checkout)
-    part = recall(checkout, NAME, address)
+    """Return the base image where the user has it mirrored, else as it was pulled or bootstrapped, if still there."""
+    if mirrors.cover(mirrors.users(os.environ), QUALIFIED):
+        return Part(NAME, f"{IMAGE} by {mirrors.VARIABLE}", "configured")
+    part = recall(checkout, NAME)
     if part is None:
         return None
-    if part.env:
-        words = ["docker", "manifest", "inspect", "--insecure", f"{address}/{REPOSITORY}:{TAG}"]
-    else:
+    if not part.env:
         words = ["docker", "image", "inspect", IMAGE]
+    elif part.used == _in_registry(_registry(checkout)):
+        words = ["docker", "manifest", "inspect", "--insecure", part.used]
+    else:
+        return None
     return part if _works(words, _environment(checkout)) else None
 
 
@@ -158,18 +165,17 @@ def _publish(checkout: Checkout, name: str) -> None:
 
 
 def get(checkout: Checkout) -> Part:
-    """Have the base image where the engine can use it. The engine and the registry are there already."""
+    """Have the base image where the engine, which is there already, can use it; a bootstrapped one takes a registry."""
     if part := find(checkout):
         return part
-    address = _registry(checkout)
     why = _pull(_environment(checkout))
     if not why:
-        return remember(checkout, Part(NAME, IMAGE, "pulled"), address)
-    name = f"{address}/{REPOSITORY}:{TAG}"
+        return remember(checkout, Part(NAME, IMAGE, "pulled"))
+    address = registry.get(checkout).env[registry.VARIABLE]
+    name = _in_registry(address)
     _publish(checkout, name)
-    mirrors = json.dumps({"images": {REPOSITORY: f"{address}/{REPOSITORY}"}})
-    used = Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", {"SLIPWAY_MIRRORS": mirrors})
-    return remember(checkout, used, address)
+    env = {mirrors.VARIABLE: mirrors.ours(address)}
+    return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
 
 
-KIND: Final = Kind(NAME, find, get)
+KIND: Final = Kind(NAME, find, get, gone="its engine or registry is not running, or has it no more")

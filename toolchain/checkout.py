@@ -96,7 +96,10 @@ class Checkout:
 
     @property
     def run(self) -> Path:
-        """Pid files and sockets. Inside the checkout unless it lies too deep for a socket's path, then `/run`."""
+        """The engine's sockets and pid. Inside the checkout unless it lies too deep for a socket's path, then `/run`.
+
+        Only root starts an engine, so that only root writes there.
+        """
         inside = self.state / "run"
         if len(os.fsencode(inside / LONGEST_SOCKET)) <= SOCKET_PATH_BYTES:
             return inside

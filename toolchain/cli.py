@@ -10,7 +10,7 @@ from typing import Final
 
 from toolchain import doctor, engine, environment, python_env, registry, stack
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
+from toolchain.errors import ToolchainError, without_credentials
 from toolchain.lint import lint
 from toolchain.locking import alone
 from toolchain.ready import ready
@@ -25,7 +25,7 @@ ON_STACK: Final = {"up": stack.up, "preview": stack.preview}
 def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
     stack.check_name(checkout, name)
     with alone(checkout, verb):
-        parts = ready(checkout)
+        parts = ready(checkout, name)
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
 
 
@@ -103,5 +103,5 @@ def main(words: Sequence[str]) -> int:
     free = shutil.disk_usage(checkout.root).free
     if free < FULL_BYTES:
         problem += f" (the disk of {checkout.root} is full: {free // 1_000_000} MB left)"
-    print(f"slipway: {' '.join(problem.split())}", file=sys.stderr)
+    print(f"slipway: {' '.join(without_credentials(problem).split())}", file=sys.stderr)
     return 1

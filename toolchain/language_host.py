@@ -28,8 +28,9 @@ def find(checkout: Checkout) -> Part | None:
     for folder in (Path(cli.used).resolve().parent, checkout.bin):
         host = folder / PROGRAM
         if host.exists():
+            part = Part(NAME, str(host), cli.version, path=cli.path)
             built = recall(checkout, NAME)
-            return built if built and built.used == str(host) else Part(NAME, str(host), cli.version, path=cli.path)
+            return built if built and built.used == part.used and pulumi_cli.is_ours(checkout, part) else part
     return None
 
 

@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from toolchain import proxy
+from toolchain.errors import without_credentials
+
 CONNECT_SECONDS: Final = 4.0
 """How long a host may take to answer at all, name look-up included, before it counts as unreachable."""
 STALL_SECONDS: Final = 20.0
@@ -22,7 +25,10 @@ _answers: dict[str, str] = {}
 
 
 class UnavailableError(Exception):
-    """Something could not be had. Its text says why, in a few words."""
+    """Something could not be had. Its text says why, in a few words and without credentials."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(without_credentials(why))
 
 
 def _reason(error: Exception) -> str:
@@ -33,7 +39,7 @@ def _reason(error: Exception) -> str:
 
 
 def _host(url: str) -> str:
-    return urllib.parse.urlsplit(url).netloc
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
 
 
 def _ask(url: str) -> None:
@@ -42,7 +48,7 @@ def _ask(url: str) -> None:
             reason = ""
     except urllib.error.HTTPError:
         reason = ""  # any answer is an answer
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         reason = _reason(error)
     _answers[_host(url)] = reason
 
@@ -65,10 +71,19 @@ def unreachable(urls: Iterable[str]) -> dict[str, str]:
 
 
 def check_scheme(url: str) -> None:
-    """Refuse a URL that is neither https nor on this machine: what is downloaded is run. Raises UnavailableError."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost", "::1"}:
-        raise UnavailableError(f"{url} is not https")
+    """Refuse a URL that is neither https nor on this machine (what is downloaded is run) or that has a password in it.
+
+    Raises UnavailableError.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        scheme, host, user, _ = parts.scheme, parts.hostname, parts.username, parts.port
+    except ValueError:  # brackets or a port that are none
+        scheme, host, user = "", None, None
+    if not (host and (scheme == "https" or (scheme == "http" and host in proxy.LOOPBACK))):
+        raise UnavailableError(f"{url} is not an https:// address")
+    if user is not None:
+        raise UnavailableError(f"{url}: an address with user:password@ is not taken")
 
 
 def fetch(url: str, target: Path) -> str:

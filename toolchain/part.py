@@ -2,16 +2,18 @@
 
 Each part has a module with `find(checkout)`, which looks and changes nothing, and `get(checkout)`, which finds it or
 makes it. Both give a `Part`. What `get` made is remembered in `.slipway/parts/<name>.json`, written last: a part
-without its note is not complete, and is made again.
+without its note is not complete, and is made again. Notes hold absolute paths, as what they speak of does
+(an environment's scripts, a launcher): in a checkout that was moved or copied they count for nothing.
 """
 
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from toolchain.checkout import Checkout
+from toolchain.errors import without_credentials
 from toolchain.files import write
 
 
@@ -33,11 +35,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Kind:
-    """How to come by a part: its name, a look that changes nothing, and the way to have it."""
+    """How to come by a part: its name, a look that changes nothing, and the way to have it.
+
+    `gone` says what is the matter with a part that `get` had once made and that is not found any more.
+    """
 
     name: str
     find: Callable[[Checkout], Part | None]
     get: Callable[[Checkout], Part]
+    gone: str = ""
 
 
 def _note(checkout: Checkout, name: str) -> Path:
@@ -51,15 +57,18 @@ def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None
         part = Part(**noted["part"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    here = noted.get("root") == str(checkout.root)  # of a checkout that was moved or copied, the paths lead elsewhere
-    return part if here and key in {None, noted["key"]} else None
+    return part if noted.get("root") == str(checkout.root) and key in {None, noted["key"]} else None
 
 
 def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
-    """Note that a part is complete. `key` is what it was made for: with another key it counts as missing."""
+    """Note that a part is complete. `key` is what it was made for: with another key it counts as missing.
+
+    What is said of it, here and by whoever prints what is returned, has no credentials.
+    """
+    part = replace(part, used=without_credentials(part.used), why=without_credentials(part.why))
     write(
         _note(checkout, part.name),
-        json.dumps({"key": key, "root": str(checkout.root), "part": asdict(part)}, indent=2) + "\n",
+        json.dumps({"root": str(checkout.root), "key": key, "part": asdict(part)}, indent=2) + "\n",
     )
     return part
 

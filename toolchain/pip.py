@@ -1,9 +1,17 @@
 """Python packages by a lock: every file checked by its hash, nothing but what the lock lists."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from toolchain.steps import command
+
+DROPPED: Final = {
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_DRY_RUN", "PIP_PYTHON"),
+    *("PIP_CONSTRAINT", "PIP_REQUIREMENT", "PIP_EDITABLE"),
+}
+"""The user's settings of where and what to install. Those of indexes, proxies and certificates stay."""
 
 
 def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
@@ -21,4 +29,5 @@ def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
         "-r",
         lock,
     ]
-    command(argv, log)
+    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    command(argv, log, env={**kept, "PIP_USER": "0"})

@@ -452,5 +452,4 @@ def serve(make: Callable[[Host], Provider]) -> None:
     while not ended.wait(_PARENT_POLL_SECONDS) and os.getppid() == parent:
         pass
     provider.cancel_all()
-    time.sleep(0)  # lets the threads that were just woken close their connections
     os._exit(0)  # threads that still wait for a daemon must not hold the engine up

@@ -56,6 +56,11 @@ def _install(checkout: Checkout) -> str:
         return ""
     server = os.environ.get("SLIPWAY_PULUMI_PLUGIN_URL")
     sources = [server] if server else list(SOURCES)
+    try:
+        for source in sources:
+            net.check_scheme(source)
+    except net.UnavailableError as error:
+        return str(error)
     closed = net.unreachable(sources)
     if len(closed) == len(sources):
         return "; ".join(f"{host}: {reason}" for host, reason in closed.items())

@@ -1,7 +1,6 @@
 """The Pulumi CLI: the one on PATH, else the official release, else built from its Go module."""
 
 import os
-import re
 import shutil
 import tarfile
 import tempfile
@@ -13,6 +12,7 @@ from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.part import Kind, Part, recall, remember
 from toolchain.steps import output, step
+from toolchain.version import numbers
 
 NAME: Final = "Pulumi CLI"
 RELEASES: Final = "https://github.com/pulumi/pulumi/releases/download/v{version}"
@@ -41,10 +41,6 @@ def program(checkout: Checkout) -> str:
     return part.used
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
-
-
 def _version_of(checkout: Checkout, pulumi: str) -> str:
     quiet = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_HOME": str(checkout.pulumi_home)}
     return output([pulumi, "version"], env=quiet).removeprefix("v")
@@ -61,17 +57,21 @@ def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
     except ToolchainError as error:
         return None, f"{pulumi} does not run ({error})"
     wanted = version(checkout)
-    if _numbers(found)[:1] != _numbers(wanted)[:1] or _numbers(found) < _numbers(wanted):
+    if numbers(found)[:1] != numbers(wanted)[:1] or numbers(found) < numbers(wanted):
         return None, f"{pulumi} is {found}, the SDK needs {wanted} or newer"
     return Part(NAME, pulumi, found), ""
 
 
+def is_ours(checkout: Checkout, part: Part) -> bool:
+    """Tell whether a part lies in `.slipway/bin`: what it is noted as counts, as nobody else changes it."""
+    return Path(part.used).parent == checkout.bin
+
+
 def find(checkout: Checkout) -> Part | None:
     """Return our own CLI if it is complete and of the SDK's version, else a usable one on PATH."""
-    noted = recall(checkout, NAME, version(checkout))
-    # Only what lies in the checkout stays as it was noted: whatever was on PATH may be gone, or another one, by now.
-    if noted and Path(noted.used).parent == checkout.bin and Path(noted.used).exists():
-        return noted
+    own = recall(checkout, NAME, version(checkout))
+    if own and is_ours(checkout, own) and Path(own.used).exists():
+        return own
     return _on_path(checkout)[0]
 
 

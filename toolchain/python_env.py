@@ -14,9 +14,14 @@ from toolchain.steps import command, step
 NAME: Final = "Python packages"
 
 
+def _python() -> str:
+    return ".".join(str(number) for number in sys.version_info[:2])
+
+
 def _key(checkout: Checkout) -> str:
-    """Return what an environment is good for: one list of packages, one place (its scripts hold the absolute path)."""
-    return f"{hashlib.sha256(checkout.lock_text().encode()).hexdigest()} {checkout.venv}"
+    """Return what an environment is good for: one list of packages, one minor version of Python (its folders' name)."""
+    lock = hashlib.sha256(checkout.lock_text().encode()).hexdigest()
+    return f"{lock} Python {_python()}"
 
 
 def find(checkout: Checkout) -> Part | None:
@@ -30,7 +35,7 @@ def get(checkout: Checkout) -> Part:
     if part := find(checkout):
         return part
     if importlib.util.find_spec("ensurepip") is None:
-        apt.install(checkout, f"python{sys.version_info.major}.{sys.version_info.minor}-venv")
+        apt.install(checkout, f"python{_python()}-venv")
     forget(checkout, NAME)
     with step("Installing Python packages"):
         command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")

@@ -1,5 +1,7 @@
 """All parts, in the order in which they need each other."""
 
+import json
+import os
 from collections.abc import Iterable
 from typing import Final
 
@@ -9,6 +11,8 @@ from toolchain import (
     environment,
     golang,
     language_host,
+    mirrors,
+    modes,
     provider_choice,
     pulumi_cli,
     python_env,
@@ -16,7 +20,8 @@ from toolchain import (
 )
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
-from toolchain.part import Kind, Part
+from toolchain.part import Kind, Part, recall
+from toolchain.steps import output
 
 KINDS: Final[tuple[Kind, ...]] = (
     python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, engine.KIND, registry.KIND,
@@ -25,9 +30,25 @@ KINDS: Final[tuple[Kind, ...]] = (
 """The parts of the toolchain, each after those it needs."""
 
 
-def ready(checkout: Checkout) -> list[Part]:
-    """Have every part, services running, and `.slipway/env` written. Quick when nothing is missing."""
-    parts = [kind.get(checkout) for kind in KINDS]
+def needless(checkout: Checkout, stack: str) -> set[str]:
+    """Return the names of the parts that a stack has no use for. Raises ToolchainError where its YAML is wrong."""
+    said = mirrors.merged(mirrors.users(os.environ), "{}")
+    environment = {**os.environ, mirrors.VARIABLE: "", **said, "PYTHONPATH": str(checkout.root)}
+    python = checkout.venv / "bin" / "python"
+    needs = json.loads(output([python, "-P", "-m", "toolchain.needs", stack], env=environment, timeout=60))
+    used = {registry.NAME: needs["registry"], base_image.NAME: base_image.QUALIFIED in needs["parents"]}
+    return {name for name, needed in used.items() if not needed}
+
+
+def ready(checkout: Checkout, stack: str | None = None) -> list[Part]:
+    """Have every part, or those that a stack needs, services running, and `.slipway/env` written.
+
+    Quick when nothing is missing.
+    """
+    modes.even(checkout)
+    python_env.get(checkout)
+    left_out = needless(checkout, stack) if stack else set()
+    parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
     golang.clean(checkout)
     environment.save(checkout, parts)
     return parts
@@ -37,6 +58,7 @@ def look(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
     """Yield each part as it stands, changing nothing: the part or None, and what is wrong where looking failed."""
     for kind in KINDS:
         try:
-            yield kind, kind.find(checkout), ""
+            part = kind.find(checkout)
+            yield kind, part, kind.gone if part is None and recall(checkout, kind.name) else ""
         except ToolchainError as error:
             yield kind, None, str(error)

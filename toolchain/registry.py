@@ -5,10 +5,13 @@ import json
 import os
 import shutil
 import socket
+import ssl
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Final
 
-from toolchain import apt
+from toolchain import apt, engine
 from toolchain.checkout import Checkout
 from toolchain.daemon import Daemon
 from toolchain.errors import ToolchainError
@@ -22,6 +25,7 @@ LOOPBACK: Final = "127.0.0.1"
 PORTS: Final = range(5000, 5100)
 """The first free one is taken, and kept: images are named after it."""
 START_SECONDS: Final = 15.0
+ANSWER_SECONDS: Final = 3.0
 
 
 def _config_file(checkout: Checkout) -> Path:
@@ -35,7 +39,7 @@ def _port_file(checkout: Checkout) -> Path:
 def daemon(checkout: Checkout) -> Daemon:
     """Return our own registry, running or not."""
     return Daemon(
-        NAME, checkout.state / "registry" / "pid", checkout.logs / "registry.log", mark=str(_config_file(checkout))
+        NAME, _config_file(checkout).with_name("pid"), checkout.logs / "registry.log", mark=str(_config_file(checkout))
     )
 
 
@@ -47,15 +51,22 @@ def _port(checkout: Checkout) -> int | None:
 
 
 def answers(address: str) -> bool:
-    """Tell whether a registry answers at `host:port`, over plain HTTP and to anybody."""
-    connection = http.client.HTTPConnection(address, timeout=2)
-    try:
-        connection.request("GET", "/v2/")
-        return connection.getresponse().status == http.client.OK
-    except OSError:
-        return False
-    finally:
-        connection.close()
+    """Tell whether a registry answers at `host:port`, over HTTPS or plain HTTP, to anybody or asking who it is.
+
+    The engine has the last word on certificates (it may know more of them), so none is verified here.
+    """
+    context = ssl._create_unverified_context()  # noqa: S323, SLF001 - nothing but a status is read
+    first = address.startswith(f"{LOOPBACK}:")
+    for scheme in ("http", "https") if first else ("https", "http"):
+        try:
+            with urllib.request.urlopen(f"{scheme}://{address}/v2/", timeout=ANSWER_SECONDS, context=context):  # noqa: S310
+                return True
+        except urllib.error.HTTPError as error:
+            if error.code == http.HTTPStatus.UNAUTHORIZED:
+                return True
+        except (OSError, http.client.HTTPException, ValueError):
+            continue
+    return False
 
 
 def _listens(pid: int | None, port: int) -> bool:
@@ -82,10 +93,17 @@ def _own(checkout: Checkout) -> Part | None:
 
 
 def _configured(checkout: Checkout) -> Part | None:
-    """Return the registry that the environment names, unless that is our own, from a sourced .slipway/env."""
+    """Return the registry that the environment names, unless that is our own, from a sourced .slipway/env.
+
+    Raises ToolchainError where it does not answer; only an engine on another machine may reach one that we do not.
+    """
     address = os.environ.get(VARIABLE)
     if not address or address == f"{LOOPBACK}:{_port(checkout)}":
         return None
+    if not engine.is_elsewhere(checkout) and not answers(address):
+        raise ToolchainError(
+            f"no registry answers at {VARIABLE}={address} (host:port): start it, or unset {VARIABLE} to get one"
+        )
     return Part(NAME, address, "configured", env={VARIABLE: address})
 
 
@@ -160,6 +178,11 @@ def get(checkout: Checkout) -> Part:
     """Have a registry that answers."""
     if part := _configured(checkout):
         return remember(checkout, part)
+    if engine.is_elsewhere(checkout):
+        raise ToolchainError(
+            f"the Docker engine is on another machine and cannot push to a registry on this one's {LOOPBACK}: "
+            f"set {VARIABLE} to the host:port of a registry that both reach"
+        )
     if part := _own(checkout):
         return part
     daemon(checkout).stop()
@@ -184,4 +207,4 @@ def stop(checkout: Checkout) -> bool:
     return daemon(checkout).stop()
 
 
-KIND: Final = Kind(NAME, find, get)
+KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")

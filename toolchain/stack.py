@@ -29,6 +29,8 @@ def check_name(checkout: Checkout, stack: str) -> Path:
     }
     if stack in files:
         return files[stack]
+    if not stack:
+        raise ToolchainError(f"no stack is named: there are {', '.join(sorted(files)) or 'none'} (`STACK=<stack>`)")
     near = difflib.get_close_matches(stack, files, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise ToolchainError(
@@ -151,10 +153,17 @@ def _megabytes(size: int) -> str:
 
 
 def _compressed(reference: str, environment: Mapping[str, str]) -> str:
-    """Return what the layers of a published image weigh in the registry."""
+    """Return what the layers of a published image weigh in the registry.
+
+    Where the reference names a list, as engines with containerd's image store push it, the first image in it counts:
+    the others are attestations, of the platform `unknown`.
+    """
     manifest = json.loads(
         output(["docker", "manifest", "inspect", "--insecure", reference], env=environment, timeout=30)
     )
+    images = [entry for entry in manifest.get("manifests", []) if entry["platform"]["os"] != "unknown"]
+    if images:
+        return _compressed(f"{reference.partition('@')[0]}@{images[0]['digest']}", environment)
     return _megabytes(sum(layer["size"] for layer in manifest["layers"]))
 
 
@@ -175,7 +184,8 @@ def _summary(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> 
         for label, measure in (("compressed", _compressed), ("unpacked", _unpacked)):
             try:
                 sizes.append(f"{measure(reference, environment)} {label}")
-            except ToolchainError:
-                continue  # not published, or not on this engine any more
-        lines += ["", f"{name}: {reference}", f"  {', '.join(sizes)}", f"  {host}docker run --rm -it {reference}"]
+            except (ToolchainError, LookupError, ValueError):
+                continue  # not published, not on this engine any more, or not to be understood
+        lines += ["", f"{name}: {reference}", *([f"  {', '.join(sizes)}"] if sizes else [])]
+        lines.append(f"  {host}docker run --rm -it {reference}")
     return lines

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from stacks.config import Reference, StackConfig, Torch
+from stacks.config import Reference, StackConfig, Torch, check_published
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.pytorch import check_audio_wheel
@@ -22,7 +22,9 @@ class Config(StackConfig):
     @field_validator("torch")
     @classmethod
     def _wheels_fit(cls, value: Torch) -> Torch:
-        check_audio_wheel(value.version, value.companion("audio"))
+        check_published(value)
+        if audio := value.companion("audio"):
+            check_audio_wheel(value.version, audio)
         return value
 
 
@@ -37,12 +39,12 @@ def images(config: Config) -> list[ImageSpec]:
             platform=config.platform,
             args={
                 "TORCH_VERSION": torch.version,
-                "TORCHVISION_VERSION": vision,
-                "TORCHAUDIO_VERSION": audio,
+                "TORCHVISION_VERSION": vision or "",
+                "TORCHAUDIO_VERSION": audio or "",
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",
             licenses="BSD-3-Clause",
-            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio),
+            suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio, tail=config.tag_suffix),
         )
     ]

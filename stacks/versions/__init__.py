@@ -24,14 +24,16 @@ from stacks.versions.clusters import (
     ngc_versions,
     ofi_nccl_tag,
 )
-from stacks.versions.distros import Distro, distro, distro_names, host_gcc
+from stacks.versions.distros import Distro, check_gcc, distro, distro_names, distro_python, host_gcc
 from stacks.versions.errors import Incompatible, nearest
-from stacks.versions.libraries import NcclRelease, check_extra, magma_package, nccl, nccl_versions
+from stacks.versions.libraries import NcclRelease, check_extra, extra_archs, magma_package, nccl, nccl_versions
 from stacks.versions.pytorch import (
     Companion,
     Machine,
     TorchRelease,
+    check_audio_wheel,
     check_companion,
+    check_cudnn,
     check_python,
     check_torch_cuda,
     companion_versions,
@@ -56,9 +58,12 @@ __all__ = [
     "arch_list",
     "arch_numbers",
     "arch_profiles",
+    "check_audio_wheel",
     "check_companion",
+    "check_cudnn",
     "check_driver",
     "check_extra",
+    "check_gcc",
     "check_nccl_not_older",
     "check_ofi_nccl",
     "check_python",
@@ -70,8 +75,10 @@ __all__ = [
     "default_archs",
     "distro",
     "distro_names",
+    "distro_python",
     "efa_installer",
     "efa_versions",
+    "extra_archs",
     "final_version",
     "host_gcc",
     "magma_package",

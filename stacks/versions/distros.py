@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stacks.versions.errors import Incompatible
+from stacks.versions.pytorch import gcc_min
 from stacks.versions.tables import table
 from stacks.versions.toolkit import cuda
 
@@ -20,12 +21,14 @@ class Distro:
     Attributes:
         name: as in the tags of nvidia/cuda, such as ``ubuntu20.04``; Debian likewise, ``debian12``.
         python: the version of its own python3.
+        pythons: every Python that it offers, its own first.
         gcc: the major version of its own gcc.
         packages: what installs packages on it.
     """
 
     name: str
     python: str
+    pythons: tuple[str, ...]
     gcc: int
     packages: Literal["apt", "dnf"]
 
@@ -47,7 +50,39 @@ def distro(name: str, *, field: str = "distro") -> Distro:
         raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
     if "refused" in row:
         raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
-    return Distro(name=name, python=row["python"], gcc=row["gcc"], packages=row["packages"])
+    return Distro(
+        name=name,
+        python=row["python"],
+        pythons=(row["python"], *row.get("pythons", ())),
+        gcc=row["gcc"],
+        packages=row["packages"],
+    )
+
+
+def distro_python(name: str, python: str | None, *, field: str = "python") -> str:
+    """Return the Python of an image: ``python`` if it is given and the distribution offers it, else its own.
+
+    Raises:
+        Incompatible: the distribution does not offer it, or nothing can be built on it.
+    """
+    release = distro(name)
+    if python is not None and python not in release.pythons:
+        raise Incompatible(field, python, f"is not a Python of {name}", release.pythons, _SOURCE)
+    return python or release.python
+
+
+def check_gcc(name: str, torch: str, cuda_version: str, *, field: str = "distro") -> None:
+    """Refuse a distribution whose gcc is too old to compile torch.
+
+    Raises:
+        Incompatible: naming the distributions with parents for this CUDA whose gcc will do.
+    """
+    oldest, ours = gcc_min(torch), distro(name).gcc
+    if ours < oldest:
+        known = [other for other in cuda(cuda_version).distros if other in distro_names()]
+        fitting = [other for other in known if distro(other).packages == "apt" and distro(other).gcc >= oldest]
+        why = f"has gcc {ours}, and torch {torch} is compiled by gcc {oldest} or newer"
+        raise Incompatible(field, name, why, fitting, f"c10/util/C++17.h of torch {torch}")
 
 
 def host_gcc(name: str, cuda_version: str) -> int:

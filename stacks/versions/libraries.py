@@ -1,14 +1,18 @@
-"""Libraries beside torch: NCCL, MAGMA, FlashAttention, DeepSpeed."""
+"""Libraries beside torch: NCCL, MAGMA, FlashAttention, DeepSpeed, TransformerEngine."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from stacks.versions.errors import Incompatible
-from stacks.versions.tables import line, newest_from, order, table
+from stacks.versions.tables import line, newest_from, older, order, table
 from stacks.versions.toolkit import cuda
+
+#: The extras that the table knows, as components of the torch family are named.
+Extra = Literal["flash-attention", "flash-attention3", "deepspeed", "transformer-engine"]
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
 _MAGMA = "the pytorch channel, stacks/versions/magma.toml"
@@ -77,23 +81,87 @@ def magma_package(cuda_version: str, *, field: str = "magma") -> str:
     return "magma-cuda" + toolkit.line.replace(".", "")
 
 
+def _needs(name: str, version: str) -> Mapping[str, Any]:
+    """Return the row of an extra's version: the newest from which on it applies. A commit's is the newest of all."""
+    rows: Mapping[str, Mapping[str, Any]] = table("extras")[name]
+    if "any" in rows:
+        return rows["any"]
+    versions = list(rows)
+    return rows[(newest_from(rows, version) or versions[0]) if "." in version else versions[-1]]
+
+
+def extra_archs(name: str, version: str, archs: str) -> str:
+    """Return the compute capabilities whose machine code the wheel of an extra has, when it is to run on ``archs``.
+
+    Those are ``archs`` themselves, unless the table says that the extra has code for some only, and no PTX: then either
+    those from its oldest on, or, of the few that it is written for, what runs on each (``8.0`` on ``8.9``).
+
+    Args:
+        name: which extra; one that the table does not know compiles for whatever it is asked for.
+        version: its version, or a commit.
+        archs: the compute capabilities to run on, in canonical form.
+    """
+    row = _needs(name, version) if name in table("extras") else {}
+    asked = [arch.removesuffix("+PTX") for arch in archs.split()]
+    if "archs_min" in row:
+        return " ".join(arch for arch in asked if order(arch) >= order(row["archs_min"]))
+    if "archs" in row:
+        running = {newest_from(_of_generation(row["archs"], arch), arch) for arch in asked}
+        return " ".join(arch for arch in row["archs"] if arch in running)
+    return archs
+
+
+def _of_generation(archs: Iterable[str], like: str) -> list[str]:
+    """Return those of ``archs`` whose machine code runs on GPUs of the same major capability."""
+    return [arch for arch in archs if order(arch)[0] == order(like)[0]]
+
+
+def _too_old(row: Mapping[str, Any], torch: str) -> bool:
+    return "torch_below" in row and not older(torch, row["torch_below"])
+
+
 def check_extra(
-    name: Literal["flash-attn", "deepspeed"],
+    name: Extra,
     version: str,
     *,
     cuda_version: str,
     python: str | None = None,
+    cudnn: str | None = None,
+    torch: str | None = None,
+    archs: str | None = None,
     field: str | None = None,
 ) -> None:
-    """Refuse an extra that this CUDA or Python is too old for. Versions between the table's rows have the older row's.
+    """Refuse an extra that CUDA, cuDNN, Python or torch does not go with, or that has no code for any of ``archs``.
+
+    Versions between the table's rows have the older row's; of a commit, only what holds for all is known.
+
+    Args:
+        name: which extra.
+        version: its version, or a commit.
+        cuda_version: full CUDA version.
+        python: Python's version, if known.
+        cudnn: cuDNN's version, if known.
+        torch: torch's version, if known.
+        archs: the compute capabilities to compile for, in canonical form.
+        field: where the extra stands in the config; ``extras.<name>`` if not given.
 
     Raises:
-        Incompatible: naming the oldest that does.
+        Incompatible: naming the oldest that does, or the capabilities that it has code for.
     """
-    rows, where = table("extras")[name], field or f"extras.{name}"
-    row = rows[newest_from(rows, version) or next(iter(rows))]
-    for what, ours in {"cuda": line(cuda(cuda_version).version), "python": python}.items():
-        oldest = row.get(f"{what}_min")
-        if ours and oldest and order(ours) < order(oldest):
-            why = f"does not build with {what} {ours}"
-            raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), f"setup.py of {name}")
+    row, where = _needs(name, version), field or f"extras.{name}"
+    source = row.get("source", f"setup.py of {name}")
+    if "." in version or "any" in table("extras")[name]:
+        for what, ours in {"cuda": line(cuda(cuda_version).version), "python": python, "cudnn": cudnn}.items():
+            oldest = row.get(f"{what}_min")
+            if ours and oldest and older(ours, oldest):
+                why = f"does not build with {what} {ours}"
+                raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
+        if torch and _too_old(row, torch):
+            fitting = [
+                f"{first} and newer" for first, needs in table("extras")[name].items() if not _too_old(needs, torch)
+            ]
+            raise Incompatible(where, version, f"does not build with torch {torch}", fitting, source)
+    if archs and not extra_archs(name, version, archs):
+        why = f"has no code for any of the compute capabilities {archs}"
+        allowed = row.get("archs") or (f"{row['archs_min']} and newer",)
+        raise Incompatible(where, version, why, allowed, source)

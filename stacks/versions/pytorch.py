@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from stacks.versions.errors import Incompatible
-from stacks.versions.tables import line, newest_from, order, satisfies, table
+from stacks.versions.tables import line, newest_from, older, order, satisfies, table
 from stacks.versions.toolkit import cuda
 
 #: The packages tied to a torch release.
@@ -204,16 +204,61 @@ def check_torch_cuda(torch: str, version: str, *, source: Literal["wheel", "buil
         raise Incompatible(field, version, f"is newer than torch {torch} builds with", allowed, row["source"])
 
 
-def check_audio_wheel(torch: str, audio: str, *, field: str = "torch.audio") -> None:
-    """Refuse the Python index's wheel of a torchaudio beside that of a torch for another CUDA: it fails on import.
+def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> None:
+    """Refuse a cuDNN that torch does not build with.
+
+    Args:
+        torch: torch's version.
+        cudnn: cuDNN's version, or as much of it as is known.
+        cuda_version: full CUDA version whose parent image brings it, where the config names that and no cuDNN.
 
     Raises:
-        Incompatible: the two wheels were compiled with different CUDA versions.
+        Incompatible: it is too old, or has dropped what this torch calls.
+    """
+    rows = table("cuda_torch")["cudnn"]
+    row = rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
+    below = row.get("below")
+    too_new = below is not None and order(cudnn) >= order(below)
+    if too_new or older(cudnn, row["min"]):
+        why = f"too {'new' if too_new else 'old'} to build torch {torch} with"
+        allowed = (f"cuDNN {row['min']} and newer" + (f", before {below}" if below else ""),)
+        source = f"Caffe2/public/cuda.cmake and ATen/cudnn/Descriptors.h of torch {torch}"
+        if cuda_version is None:
+            raise Incompatible("cudnn", cudnn, f"is {why}", allowed, source)
+        raise Incompatible("cuda", cuda_version, f"comes with cuDNN {cudnn}, {why}", allowed, source)
+
+
+def gcc_min(torch: str) -> int:
+    """Return the oldest major version of gcc that compiles torch."""
+    rows: dict[str, int] = table("cuda_torch")["gcc"]
+    return rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
+
+
+def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, field: str = "torch.audio") -> None:
+    """Refuse a torchaudio without a wheel for the CUDA of the torch beside it: one for another CUDA fails on import.
+
+    Where torchaudio's metadata names one torch, the two are published for the same CUDA versions.
+
+    Args:
+        torch: torch's version.
+        audio: torchaudio's version.
+        cuda_line: CUDA (major.minor) whose index both come from. Default: the Python index, which has one of each.
+        field: where torchaudio's version stands in the config.
+
+    Raises:
+        Incompatible: there is no such wheel, or the two on the Python index were compiled with different CUDA versions.
     """
     amended = table("torch_amendments").get("audio", {}).get(audio, {})
     cuda = amended.get("cuda")
-    if cuda is None or torch_release(torch).cuda == cuda:
+    if cuda is None:
         return
-    allowed = [version for version in torch_versions() if torch_release(version).cuda == cuda]
-    why = f"is compiled with CUDA {cuda} and torch {torch} with {torch_release(torch).cuda}; torch with that CUDA"
-    raise Incompatible(field, audio, f"{why}, as published", allowed, "stacks/versions/torch_amendments.toml")
+    source = "stacks/versions/torch_amendments.toml"
+    if cuda_line is not None:
+        published = [line for line in torch_release(amended["built_with"]).cudas if line in torch_release(torch).cudas]
+        if cuda_line not in published:
+            allowed = [*(f"with CUDA {line}" for line in published), "false"]
+            raise Incompatible(field, audio, f"has no wheel for CUDA {cuda_line}", allowed, source)
+    elif torch_release(torch).cuda != cuda:
+        allowed = [version for version in torch_versions() if torch_release(version).cuda == cuda]
+        why = f"is compiled with CUDA {cuda} and torch {torch} with {torch_release(torch).cuda}; torch with that CUDA"
+        raise Incompatible(field, audio, f"{why}, as published", allowed, source)

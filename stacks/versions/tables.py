@@ -22,6 +22,12 @@ def order(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
+def older(version: str, than: str) -> bool:
+    """Say whether a version is older than another, as far as it is known: ``9`` is not older than ``9.3``."""
+    ours = order(version)
+    return ours < order(than)[: len(ours)]
+
+
 def line(version: str) -> str:
     """Return the release line of a version: ``12.1.1`` -> ``12.1``."""
     return ".".join(version.split(".")[:2])

@@ -76,7 +76,7 @@ def test_a_preview_names_the_file_that_changed(project: Project) -> None:
     project.write("dockerfiles/link0/file.txt", "other\n")
     preview = project.preview().shown
     assert re.search(r'~ link0/file\.txt *: *"[0-9a-f]{12}" => "[0-9a-f]{12}"', preview), preview
-    assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "link0/file.txt", "tag"], preview
+    assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "tag", "link0/file.txt"], preview
     project.write("dockerfiles/link0/file.txt", f"content 0 {project.path}\n")
     project.write("dockerfiles/link0/new.txt", "new\n")
     assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().shown)
@@ -129,7 +129,7 @@ def test_destroy_leaves_no_resource(project: Project) -> None:
         ("slipway:lenght: 2", "stack t: config: unknown key 'lenght' (did you mean 'length'?)"),
         ("slipway:length: none", "stack t: slipway:length: 'none': "),
         ("slipway:word: 3.10", "stacks/Pulumi.t.yaml:4: slipway:word: YAML reads the unquoted 3.10 as a number"),
-        ("slipway:publish: perhaps", "publish"),
+        ("slipway:publish: perhaps", "configuration key 'slipway:publish' must be of type 'boolean'"),
     ],
 )
 def test_a_mistake_in_the_configuration_is_one_clear_line(project: Project, yaml: str, line: str) -> None:

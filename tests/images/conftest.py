@@ -11,21 +11,23 @@ import pytest
 
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
 from tests.images.index import VERSIONS, Index, standins
-from tests.images.local import Local
+from tests.images.published import Published
 
 Built = Callable[..., Image]
 
 
 @pytest.fixture(scope="session")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Local:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Published:
     """The `local` stack, up."""
-    return Local(tmp_path_factory.mktemp("local"))
+    stack = Published(tmp_path_factory.mktemp("local"), "local")
+    stack.up()
+    return stack
 
 
 @pytest.fixture(scope="session")
-def image(local: Local) -> Image:
+def image(local: Published) -> Image:
     """Its torch image: the real one."""
-    return Image(local.ref)
+    return Image(local.refs()["torch"])
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import shutil
 import subprocess
 import tarfile
@@ -95,9 +96,12 @@ class Image:
         """Return the layers, the parent's first. Reads all of the image once, without writing it anywhere."""
         files: dict[str, dict[str, tarfile.TarInfo]] = {}
         manifest: list[dict[str, Any]] = []
+        same: dict[str, str] = {}
         with subprocess.Popen([client(), "save", self.tag], stdout=subprocess.PIPE) as saving:
             with tarfile.open(fileobj=saving.stdout, mode="r|") as archive:
                 for member in archive:
+                    if member.issym():  # a layer that is there already, as empty ones are
+                        same[member.name] = posixpath.normpath(f"{posixpath.dirname(member.name)}/{member.linkname}")
                     opened = archive.extractfile(member) if member.isfile() else None
                     if opened is None:
                         continue
@@ -110,7 +114,9 @@ class Image:
             saving.stdout.read()
         assert saving.returncode == 0
         names = manifest[0]["Layers"]
-        return [Layer(diff_id, files[name]) for diff_id, name in zip(self.diff_ids(), names, strict=True)]
+        return [
+            Layer(diff_id, files[same.get(name, name)]) for diff_id, name in zip(self.diff_ids(), names, strict=True)
+        ]
 
 
 def headers(opened: IO[bytes]) -> dict[str, tarfile.TarInfo]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.images.engine import DOCKERFILES, Image, build
-from tests.images.local import Local
+from tests.images.published import Published
 
 CHECKS = DOCKERFILES / "torch/checks/build"
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
@@ -24,8 +24,12 @@ FAULTS = {
         f"echo 'conv2d = lambda *given: torch.conv2d(*given) * 2' >> $(echo {PACKAGES}/torch/nn/functional.py)",
         "a 3 x 3 convolution gives wrong numbers",
     ),
+    "45-compile.py": (
+        f"sed -i '/^Requires-Dist: .*triton/d' $(echo {PACKAGES}/torch-*.dist-info/METADATA)",
+        "torch asks for no Triton",
+    ),
     "50-vision.py": (f"rm {PACKAGES}/torchvision/_C*.so", "torchvision"),
-    "51-audio.py": (f"rm {PACKAGES}/torchaudio/lib/*.so", "forced_align Requires alignment extension"),
+    "51-audio.py": (f"rm {PACKAGES}/torchaudio/lib/*.so", "has no attribute 'rnnt_loss"),
     "60-libraries.py": (f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),
     "70-account.sh": ("chmod a-w /opt/venv/lib", "/opt/venv cannot be written, so pip cannot install"),
     "71-shells.sh": ("echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
@@ -46,7 +50,7 @@ def test_a_check_says_no(image: Image, check: str) -> None:
     assert said in image.fails("sh", "-c", script, text=program)
 
 
-def test_a_failing_check_fails_the_build(local: Local, context: Path) -> None:
+def test_a_failing_check_fails_the_build(local: Published, context: Path) -> None:
     """All layers are in the engine's cache by now; what is new is the check."""
     arguments: dict[str, str] = local.outputs()["plan"]["torch"]["args"]
     planted = context / "torch/checks/build/00-planted.sh"
@@ -56,3 +60,8 @@ def test_a_failing_check_fails_the_build(local: Local, context: Path) -> None:
     assert done.returncode != 0
     assert "this image is no good" in done.stdout
     assert "check failed: 00-planted.sh" in done.stdout
+
+
+def test_the_check_for_gpus_says_that_there_is_no_driver(image: Image) -> None:
+    program = (CHECKS.parent / "gpu.py").read_text()
+    assert image.fails("python", "-", text=program) == "no NVIDIA driver in this container; was it run with --gpus?\n"

@@ -6,35 +6,35 @@ import re
 import urllib.request
 
 from tests.images.engine import Image
-from tests.images.local import Local
+from tests.images.published import Published
 
 MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 COMPONENTS = ["nvidia_cublas", "nvidia_cufft", "nvidia_cudnn", "nvidia_nccl", "triton", "torch-", "torchvision"]
 """A package of each component, in the order in which the layers lie."""
 
 
-def test_what_was_exported_is_what_the_registry_holds(local: Local) -> None:
-    name, _, digest = local.ref.partition("@")
+def test_what_was_exported_is_what_the_registry_holds(local: Published) -> None:
+    name, _, digest = local.refs()["torch"].partition("@")
     host, _, path = name.partition("/")
     request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
     with urllib.request.urlopen(request, timeout=10) as answer:
         assert answer.headers["Docker-Content-Digest"] == digest
 
 
-def test_a_second_up_changes_nothing(local: Local) -> None:
-    before = local.ref
+def test_a_second_up_changes_nothing(local: Published) -> None:
+    before = local.refs()["torch"]
     assert re.search(r"Resources:\n\s+\d+ unchanged", local.up())
-    assert local.ref == before
+    assert local.refs()["torch"] == before
 
 
-def test_it_multiplies_matrices_as_a_user_without_privileges(local: Local, image: Image) -> None:
+def test_it_multiplies_matrices_as_a_user_without_privileges(local: Published, image: Image) -> None:
     program = "import torch, os; a = torch.arange(6.).reshape(2, 3); print(torch.__version__, (a @ a.T).tolist(), os.getuid())"
     version = local.outputs()["plan"]["torch"]["args"]["TORCH_VERSION"]
     said = image.run("python", "-c", program)
     assert re.fullmatch(rf"{re.escape(version)}\+\S+ \[\[5.0, 14.0\], \[14.0, 50.0\]\] 1000\n", said), said
 
 
-def test_torchvision_and_torchaudio_are_those_asked_for(local: Local, image: Image) -> None:
+def test_torchvision_and_torchaudio_are_those_asked_for(local: Published, image: Image) -> None:
     args = local.outputs()["plan"]["torch"]["args"]
     program = "import torchvision, torchaudio; print(torchvision.__version__, torchaudio.__version__)"
     vision, audio = image.run("python", "-c", program).split()
@@ -42,7 +42,7 @@ def test_torchvision_and_torchaudio_are_those_asked_for(local: Local, image: Ima
     assert audio.partition("+")[0] == args["TORCHAUDIO_VERSION"]
 
 
-def test_it_says_what_it_is(local: Local, image: Image) -> None:
+def test_it_says_what_it_is(local: Published, image: Image) -> None:
     config = image.config()["Config"]
     labels = {key.removeprefix("org.opencontainers.image."): value for key, value in config["Labels"].items()}
     planned = local.outputs()["plan"]["torch"]["labels"]

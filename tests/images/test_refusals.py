@@ -22,11 +22,11 @@ from tests.images.index import VERSIONS, Index
         ({"CA_CERTIFICATE": "/etc/ssl/root.pem"}, "trust-ca: CA_CERTIFICATE is not a PEM certificate"),
         (
             {"PYTHON_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"},
-            "resolve: PYTHON_INDEX_URL or TORCH_INDEX_URL holds a user:password@",
+            "pip-index: PYTHON_INDEX_URL holds a user:password@",
         ),
         (
             {"TORCH_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"},
-            "resolve: PYTHON_INDEX_URL or TORCH_INDEX_URL holds",
+            "pip-index: TORCH_INDEX_URL holds",
         ),
         ({"TORCH_VERSION": "2.1.9"}, "No matching distribution found for torch==2.1.9"),
     ],

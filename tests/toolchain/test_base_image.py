@@ -28,9 +28,16 @@ def test_two_machines_bootstrap_the_same_image(clones: tuple[Clone, Clone], monk
     assert len(digests) == 1
 
 
+def test_an_image_that_the_user_has_mirrored_is_not_made(clone: Clone) -> None:
+    clone.env["SLIPWAY_MIRRORS"] = '{"images": {"docker.io": "mirror.invalid/hub"}}'
+    part = clone.get("base_image")
+    assert (part["used"], part["env"]) == ("debian:bookworm-slim by SLIPWAY_MIRRORS", {})
+
+
 def test_an_image_that_left_the_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
     one = clones[0].checkout
     engine.get(one)
     address = registry.get(one).env["SLIPWAY_REGISTRY"]
-    remember(one, Part(base_image.NAME, "x", "y", env={"SLIPWAY_MIRRORS": "{}"}), address)
+    used = f"{address}/docker.io/library/debian:bookworm-slim"
+    remember(one, Part(base_image.NAME, used, "y", env={"SLIPWAY_MIRRORS": "{}"}))
     assert base_image.find(one) is None

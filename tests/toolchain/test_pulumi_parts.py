@@ -119,10 +119,43 @@ def test_a_refused_connection_is_built_instead(clone: Clone, builder: Path) -> N
     assert builder.exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://me:s3cret@127.0.0.1:9/x", "http://127.0.0.1:9/x/?.*: an address with user:password@ is not taken"),
+        (
+            "https://me:s3cret@mirror.invalid/x",
+            "https://mirror.invalid/x/?.*: an address with user:password@ is not taken",
+        ),
+        ("https://me:s3cret@127.0.0.1:x/x", "https://127.0.0.1:x/x/?.* is not an https:// address"),
+        ("http://me:s3cret@mirror.invalid/x", "http://mirror.invalid/x/?.* is not an https:// address"),
+        ("mirror.invalid/x", "mirror.invalid/x/?.* is not an https:// address"),
+        ("https:///x", "https:///x/?.* is not an https:// address"),
+        ("https://[::1/x", r"https://\[::1/x/?.* is not an https:// address"),
+    ],
+)
+def test_a_source_that_cannot_be_asked_is_one_line_without_its_password(
+    clone: Clone, builder: Path, url: str, why: str
+) -> None:
+    clone.env |= {"SLIPWAY_PULUMI_BASE_URL": url, "SLIPWAY_PULUMI_PLUGIN_URL": url}
+    process = clone.start("pulumi_cli")
+    said = "".join(process.communicate(timeout=60))
+    assert process.returncode == 0, said
+    assert builder.exists()
+    part = clone.get("provider_choice")
+    assert part["used"] == "embedded provider"
+    assert re.fullmatch(why, part["why"])
+    noted = "".join(file.read_text() for file in (clone.checkout.state / "parts").iterdir())
+    assert re.search(f"official release: {why}", noted.replace("\\\\", "\\"))
+    for text in (said, noted):
+        assert "s3cret" not in text
+        assert "Traceback" not in text
+
+
 def test_plain_http_to_another_machine_is_refused(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://mirror.invalid/pulumi"
     assert "http://mirror.invalid/pulumi/pulumi-" in (why := clone.get("pulumi_cli")["why"])
-    assert why.endswith("is not https")
+    assert why.endswith("is not an https:// address")
     assert builder.exists()
 
 
@@ -169,6 +202,28 @@ def test_the_cli_on_path_is_used_unless_older_than_the_sdk(
     else:
         assert part["used"] == str(clone.checkout.bin / "pulumi")
         assert f"{clone.programs / 'pulumi'} is {text}, the SDK needs {release.version} or newer" in part["why"]
+
+
+def test_the_cli_on_path_is_asked_anew(clone: Clone, release: Release) -> None:
+    major, minor, patch = (int(number) for number in release.version.split("."))
+    clone.program("pulumi-language-python", "echo")
+    for text in (f"{major}.{minor}.{patch}", f"{major}.{minor + 1}.0"):
+        clone.program("pulumi", f"echo v{text}")
+        assert [clone.get(part)["version"] for part in ("pulumi_cli", "language_host")] == [text, text]
+    clone.program("pulumi", f"echo v{major}.{minor - 1}.0")
+    assert clone.get("pulumi_cli")["version"] == release.version
+    (clone.programs / "pulumi").unlink()
+    assert clone.get("pulumi_cli")["used"] == str(clone.checkout.bin / "pulumi")
+
+
+def test_a_checkout_that_was_moved_gets_what_holds_its_path_anew(installable: Clone) -> None:
+    installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
+    installable.get("provider_choice")
+    installable.root = installable.root.rename(installable.root.with_name("moved"))
+    part = installable.get("provider_choice")
+    launcher = installable.checkout.embedded / "pulumi-resource-docker"
+    assert part["path"] == [str(launcher.parent)]
+    assert f"PYTHONPATH={installable.root} " in launcher.read_text()
 
 
 def test_a_language_host_is_built_for_a_cli_without_one(clone: Clone, builder: Path) -> None:
@@ -225,6 +280,15 @@ def test_what_is_built_goes_with_the_sdk() -> None:
     sdk = Checkout.here().locked("pulumi")
     assert golang.required("cli", "github.com/pulumi/pulumi/pkg/v3") == sdk
     assert golang.required("cli", "github.com/pulumi/pulumi/sdk/v3") == sdk
+
+
+def test_a_users_go_settings_build_no_other_program(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"GOWORK": "/go.work", "GOFLAGS": "-mod=vendor", "GOOS": "plan9", "GOARCH": "386"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GOPROXY", "https://proxy.invalid")
+    # Set, not unset: what is unset comes from the file of `go env -w`.
+    made = {"GOWORK": "off", "GOFLAGS": "-mod=readonly", "GOOS": "linux", "GOARCH": apt.machine()}
+    assert golang._environment(clone.checkout).items() >= {**made, "GOPROXY": "https://proxy.invalid"}.items()
 
 
 @pytest.fixture

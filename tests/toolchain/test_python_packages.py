@@ -3,7 +3,9 @@
 import importlib.util
 import re
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +35,9 @@ def _installed(clone: Clone) -> set[str]:
     return found - {"pip", "setuptools"}
 
 
-def test_an_installation_that_is_killed_is_done_again_and_then_kept(small: Clone) -> None:
+def test_an_installation_that_is_killed_is_done_again_and_then_kept(
+    small: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = small.start("python_env")
     until = time.monotonic() + 20
     while not (small.checkout.venv / "bin" / "python").exists():
@@ -56,6 +60,11 @@ def test_an_installation_that_is_killed_is_done_again_and_then_kept(small: Clone
     assert python_env.find(small.checkout) is not None
     moved = small.root.rename(small.root.with_name("moved"))
     assert python_env.find(Checkout(moved)) is None, "the scripts of an environment hold its path"
+    moved.rename(small.root)
+    assert python_env.find(small.checkout) is not None
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "version_info", (3, 99, 0))
+        assert python_env.find(small.checkout) is None, "another Python reads another folder of an environment"
 
 
 def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
@@ -67,6 +76,22 @@ def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
     small.checkout.lock.write_text(_pin("iniconfig"))
     small.get("python_env")
     assert _installed(small) == {"iniconfig"}
+
+
+def test_a_users_pip_settings_do_not_lead_elsewhere(small: Clone, tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("[install]\nuser = true\n")
+    names = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
+    small.env |= {name: str(tmp_path / "elsewhere") for name in names}
+    small.env |= {"PIP_USER": "1", "PIP_DRY_RUN": "1", "PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+    small.get("python_env")
+    assert _installed(small) == {"iniconfig"}
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_users_index_is_used(small: Clone) -> None:
+    small.env |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
+    small.refused("python_env")
+    assert "Looking in indexes: http://127.0.0.1:9/simple\n" in (small.checkout.logs / "pip.log").read_text()
 
 
 def test_a_missing_lock_is_one_line(clone: Clone) -> None:

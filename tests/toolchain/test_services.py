@@ -4,10 +4,15 @@ import io
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import tarfile
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -119,11 +124,14 @@ def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
         assert part.env == {"DOCKER_HOST": f"unix://{run}/docker.sock"}
         _docker(deep, "import", "-", "here", stdin=_image())
         assert "tini" in _docker(deep, "run", "--rm", "--entrypoint", "/init", "here", "--version")
+        assert engine.stop(deep.checkout)
+        shutil.rmtree(run)
         registry.get(deep.checkout)
+        assert not run.exists(), "only an engine, and so only root, needs a place outside the checkout"
     finally:
         registry.stop(deep.checkout)
         engine.stop(deep.checkout)
-        shutil.rmtree(run)
+        shutil.rmtree(run, ignore_errors=True)
     assert not services_of(deep.root)
 
 
@@ -197,6 +205,66 @@ def test_the_configured_registry_is_used_as_it_is(clones: Clones, monkeypatch: p
     assert registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
     assert registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
     assert not registry.stop(b.checkout)
+
+
+class _Answering(BaseHTTPRequestHandler):
+    status: ClassVar = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status if self.path == "/v2/" else 404)
+        self.end_headers()
+
+    def log_message(self, *_words: object) -> None:
+        return
+
+
+@pytest.fixture(params=["http", "https"])
+def answering(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of what answers as `_Answering` says, over HTTPS with a certificate that nobody has heard of."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answering)
+    if request.param == "https":
+        words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", "both", "-out", "cert"]
+        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / "cert", tmp_path / "both")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("status", "usable"), [(200, True), (401, True), (404, False), (502, False)])
+def test_a_configured_registry_is_asked(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch, answering: str, status: int, usable: bool
+) -> None:
+    monkeypatch.setattr(_Answering, "status", status)
+    monkeypatch.setenv("SLIPWAY_REGISTRY", answering)
+    if usable:
+        assert registry.get(clones[0].checkout).used == answering
+        return
+    with pytest.raises(ToolchainError, match=rf"^no registry answers at SLIPWAY_REGISTRY={answering} \(host:port\)"):
+        registry.get(clones[0].checkout)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ghcr.io/acme", "a b"])
+def test_a_configured_registry_that_is_none_is_one_line(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("SLIPWAY_REGISTRY", address)
+    with pytest.raises(ToolchainError, match=r"^no registry answers at SLIPWAY_REGISTRY="):
+        registry.find(clones[0].checkout)
+
+
+@pytest.mark.parametrize("host", ["tcp://192.0.2.1:2375", "ssh://builder.invalid"])
+def test_an_engine_elsewhere_takes_a_registry_that_it_reaches(
+    clones: Clones, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(ToolchainError, match=r"^the Docker engine is on another machine .*: set SLIPWAY_REGISTRY to "):
+        registry.get(clones[0].checkout)
+    monkeypatch.setenv("SLIPWAY_REGISTRY", "registry.invalid:5000")
+    assert registry.get(clones[0].checkout).used == "registry.invalid:5000"
 
 
 def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,36 @@ def test_a_proxy_is_not_asked_for_this_machine(project: Project, names: tuple[st
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+LAYERS = '{"layers": [{"size": 1500000000}, {"size": 620000000}]}'
+LIST = """{"manifests": [
+  {"digest": "sha256:attestation", "platform": {"os": "unknown", "architecture": "unknown"}},
+  {"digest": "sha256:image", "platform": {"os": "linux", "architecture": "amd64"}}]}"""
+
+
+@pytest.mark.parametrize(
+    ("manifest", "size", "line"),
+    [
+        (f"echo '{LAYERS}'", "echo 78000000", ["  2.12 GB compressed, 78 MB unpacked"]),
+        (
+            f"case $4 in r/torch@sha256:image) echo '{LAYERS}' ;; *) echo '{LIST}' ;; esac",
+            "exit 1",
+            ["  2.12 GB compressed"],
+        ),
+        ("exit 1", "echo 5790000000", ["  5.79 GB unpacked"]),
+        ("echo '{}'", "exit 1", []),
+        ("""echo '{"manifests": [{"digest": "x"}]}'""", "exit 1", []),
+        ("echo no JSON", "echo no number", []),
+    ],
+)
+@pytest.mark.parametrize("host", ["", "unix:///s"])
+def test_the_summary_says_what_is_known(clone: Clone, manifest: str, size: str, line: list[str], host: str) -> None:
+    clone.program("pulumi", """echo '{"images": {"torch": {"ref": "r/torch@sha256:1"}}}'""")
+    clone.program("docker", f"case $1 in manifest) {manifest} ;; image) {size} ;; esac")
+    environment = {"PATH": f"{clone.programs}:/usr/bin:/bin", **({"DOCKER_HOST": host} if host else {})}
+    run = f"  {'DOCKER_HOST=unix:///s ' if host else ''}docker run --rm -it r/torch@sha256:1"
+    assert stack._summary(clone.checkout, "local", environment) == ["", "torch: r/torch@sha256:1", *line, run]
+
+
 def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> None:
     process = project.hold()
     process.send_signal(signal.SIGINT)
@@ -193,6 +223,7 @@ def test_an_unknown_stack_is_one_line(project: Project, name: str, hint: str) ->
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path) -> None:
-    project = Project(make(tmp_path / "with space, 'quote' and ü"))
+    project = Project(make(tmp_path / "with space, 'quote' and ü, #, ?, %41 and $HOME"))
     project.up()
+    assert (project.checkout.backend / ".pulumi" / "stacks" / "slipway" / "local.json").exists()
     assert project.source("pulumi stack ls").stdout.count("local") == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolchain.clone import ROOT, Clone
-from toolchain import base_image, certificates, cli, doctor, lint, locking, ready, steps
+from tests.toolchain.clone import ROOT, Clone, services_of
+from toolchain import base_image, certificates, cli, doctor, engine, lint, locking, ready, registry, steps
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
 from toolchain.part import Part, recall, remember
@@ -46,8 +46,47 @@ def test_doctor_on_a_fresh_checkout_changes_nothing(
     said = capfd.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in said[:-1]] == [kind.name for kind in ready.KINDS]
     assert all(line.endswith("missing") for line in said[:-1])
-    assert said[-1] == f"{len(ready.KINDS)} missing: `make up` or `make test` gets them"
+    assert said[-1] == f"{len(ready.KINDS)} missing: `make up` or `make ready` gets them"
     assert not clone.checkout.state.exists()
+
+
+def test_down_ends_what_was_started_and_doctor_says_so(
+    clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one, other = clones
+    registry.get(one.checkout)
+    engine.get(one.checkout)
+    registry.get(other.checkout)
+    monkeypatch.setattr(Checkout, "here", lambda: one.checkout)
+    capfd.readouterr()
+    for said in ("Stopped: Docker engine, registry", "Nothing of this checkout was running"):
+        assert cli.main(["down"]) == 0
+        assert capfd.readouterr().out == f"{said}\n"
+    assert not services_of(one.root)
+    assert services_of(other.root)
+    assert cli.main(["doctor"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    for name in (engine.NAME, registry.NAME):
+        assert f"{name:<22}not running: `make up` or `make ready` starts it" in lines
+
+
+@pytest.mark.parametrize("verb", ["up", "preview"])
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("a b", "unknown stack 'a b': there are "),
+        ("it's", 'unknown stack "it\'s": there are '),
+        ("$$(id)", "unknown stack '$(id)': there are "),
+        ("-x", "unknown stack '-x': there are "),
+        ("", "no stack is named: there are "),
+    ],
+)
+def test_make_hands_a_stacks_name_on_as_it_is(verb: str, name: str, error: str) -> None:
+    words = ["make", "-C", str(ROOT), "--no-print-directory", verb, f"STACK={name}"]
+    outside = {key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL"}}
+    said = subprocess.run(words, capture_output=True, text=True, check=False, env=outside).stderr.splitlines()
+    assert said[0].startswith(f"slipway: {error}"), said
+    assert said[1:] == [line for line in said if line.startswith("make: ***")]
 
 
 def test_what_was_noted_for_another_place_does_not_count(clone: Clone, tmp_path: Path) -> None:
@@ -55,15 +94,6 @@ def test_what_was_noted_for_another_place_does_not_count(clone: Clone, tmp_path:
     assert recall(clone.checkout, "a part") == Part("a part", "here", "1")
     moved = clone.root.rename(tmp_path / "moved")
     assert recall(Checkout(moved), "a part") is None
-
-
-@pytest.mark.parametrize("name", ["a b", "it's", "", "$(id)", "nope"])
-def test_make_takes_any_name_of_a_stack_and_says_which_there_are(name: str) -> None:
-    done = subprocess.run(
-        ["make", "-s", "up", f"STACK={name.replace('$', '$$')}"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    assert done.stderr.splitlines()[0].startswith(f"slipway: unknown stack {name!r}: ")
 
 
 def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from stacks import cli
+from stacks import cli, plan
 from stacks.cli import main
-from stacks.source import stack_names
+from stacks.errors import SlipwayError
+from stacks.source import read_stack, stack_names
 from stacks.tags import parse
 
 
@@ -30,7 +31,8 @@ def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], mon
     shown = json.loads(capsys.readouterr().out)
     assert shown["stack"] == "local"
     (image,) = shown["images"]
-    assert set(image) == {"name", "tag", "context", "dockerfile", "target", "platform", "args", "parents", "labels"}
+    whole = {"name", "tag", "context", "dockerfile", "target", "platform", "product", "args", "parents", "labels"}
+    assert set(image) == whole
     assert image["parents"] == {"BASE_IMAGE": "debian:bookworm-slim"}
     assert image["args"]["TORCH_VERSION"] == parse(image["tag"])[1].torch
     assert image["labels"]["org.opencontainers.image.title"] == "torch"
@@ -48,6 +50,25 @@ def test_an_unknown_stack_is_one_line_and_a_failure(capsys: pytest.CaptureFixtur
     assert printed.out == ""
     assert printed.err.startswith("there is no stack 'lokal' (did you mean 'local'?)")
     assert len(printed.err.splitlines()) == 1
+
+
+def test_a_tag_that_is_too_long_names_its_stack_and_image() -> None:
+    with pytest.raises(SlipwayError) as caught:
+        plan.make("base-cu132", {**read_stack("base-cu132"), "tagSuffix": "t" * 120})
+    message = str(caught.value)
+    assert message.startswith("stack base-cu132: torch: the tag '")
+    assert message.endswith(f"slipway:tagSuffix '{'t' * 120}'")
+    assert "\n" not in message
+
+
+def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacks.revision._branch", lambda _: "///")
+    assert main(["check"]) == 1
+    assert (
+        capsys.readouterr().err == "the branch name '///' has no letter or digit that can stand in a tag; rename it\n"
+    )
 
 
 def test_list_names_the_others_when_one_stack_is_wrong(

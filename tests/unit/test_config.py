@@ -84,6 +84,20 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
     assert "\n" not in message
 
 
+def test_a_release_candidate_is_on_no_index() -> None:
+    with pytest.raises(SlipwayError) as caught:
+        load(torch={"version": "2.0.0-rc1", "vision": "0.15.0-rc2", "audio": False})
+    assert str(caught.value) == (
+        "stack x: slipway:torch: version '2.0.0-rc1': no index holds release candidates; take 2.0.0"
+    )
+
+
+def test_torchaudio_can_be_left_out() -> None:
+    (image,) = flavors.flavor("local").images(load(torch={"version": "2.15.0", "vision": "0.29.2", "audio": False}))
+    assert image.args["TORCHAUDIO_VERSION"] == ""
+    assert image.suffix.render() == "local-torch2.15.0-vision0.29.2"
+
+
 def test_several_mistakes_are_several_lines() -> None:
     assert len(refusal(publish="maybe", platform="x", torch={"version": "?"}).splitlines()) == 3
 
@@ -188,6 +202,10 @@ def test_mirrors_of_the_environment_apply_below_the_stacks_own(monkeypatch: pyte
     assert mirrors.images == {"docker.io": "own.example", "ghcr.io": "low.example/g"}
     assert mirrors.apt == "http://low.example"
     assert mirrors.ca_certificate == PEM
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"downloads": {"http://a.example": "http://low.example/a"}}))
+    assert load().mirrors.downloads == {"http://a.example": "http://low.example/a"}
+    own = load(mirrors={"downloads": {"http://b.example": "http://own.example"}}).mirrors
+    assert own.downloads == {"http://a.example": "http://low.example/a", "http://b.example": "http://own.example"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", "{oops")
     assert "$SLIPWAY_MIRRORS: config: '{oops': invalid JSON" in refusal()
     monkeypatch.setenv("SLIPWAY_MIRRORS", '{"images": 7}')

@@ -10,46 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stacks import plan
+from stacks import revision
 from stacks.source import ROOT
 from stacks.tags import parse
-
-STACK = "stacks/Pulumi.local.yaml"
-DOCKERFILE = "dockerfiles/torch/Dockerfile"
-
-
-class Checkout:
-    """A small repository with this project's own ``stacks`` and one Dockerfile."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def git(self, *arguments: str) -> str:
-        identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
-        done = subprocess.run(["git", *identity, *arguments], cwd=self.root, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    def write(self, path: str, text: str) -> None:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-
-    def commit(self, path: str, text: str) -> str:
-        self.write(path, text)
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", path)
-        return self.git("rev-parse", "HEAD")[:7]
-
-    def tag(self) -> str:
-        (image,) = plan.make("local", root=self.root).images
-        return image.tag
-
-    def revision(self) -> str:
-        return parse(self.tag())[0].render()
-
-
-def config(version: str = "2.14.1", comment: str = "") -> str:
-    return f"# {comment}\nconfig:\n  slipway:flavor: local\n  slipway:torch: {{version: {version}}}\n"
+from tests.unit.checkout import DOCKERFILE, STACK, Checkout, config, make
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +24,7 @@ def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    made = Checkout(tmp_path / "repo")
-    shutil.copytree(ROOT / "stacks", made.root / "stacks", ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
-    made.write(".gitignore", ".slipway\n__pycache__\n")
-    made.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\n")
-    made.write(DOCKERFILE, "FROM scratch\n")
-    made.write(STACK, config())
-    return made
+    return make(tmp_path / "repo")
 
 
 @pytest.fixture
@@ -182,9 +140,28 @@ def test_a_clone_gives_the_same_tag(checkout: Checkout, first: str, tmp_path: Pa
     assert first not in checkout.tag()
 
 
-def test_a_commit_whose_code_cannot_say_counts_as_another(checkout: Checkout, first: str) -> None:
-    broken = checkout.commit("stacks/flavors/local.py", "def oops(\n")
+def test_a_commit_whose_code_cannot_say_is_passed_over(checkout: Checkout, first: str) -> None:
+    checkout.commit("stacks/flavors/local.py", "def oops(\n")
     shutil.copy(ROOT / "stacks/flavors/local.py", checkout.root / "stacks/flavors/local.py")
     checkout.git("commit", "-qam", "mend")
-    assert checkout.revision() in {first, checkout.git("rev-parse", "HEAD")[:7]}
-    assert checkout.revision() != broken
+    assert checkout.revision() == first
+
+
+def test_a_change_behind_a_commit_whose_code_cannot_say_is_the_mending_one(checkout: Checkout, first: str) -> None:
+    checkout.commit("stacks/flavors/local.py", "def oops(\n")
+    checkout.write(STACK, config("2.14.0"))
+    shutil.copy(ROOT / "stacks/flavors/local.py", checkout.root / "stacks/flavors/local.py")
+    checkout.git("commit", "-qam", "mend and change")
+    assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != first
+
+
+def test_answers_kept_under_other_rules_do_not_count(
+    checkout: Checkout, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout.commit("README.md", "two\n")
+    assert checkout.revision() == first
+    for kept in (checkout.root / ".slipway/cache/revisions").iterdir():
+        kept.write_text("{}")
+    assert checkout.revision() != first
+    monkeypatch.setattr(revision, "_rules", lambda: "others")
+    assert checkout.revision() == first

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import yaml
 
-from stacks import schema
-from stacks.source import ROOT
+from stacks import flavors, schema
+from stacks.source import NAMESPACE, ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,3 +34,11 @@ def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
     assert schema.write(project)
     assert not schema.write(project)
     assert yaml.safe_load(project.read_text())["name"] == "x"
+
+
+def test_the_readme_tells_of_every_key_and_of_no_other() -> None:
+    rows = (line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `slipway:"))
+    told = [key for row in rows for key in re.findall(r"`(slipway:\w+)`", row.split(" | ")[0])]
+    fields = (flavors.flavor(name).Config.model_fields for name in flavors.names())
+    keys = {f"{NAMESPACE}:{field.alias}" for of_flavor in fields for field in of_flavor.values()}
+    assert sorted(told) == sorted(keys)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
-from stacks.tags import LIMIT, Revision, Suffix, branch_prefix, parse, render
+from stacks.tags import LIMIT, Revision, Suffix, branch_prefix, check_tail, parse, render
 
 HEX = st.text("0123456789abcdef", min_size=8, max_size=8)
 VERSION = st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){1,2}(-[0-9]|-rc[0-9])?", fullmatch=True)
@@ -19,9 +19,21 @@ REVISIONS = st.builds(
     commit=HEX.map(lambda text: text[:7]),
     mark=st.none() | HEX,
 ) | st.builds(Revision, mark=HEX)
+
+
+def is_tail(text: str) -> bool:
+    try:
+        return check_tail(text) == text
+    except ValueError:
+        return False
+
+
+TAILS = st.sampled_from(["flash_attn1.0.9", "a1b2c3d", "abcdefa", "x01234567", "base", "v0.9.4"]) | st.from_regex(
+    r"[A-Za-z_][A-Za-z0-9_.]{0,10}", fullmatch=True
+).filter(is_tail)
 SUFFIXES = st.builds(
     Suffix,
-    variant=st.sampled_from(["base", "nccl", "local"]),
+    variant=st.sampled_from(["base", "nccl", "local", "fade", "abcdef"]),
     cuda=st.none() | VERSION,
     distro=st.none() | st.sampled_from(["ubuntu20.04", "ubuntu24.04", "debian12"]),
     nccl=st.none() | VERSION,
@@ -29,6 +41,7 @@ SUFFIXES = st.builds(
     vision=st.none() | VERSION,
     audio=st.none() | VERSION,
     abi=st.none() | st.sampled_from(["0", "1"]),
+    tail=st.none() | TAILS,
 )
 
 
@@ -41,6 +54,8 @@ SUFFIXES = st.builds(
         "a1b2c3d-base-cuda13.2.1-ubuntu24.04-torch2.12.0-vision0.27.0-audio2.11.0-abi1",
         "es-multi-torch-a1b2c3d-x01234567-base-cuda12.1.1-torch2.0.1",
         "x01234567-local-torch2.15.0-vision0.30.0-audio2.11.0",
+        "a1b2c3d-base-cuda11.8.0-torch2.0.1-vision0.15.2-audio2.0.2-flash_attn1.0.9",
+        "x01234567-source-gabc1234",
     ],
 )
 def test_known_forms_parse_and_render_the_same(tag: str) -> None:
@@ -51,6 +66,34 @@ def test_the_fields_are_told_apart() -> None:
     revision, suffix = parse("fix-a1b2c3d-nccl-cuda11.8.0-nccl2.16.2-1-torch2.0.0-rc1-vision0.15.0")
     assert revision == Revision(branch="fix", commit="a1b2c3d")
     assert suffix == Suffix(variant="nccl", cuda="11.8.0", nccl="2.16.2-1", torch="2.0.0-rc1", vision="0.15.0")
+
+
+def test_a_tail_is_told_from_the_fields_and_the_revision() -> None:
+    _, suffix = parse("a1b2c3d-base-cuda11.8.0-torch2.0.1-vision0.15.2-flash_attn1.0.9")
+    assert suffix == Suffix(variant="base", cuda="11.8.0", torch="2.0.1", vision="0.15.2", tail="flash_attn1.0.9")
+    revision, suffix = parse("x-a1b2c3d-abcdefa-base")
+    assert (revision, suffix) == (Revision(branch="x-a1b2c3d", commit="abcdefa"), Suffix(variant="base"))
+    with pytest.raises(SlipwayError, match="variant: 'abcdefa' cannot stand in a tag"):
+        Suffix(variant="abcdefa")
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        ("", "expected letters, digits"),
+        ("1.0", "expected letters, digits"),
+        ("a-b", "expected letters, digits"),
+        ("é", "expected letters, digits"),
+        ("torch", "reads like one of the tag's own fields"),
+        ("torch2.0.1_custom", "reads like one of the tag's own fields"),
+        ("ubuntu22.04", "reads like one of the tag's own fields"),
+        ("abi1", "reads like one of the tag's own fields"),
+        ("rc1", "reads like one of the tag's own fields"),
+    ],
+)
+def test_what_would_be_read_as_something_else_is_no_tail(tail: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Suffix(variant="base", tail=tail)
 
 
 @given(REVISIONS, SUFFIXES)
@@ -75,8 +118,12 @@ def test_a_branch_becomes_a_prefix_or_one_line(branch: str) -> None:
 def test_branches() -> None:
     assert branch_prefix("main") is None
     assert branch_prefix("feature/UCC Ünicode") == "feature-UCC-nicode"
-    with pytest.raises(SlipwayError, match="the branch name '…' has no letter or digit|the branch name"):
-        branch_prefix("///")
+    for branch in ("///", "ÄÖÜ", "分支"):
+        with pytest.raises(SlipwayError) as caught:
+            branch_prefix(branch)
+        assert str(caught.value) == (
+            f"the branch name '{branch}' has no letter or digit that can stand in a tag; rename it"
+        )
 
 
 def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
@@ -85,6 +132,8 @@ def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
         SlipwayError, match=rf"has 1\d\d characters, at most {LIMIT} are allowed; shorten the branch name"
     ):
         render(revision, Suffix(variant="base", cuda="12.1.1", torch="2.0.1"))
+    with pytest.raises(SlipwayError, match=r"has 1\d\d characters, at most 128 are allowed; shorten slipway:tagSuffix"):
+        render(Revision(commit="a1b2c3d"), Suffix(variant="base", tail="t" * 120))
 
 
 @pytest.mark.parametrize(

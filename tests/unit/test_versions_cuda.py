@@ -13,18 +13,22 @@ from stacks.versions import (
     arch_list,
     arch_numbers,
     arch_profiles,
+    check_cudnn,
     check_driver,
     check_torch_cuda,
     cuda,
     cuda_parent,
     cuda_versions,
     default_archs,
+    distro,
+    distro_names,
+    host_gcc,
     nearest,
     parse_archs,
     torch_release,
     torch_versions,
 )
-from stacks.versions.tables import line, order, table
+from stacks.versions.tables import line, newest_from, order, table
 
 
 @pytest.mark.parametrize("version", cuda_versions())
@@ -34,14 +38,14 @@ def test_every_toolkit_is_complete_and_its_parents_have_tags(version: str) -> No
     assert release.gcc >= 8
     assert order(release.driver) >= order(release.driver_floor)
     assert re.fullmatch(r"cu1[0-3][0-9]", release.wheels)
-    for distro in release.distros:
+    for name in release.distros:
         for edition in ("base", "runtime", "devel"):
-            assert cuda_parent(version, edition, distro) == f"{version}-{edition}-{distro}"
+            assert cuda_parent(version, edition, name) == f"{version}-{edition}-{name}"
     for part, full in release.cudnn:
         tags = []
-        for distro in release.distros:
+        for name in release.distros:
             try:
-                tags.append(cuda_parent(version, "devel", distro, cudnn=full.split(".")[0]))
+                tags.append(cuda_parent(version, "devel", name, cudnn=full.split(".")[0]))
             except Incompatible as error:
                 assert error.field == "cudnn"
         assert tags
@@ -132,6 +136,52 @@ def test_parents_of_the_seeds_and_of_today() -> None:
 def test_parents_that_do_not_exist(distro: str, edition: str, cudnn: str | None, says: str) -> None:
     with pytest.raises(Incompatible, match=says):
         cuda_parent("12.1.1", edition, distro, cudnn=cudnn)  # type: ignore[arg-type]
+
+
+def test_every_parents_own_gcc_is_one_that_its_cuda_takes() -> None:
+    """The Dockerfiles install the distribution's own compiler."""
+    for version in cuda_versions():
+        for name in cuda(version).distros:
+            if name in distro_names() and distro(name).packages == "apt":
+                assert host_gcc(name, version) == distro(name).gcc, f"{version} {name}"
+
+
+@pytest.mark.parametrize("section", ["cudnn", "gcc"])
+def test_what_a_build_takes_is_known_for_every_torch_and_every_row_is_in_force_for_one(section: str) -> None:
+    rows = table("cuda_torch")[section]
+    assert {newest_from(rows, torch) for torch in torch_versions()} == {*rows}
+    assert list(rows) == sorted(rows, key=order)
+
+
+@pytest.mark.parametrize(
+    ("torch", "cudnn", "says"),
+    [
+        ("1.13.1", "7.6.5.32", None),
+        ("2.0.1", "7.6.5.32", "cudnn: '7.6.5.32' is too old to build torch 2.0.1 with; allowed: cuDNN 8.0 and newer, "),
+        ("2.2.2", "8.9.6.50", None),
+        (
+            "2.2.2",
+            "9",
+            "cudnn: '9' is too new to build torch 2.2.2 with; allowed: cuDNN 8.0 and newer, before 9; rule: ",
+        ),
+        (
+            "2.3.0",
+            "8.0.5.39",
+            "cudnn: '8.0.5.39' is too old to build torch 2.3.0 with; allowed: cuDNN 8.1 and newer; r",
+        ),
+        ("2.3.0", "9", None),
+        ("2.15.0", "9.20.0.48", None),
+    ],
+)
+def test_torch_takes_a_cudnn_from_its_oldest_to_the_one_that_dropped_what_it_calls(
+    torch: str, cudnn: str, says: str | None
+) -> None:
+    if says is None:
+        check_cudnn(torch, cudnn)
+        return
+    with pytest.raises(Incompatible) as caught:
+        check_cudnn(torch, cudnn)
+    assert str(caught.value).startswith(says)
 
 
 def test_a_distro_may_have_no_cudnn() -> None:

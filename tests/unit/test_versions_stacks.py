@@ -93,20 +93,32 @@ def test_magma_rows_are_cudas_of_the_table() -> None:
 
 
 def test_extras_need_a_cuda_and_a_python() -> None:
-    check_extra("flash-attn", "2.0.2", cuda_version="11.8.0", python="3.8")
-    check_extra("flash-attn", "2.5.0", cuda_version="11.6.2")
+    check_extra("flash-attention", "2.0.2", cuda_version="11.8.0", python="3.8")
+    check_extra("flash-attention", "2.5.0", cuda_version="11.6.2")
     check_extra("deepspeed", "0.9.4", cuda_version="10.2", python="3.6")
     with pytest.raises(
-        Incompatible, match=r"extras\.flash-attn: '2\.8\.3' does not build with cuda 11\.6; allowed: cuda 11\.7 and"
+        Incompatible,
+        match=r"extras\.flash-attention: '2\.8\.3' does not build with cuda 11\.6; allowed: cuda 11\.7 and",
     ):
-        check_extra("flash-attn", "2.8.3", cuda_version="11.6.2")
+        check_extra("flash-attention", "2.8.3", cuda_version="11.6.2")
     with pytest.raises(
         Incompatible, match=r"'2\.8\.3' does not build with python 3\.8; allowed: python 3\.9 and newer"
     ):
-        check_extra("flash-attn", "2.8.3", cuda_version="12.1.1", python="3.8")
+        check_extra("flash-attention", "2.8.3", cuda_version="12.1.1", python="3.8")
 
 
-@pytest.mark.parametrize("name", ["flash-attn", "deepspeed"])
+def test_an_extra_can_be_too_old_for_a_torch() -> None:
+    check_extra("deepspeed", "0.18.8", cuda_version="13.0.1", torch="2.11.0")
+    check_extra("deepspeed", "0.19.5", cuda_version="13.2.1", torch="2.15.0")
+    check_extra("deepspeed", "a" * 40, cuda_version="13.2.1", torch="2.15.0")
+    with pytest.raises(
+        Incompatible,
+        match=r"'0\.18\.8' does not build with torch 2\.12\.0; allowed: 0\.19\.5 and newer",
+    ):
+        check_extra("deepspeed", "0.18.8", cuda_version="13.2.1", torch="2.12.0")
+
+
+@pytest.mark.parametrize("name", ["flash-attention", "deepspeed"])
 def test_extras_rows_stand_in_order(name: str) -> None:
     assert list(table("extras")[name]) == sorted(table("extras")[name], key=order)
 

@@ -42,7 +42,7 @@ def is_elf(path: Path) -> bool:
 paths = [p for p in Path(sys.prefix).rglob("*") if p.is_file() and not p.is_symlink() and is_elf(p)]
 missing = []
 for path in paths:
-    environment = os.environ | {"LD_LIBRARY_PATH": ":".join(dict.fromkeys(loaded))}
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(dict.fromkeys(loaded))}
     ldd = subprocess.run(["ldd", path], env=environment, capture_output=True, text=True, check=False)
     names = re.findall(r"(\S+) => not found", ldd.stdout)
     missing += [f"{path} needs {name}, which is not found" for name in names if name not in ELSEWHERE]

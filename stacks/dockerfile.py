@@ -1,0 +1,43 @@
+"""What a Dockerfile takes: its arguments and their defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stacks.errors import SlipwayError
+
+_ARGUMENT = re.compile(
+    r"""^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>["']?)(?P<default>.*?)(?P=quote))?[ \t]*$""", re.MULTILINE
+)
+
+
+def arguments(path: Path) -> dict[str, str | None]:
+    """Return a Dockerfile's arguments and the default of each; None where no stage gives it one.
+
+    Raises:
+        SlipwayError: there is no such file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SlipwayError(f"there is no Dockerfile {path}") from None
+    found: dict[str, str | None] = {}
+    for match in _ARGUMENT.finditer(text):
+        found[match["name"]] = match["default"] if match["default"] is not None else found.get(match["name"])
+    return found
+
+
+def mirrored(values: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:
+    """Return those arguments whose value is a public address that a mirror replaces, with what stands in its place.
+
+    ``mirrors`` maps a public address to the one that replaces it, and what stands below it; the longest match wins.
+    """
+    result = {}
+    for name, value in values.items():
+        fitting = [base for base in mirrors if value and (value == base or value.startswith(f"{base}/"))]
+        if value and fitting:
+            base = max(fitting, key=len)
+            result[name] = mirrors[base] + value[len(base) :]
+    return result

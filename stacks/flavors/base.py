@@ -1,0 +1,22 @@
+"""``base``: PyTorch on nvidia/cuda's base image with only the libraries that it needs at run time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from stacks.family.config import FamilyConfig
+from stacks.family.images import Variant
+from stacks.family.images import images as family
+from stacks.spec import ImageSpec, Outside
+
+
+class Config(FamilyConfig):
+    """The keys of a ``base`` stack."""
+
+    flavor: Literal["base"] = "base"
+
+
+def images(config: Config) -> list[ImageSpec]:
+    """Return torch and torch-extras, compiled in nvidia/cuda's devel image, and what they are made of."""
+    builder, runtime = (Outside(reference=config.parent(edition)) for edition in ("devel", "base"))
+    return family(config, Variant("base", builder=builder, base=runtime))

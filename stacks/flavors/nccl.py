@@ -1,0 +1,76 @@
+"""``nccl``: PyTorch on NCCL, HPC-X and their tests, with the compilers to build more on it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from stacks import versions
+from stacks.config import Reference, Version
+from stacks.family.config import FamilyConfig
+from stacks.family.images import Variant, suffix, tuning
+from stacks.family.images import images as family
+from stacks.spec import ImageSpec, Outside, Parent, Sibling
+from stacks.versions.hpcx import hpcx_archive
+
+
+def _archive(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*\.tbz", value) or ".." in value:
+        raise ValueError("expected a path ending in .tbz, such as v2.26_cuda13/hpcx-v2.26-...-x86_64.tbz")
+    return value
+
+
+class Config(FamilyConfig):
+    """The keys of an ``nccl`` stack."""
+
+    flavor: Literal["nccl"] = "nccl"
+    nccl: Version = Field("2.30.4-1", description="NCCL, with its package revision.")
+    nccl_tests: Reference | None = Field(
+        None, description="A published nccl-tests image to build on. Default: the stack builds its own."
+    )
+    hpcx: Annotated[str, AfterValidator(_archive)] | None = Field(
+        None,
+        description="HPC-X archive below https://content.mellanox.com/hpc/hpc-x. Default: by CUDA and distribution.",
+    )
+
+    @field_validator("hpcx")
+    @classmethod
+    def _used(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value and info.data.get("nccl_tests"):
+            raise ValueError("it is for the stack's own nccl-tests; the published one in ncclTests has its HPC-X")
+        return value
+
+    @model_validator(mode="after")
+    def _nccl_of_this_cuda(self) -> Self:
+        versions.nccl(self.nccl, self.cuda)
+        if not self.nccl_tests:
+            _ = self.hpcx_archive
+        return self
+
+    @property
+    def hpcx_archive(self) -> str:
+        """The archive of HPC-X, below the address of its downloads."""
+        return self.hpcx or hpcx_archive(self.cuda, self.distro, machine=self.machine)
+
+
+def images(config: Config) -> list[ImageSpec]:
+    """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of."""
+    own = [] if config.nccl_tests else [_nccl_tests(config)]
+    parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=own[0].name)
+    return [*own, *family(config, Variant("nccl", builder=parent, base=parent, nccl=config.nccl))]
+
+
+def _nccl_tests(config: Config) -> ImageSpec:
+    return ImageSpec(
+        name="nccl-tests",
+        dockerfile="nccl-tests/Dockerfile",
+        platform=config.platform,
+        args={"NCCL_VERSION": config.nccl, "HPCX_ARCHIVE": config.hpcx_archive, "ARCH_LIST": config.archs},
+        tuning=tuning(config, "nccl-tests"),
+        parents={"BASE_IMAGE": Outside(reference=config.parent("devel"))},
+        description=f"NCCL, HPC-X, OpenMPI and their tests for CUDA {config.cuda}",
+        licenses="BSD-3-Clause",
+        suffix=suffix(config, "nccl", nccl=config.nccl),
+    )

@@ -1,0 +1,138 @@
+"""What a tree builds: the working tree, by this process, or a commit's, told by its own code in another process.
+
+Older trees are asked, not guessed: their ``stacks`` is run as it was, so that a new default or a new argument in
+Python counts like one in YAML, and an edited comment does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from stacks.errors import SlipwayError, one_line
+from stacks.packed import Packed
+from stacks.source import stack_names
+from stacks.spec import CONTEXT, ImageSpec
+
+_STACKS = "stacks"
+PARTS = (_STACKS, CONTEXT)
+"""The folders that decide what is built."""
+
+_ASKED = Path(__file__).with_name("asked.py")
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
+_ITEMS = TypeAdapter(list[dict[str, Any]])
+_LONGEST = 240
+"""Characters of a reason; it may hold several mistakes."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What decides an image's content, but for its parents: its spec, its labels, and its context's files.
+
+    The labels are those of its own tree's rule. ``files`` is as :func:`stacks.context.files` returns it.
+    """
+
+    spec: ImageSpec
+    labels: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+Contents = Mapping[str, Content]
+"""A stack's images by name, parents before children."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A tree's stacks by name, and, of those that its own code cannot resolve, why not, in one line."""
+
+    stacks: Mapping[str, Contents] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+
+
+def contents(ordered: Sequence[ImageSpec], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
+    """Return the content of each image of a stack; ``files`` returns those of a Dockerfile's context."""
+    found = {name: files(name) for name in dict.fromkeys(spec.dockerfile for spec in ordered)}
+    return {spec.name: Content(spec, spec.labels, found[spec.dockerfile]) for spec in ordered}
+
+
+def at(commit: str, root: Path, stacks: Iterable[str] | None = None, variables: Iterable[str] = ()) -> Told:
+    """Ask a commit's own tree what it builds: the stacks named, or all that it has.
+
+    ``root`` is the checkout. The other process has no more of the tree than ``stacks``, of which specs are made, and of
+    this environment only what a program needs, and ``variables``.
+
+    Raises:
+        SlipwayError: the commit cannot be read, or there is no room for its ``stacks``.
+    """
+    there = _ran("git", "-C", root, "ls-tree", "--name-only", commit, *PARTS).decode().split()
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        folder = Path(name)
+        if _STACKS in there:
+            _ran("tar", "-x", "-C", folder, given=_packed(root, commit, _STACKS))
+        names = stack_names(folder) if stacks is None else list(stacks)
+        answers = _asked(folder, names, [*_ENVIRONMENT, *variables]) if names else {}
+    files = cache(Packed(_packed(root, commit, CONTEXT) if CONTEXT in there else b"", CONTEXT).files)
+    told: dict[str, Contents] = {}
+    silent: dict[str, str] = {}
+    for stack, answer in answers.items():
+        try:
+            told[stack] = _contents(answer, files)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            silent[stack] = ": ".join(["not a spec of today", *map(str, first["loc"]), first["msg"]])
+        except SlipwayError as error:
+            silent[stack] = one_line(" ".join(str(error).replace(f"{folder}/", "").split()), _LONGEST)
+    return Told(told, silent)
+
+
+def _packed(root: Path, commit: str, part: str) -> bytes:
+    return _ran("git", "-C", root, "archive", commit, part)
+
+
+def _ran(*words: str | Path, given: bytes = b"") -> bytes:
+    done = subprocess.run(words, input=given, capture_output=True, check=False)
+    if done.returncode:
+        said = one_line(done.stderr.decode(errors="replace").strip())
+        raise SlipwayError(f"an older tree cannot be read: {words[0]}: {said}; see what `git fsck` says, or clone anew")
+    return done.stdout
+
+
+def _asked(folder: Path, stacks: Sequence[str], variables: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+    asked = subprocess.run(
+        [sys.executable, "-B", "-P", str(_ASKED), *stacks],  # -P: or the script's folder would come before the tree
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), **{name: os.environ[name] for name in variables if name in os.environ}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        answers: Mapping[str, Mapping[str, Any]] = json.loads(asked.stdout)
+    except ValueError:  # it ended before its time, and its last word may say why
+        why = asked.stderr.strip().rpartition("\n")[2] or f"it ended with {asked.returncode}"
+        return {stack: {"error": why} for stack in stacks}
+    return answers
+
+
+def _contents(answer: Mapping[str, Any], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
+    """Read a stack's answer; which files belong to an image is a builder's rule, so that it is not asked."""
+    if "error" in answer:
+        raise SlipwayError(answer["error"])
+    items = _ITEMS.validate_python(answer["specs"])
+    # Trees before this one did not tell their labels; then today's rule stands for theirs.
+    labels = [item.pop("labels", None) for item in items]
+    read = contents([ImageSpec.model_validate(item) for item in items], files)
+    return {
+        name: content if own is None else replace(content, labels=own)
+        for (name, content), own in zip(read.items(), labels, strict=True)
+    }

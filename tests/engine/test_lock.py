@@ -1,0 +1,50 @@
+"""A parent that others publish, locked to its digest: what a preview shows when its tag moves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import urllib.request
+
+from tests.engine.project import MANIFESTS, Project
+
+
+def publish(project: Project, ref: str) -> None:
+    """Let the tag ``1`` of a pushed image stand for a digest, as somebody upstream would."""
+    manifest = project.manifest(ref)
+    address = f"http://{project.registry}/v2/{project.path}/link0/manifests/1"
+    kind = next(kind for kind in MANIFESTS.split(", ") if kind.encode() in manifest)
+    request = urllib.request.Request(address, manifest, {"Content-Type": kind}, method="PUT")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert answer.status == 201
+
+
+def lock(project: Project) -> str:
+    command = [sys.executable, "-m", "stacks", "lock", "t"]
+    return subprocess.run(
+        command, cwd=project.root, env=project.environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_moved_parent_shows_in_a_preview_once_it_is_locked_anew(project: Project) -> None:
+    project.up()
+    first = project.outputs()["images"]["link0"]["ref"]
+    project.write("dockerfiles/link0/file.txt", "upstream's next\n")
+    project.up()
+    second = project.outputs()["images"]["link0"]["ref"]
+
+    publish(project, first)
+    parent = f"{project.registry}/{project.path}/link0:1"
+    project.configure(base=parent)
+    assert f"{parent}: {first.partition('@')[2]}" in lock(project)
+    project.up()
+    publish(project, second)
+    assert re.search(r"Resources:\n\s+\d+ unchanged", project.preview().shown)
+
+    was, now = (f"{parent}@{ref.partition('@')[2]}" for ref in (first, second))
+    assert f"{first.partition('@')[2]} -> {second.partition('@')[2]}" in lock(project)
+    preview = project.preview().shown
+    assert re.search(rf'~ BASE_IMAGE *: *"{was}" => "{now}"', preview), preview
+    project.up()
+    assert project.outputs()["plan"]["link0"]["args"]["BASE_IMAGE"] == now

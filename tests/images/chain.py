@@ -1,0 +1,141 @@
+"""A stack's whole chain of images on the real engine, made of upstreams on this machine."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stacks import plan
+from stacks.source import ROOT, read_stack
+from stacks.spec import Outside
+from stacks.versions import torch_release
+from tests.images.engine import DOCKERFILES, Image, build, docker
+from tests.images.published import Published
+from tests.images.world import upstreams
+
+Variation = tuple[str, Mapping[str, Any]]
+"""A stack, and the keys that are other than in its file."""
+
+REPOSITORIES = {
+    "torch": "pytorch/pytorch",
+    "vision": "pytorch/vision",
+    "audio": "pytorch/audio",
+    "transformer-engine": "NVIDIA/TransformerEngine",
+    "flash-attention3": "Dao-AILab/flash-attention",
+    "deepspeed": "deepspeedai/DeepSpeed",
+    "flash-attention": "Dao-AILab/flash-attention",
+    "apex": "NVIDIA/apex",
+    "xformers": "facebookresearch/xformers",
+}
+TOOLS = {
+    "NVIDIA/gdrcopy": ("GDRCOPY_VERSION", "v"),
+    "linux-rdma/perftest": ("PERFTEST_VERSION", ""),
+    "NVIDIA/nvbandwidth": ("NVBANDWIDTH_VERSION", "v"),
+    "NVIDIA/nccl-tests": ("NCCL_TESTS_VERSION", "v"),
+}
+
+
+def default(dockerfile: str, argument: str) -> str:
+    """Return the default of a Dockerfile's argument."""
+    for line in (DOCKERFILES / dockerfile).read_text().splitlines():
+        if line.startswith(f"ARG {argument}="):
+            return line.partition("=")[2]
+    raise AssertionError(f"{dockerfile} has no default of {argument}")
+
+
+def world(variations: Iterable[Variation]) -> upstreams.World:
+    """Make the upstreams of some stacks and serve them; their parent images are made when a chain asks for them."""
+    tags: dict[str, list[str]] = {name: [] for name in REPOSITORIES.values()}
+    for name, (argument, prefix) in TOOLS.items():
+        tags[name] = [prefix + default("nccl-tests/Dockerfile", argument)]
+    pins: dict[str, str] = {}
+    tritons: set[str] = set()
+    archives: list[str] = []
+    for stack, more in variations:
+        for image in plan.make(stack, {**read_stack(stack), **more}).images:
+            args = image.spec.args
+            if image.spec.target == "source":
+                component = args["COMPONENT"]
+                tags[REPOSITORIES[component]] += [("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")]
+            if args.get("COMPONENT") == "torch":
+                triton = torch_release(args["VERSION"]).triton.lstrip("=~")
+                tritons.add(triton)
+                # From 2.1 on the source says which Triton it is made for.
+                if not args["VERSION"].startswith("2.0."):
+                    pins[f"v{args['VERSION']}"] = triton
+            if "HPCX_ARCHIVE" in args:
+                archives.append(args["HPCX_ARCHIVE"])
+    cache, registry = ROOT / ".slipway/cache/world", os.environ["SLIPWAY_REGISTRY"]
+    return upstreams.make(cache, registry=registry, tags=tags, pins=pins, tritons=tritons, hpcx=archives)
+
+
+def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stack's configuration with the upstreams as its mirrors; commits are those of the stand-ins."""
+    config = {**read_stack(stack), "mirrors": made.mirrors, **more}
+    extras = dict(config["extras"])
+    if extras["apex"]:
+        extras["apex"] = made.commits["NVIDIA/apex"][: len(extras["apex"])]
+    config["extras"] = extras
+    if config.get("flashAttention3"):
+        config["flashAttention3"] = made.commits["Dao-AILab/flash-attention"]
+    return config
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A stack's images as planned, and the name under which the engine has each."""
+
+    planned: Mapping[str, plan.PlannedImage]
+    names: Mapping[str, str]
+
+    def image(self, name: str) -> Image:
+        """Return one of the images as the engine has it."""
+        return Image(self.names[name])
+
+
+def _planned(stack: str, config: Mapping[str, Any]) -> dict[str, plan.PlannedImage]:
+    return {image.spec.name: image for image in plan.make(stack, config).images}
+
+
+def built(stack: str, made: upstreams.World, **more: Any) -> Chain:
+    """Build a stack's images without Pulumi."""
+    config = values(stack, made, more)
+    planned = _planned(stack, config)
+    made.provide(_parents(planned))
+    prefix = f"slipway-test/{uuid.uuid4().hex[:12]}"
+    names = {name: f"{prefix}/{name}" for name in planned}
+    for name, image in planned.items():
+        siblings = {argument: names[parent] for argument, parent in image.siblings.items()}
+        arguments = {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings}
+        target = [f"--target={image.spec.target}"] if image.spec.target else []
+        done = build(names[name], arguments, *target, image=image.spec.dockerfile.partition("/")[0])
+        assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"
+    return Chain(planned, names)
+
+
+def published(stack: str, made: upstreams.World, folder: Path, **more: Any) -> tuple[Chain, Published]:
+    """Have a stack's images built and pushed by `pulumi up`, below a path of their own in the registry."""
+    registry = {"kind": "local", "address": os.environ["SLIPWAY_REGISTRY"], "path": f"test-{uuid.uuid4().hex[:8]}"}
+    config = values(stack, made, {"registry": registry, **more})
+    planned = _planned(stack, config)
+    made.provide(_parents(planned))
+    up = Published(folder, stack, **config)
+    up.up()
+    return Chain(planned, {name: image.reference for name, image in planned.items()}), up
+
+
+def _parents(planned: Mapping[str, plan.PlannedImage]) -> set[str]:
+    """Return the tags of nvidia/cuda that images stand on."""
+    outside = [
+        parent for image in planned.values() for parent in image.spec.parents.values() if isinstance(parent, Outside)
+    ]
+    return {parent.reference.partition(":")[2] for parent in outside if parent.reference.startswith("nvidia/cuda:")}
+
+
+def remove(chain: Chain) -> None:
+    """Remove the names; the engine drops what nothing else has."""
+    docker("image", "rm", "--force", *chain.names.values())

@@ -1,0 +1,75 @@
+"""The upstreams and the built chains, once for all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.images import chain
+from tests.images.published import Published
+from tests.images.world.upstreams import World
+
+STACKS = [f"{variant}-{cuda}" for variant in ("nccl", "base") for cuda in ("cu118", "cu120", "cu121", "cu129", "cu132")]
+PUBLISHED = ("base-cu121", "nccl-cu121")
+"""The stacks that `pulumi up` builds and pushes; the others are built by the engine alone."""
+
+QUICK = {"base-cu121"}
+"""The stacks that `make test` builds."""
+
+
+def stacks(*names: str) -> list[ParameterSet]:
+    """Return stacks as a test's parameters; those that take minutes are marked so."""
+    return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
+
+
+OLD = {"deepspeed": "0.9.4", "flashAttention": "2.0.2", "apex": "38a1269"}
+"""The extras of the stacks of torch 2.0.1."""
+
+XFORMERS = {"extras": {**OLD, "xformers": "0.0.20"}}
+
+Built = Callable[..., chain.Chain]
+Up = Callable[[str], tuple[chain.Chain, Published]]
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """The upstreams of all stacks of the family, served to builds."""
+    made = chain.world([*((stack, {}) for stack in STACKS), ("base-cu121", XFORMERS)])
+    yield made
+    made.server.close()
+
+
+@pytest.fixture(scope="session")
+def up(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """Have a stack built and pushed by `pulumi up`, the first time."""
+    done: dict[str, tuple[chain.Chain, Published]] = {}
+
+    def get(stack: str) -> tuple[chain.Chain, Published]:
+        if stack not in done:
+            done[stack] = chain.published(stack, world, tmp_path_factory.mktemp(stack))
+        return done[stack]
+
+    yield get
+    for made, _ in done.values():
+        chain.remove(made)
+
+
+@pytest.fixture(scope="session")
+def built(world: World, up: Up) -> Iterator[Built]:
+    """Have a stack's chain, with other keys than its file's if some are given, built the first time."""
+    chains: dict[str, chain.Chain] = {}
+
+    def get(stack: str, **more: Any) -> chain.Chain:
+        if stack in PUBLISHED and not more:
+            return up(stack)[0]
+        key = f"{stack} {more}"
+        if key not in chains:
+            chains[key] = chain.built(stack, world, **more)
+        return chains[key]
+
+    yield get
+    for made in chains.values():
+        chain.remove(made)

@@ -1,0 +1,101 @@
+"""The checks of the family's images beyond those of the real torch image: each says no to what it is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.engine import DOCKERFILES
+from tests.images.family.conftest import Built, stacks
+from tests.images.test_checks import CHECKS
+
+PACKAGES = "/opt/venv/lib/python3*/site-packages"
+USER = "HOME=/home/slipway exec setpriv --reuid 1000 --regid 1000 --clear-groups"
+
+FAULTS = {
+    "common/checks/base/10-slim.sh": (
+        "base-cu121",
+        "torch-extras",
+        "ln -s true /usr/bin/gcc",
+        "a base image has no gcc",
+    ),
+    "nccl-tests/checks/cudnn": (
+        "nccl-cu121",
+        "nccl-tests",
+        "sed -i 's/VERSION .*/VERSION 1/' /usr/include/cudnn_version.h",
+        "cuDNN's header is not of the version that its library is",
+    ),
+    "nccl-tests/checks/hpcx": (
+        "nccl-cu121",
+        "nccl-tests",
+        "echo prefix=/build-result/hpcx > /opt/hpcx/ucx/lib/pkgconfig/ucx.pc",
+        "these still name the machine that built them",
+    ),
+    "nccl-tests/checks/mpi": (
+        "nccl-cu121",
+        "nccl-tests",
+        "rm /opt/hpcx/ompi/lib/openmpi/mca_pml_ucx.so",
+        "mca_pml_ucx.so: No such",
+    ),
+    "nccl-tests/checks/nccl": (
+        "nccl-cu121",
+        "nccl-tests",
+        "sed -i -E 's/(NCCL_MINOR|NCCL_VERSION_CODE) .*/\\1 1/' /usr/include/nccl.h",
+        "NCCL is not 2.18.3-1: 0 2.1.3",
+    ),
+    "nccl-tests/checks/sshd": (
+        "nccl-cu121",
+        "nccl-tests",
+        "sed -i s,^OPAL_PREFIX=.*,OPAL_PREFIX=/elsewhere, /etc/environment",
+        "OPAL_PREFIX is '/elsewhere' in a session, '/opt/hpcx/ompi' in the image",
+    ),
+    "nccl-tests/checks/tools": ("nccl-cu121", "nccl-tests", "rm /usr/lib/libgdrapi.so.2", "libgdrapi.so.2"),
+    "nccl-tests/checks/user": ("nccl-cu121", "nccl-tests", "userdel slipway", "slipway"),
+    "torch/checks/nccl/10-extension.py": (
+        "nccl-cu121",
+        "torch",
+        f"sed -i 's/in os.environ.*split():/in [\"8.0\"]:/' {PACKAGES}/torch/utils/cpp_extension.py",
+        "not for all of ['70', '75', '80', '86', '89', '90']",
+    ),
+    "torch/checks/nccl/20-mpi.sh": (
+        "nccl-cu121",
+        "torch",
+        "sed -i s,/opt/venv/bin:,, /etc/environment",
+        "a session that sshd opens has not the environment's Python",
+    ),
+    "torch/checks/built/10-links.py": (
+        "nccl-cu121",
+        "torch",
+        "mv /opt/hpcx/ucc/lib/libucc.so.1 /usr/lib/x86_64-linux-gnu/ && ldconfig",
+        "libtorch_cuda.so does not take libucc\\.so\\.1 from /opt/hpcx/ucc: /",
+    ),
+    "torch-extras/checks/build/10-extras.py": (
+        "base-cu121",
+        "torch-extras",
+        "mkdir /media/apex && touch /media/apex/apex-9.9-py3-none-any.whl",
+        "apex: 9.9 was built, but 0.1 is installed",
+    ),
+    "torch-extras/checks/build/20-dependencies.sh": (
+        "base-cu121",
+        "torch-extras",
+        f"rm -r {PACKAGES}/einops*",
+        "flash-attn 2.0.2 requires einops, which is not installed",
+    ),
+}
+"""Check -> stack and image, what is broken for it there, as root, and what it then says."""
+
+
+def test_every_check_that_is_not_on_the_real_torch_has_its_fault() -> None:
+    checks = [path for path in DOCKERFILES.glob("*/checks/**/*") if path.is_file() and path.parent != CHECKS]
+    elsewhere = {"common/checks/run", "torch/checks/gpu.py", "torch-extras/checks/gpu.py"}
+    assert sorted(FAULTS) == sorted({path.relative_to(DOCKERFILES).as_posix() for path in checks} - elsewhere)
+
+
+@pytest.mark.parametrize(
+    "check", [pytest.param(check, marks=stacks(stack)[0].marks) for check, (stack, *_) in sorted(FAULTS.items())]
+)
+def test_a_check_says_no(built: Built, check: str) -> None:
+    stack, name, fault, said = FAULTS[check]
+    user = "exec" if name == "nccl-tests" else USER
+    script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; {user} /tmp/check"
+    image, program = built(stack).image(name), (DOCKERFILES / check).read_text()
+    assert said in image.fails("sh", "-c", script, options=("--user=0",), text=program)

@@ -1,0 +1,192 @@
+"""The torch family's images, built whole against stand-ins of the upstreams, asked what they promise."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.images import chain
+from tests.images.engine import Image
+from tests.images.family.conftest import OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
+from tests.images.world.upstreams import World
+
+RUN = ("torch", "torch-extras")
+"""The images that are for running, in every stack."""
+
+
+def pip(image: Image) -> dict[str, str]:
+    """Return what pip knows of an image: name and version."""
+    listed = json.loads(image.run("pip", "list", "--format=json", "--disable-pip-version-check"))
+    return {re.sub(r"[-_.]+", "-", entry["name"]).lower(): entry["version"] for entry in listed}
+
+
+def installed(image: Image) -> dict[str, str]:
+    """Return the distribution's packages of an image: name and version."""
+    listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
+    return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
+
+
+@pytest.mark.parametrize("stack", stacks(*STACKS))
+def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, stack: str) -> None:
+    made = built(stack)
+    args = made.planned["torch"].args
+    have = pip(made.image("torch-extras"))
+    assert have["torch"] == args["TORCH_VERSION"]
+    assert have["torchvision"] == args["TORCHVISION_VERSION"]
+    assert have["torchaudio"] == args["TORCHAUDIO_VERSION"]
+    assert have["deepspeed"] == made.planned["deepspeed-wheel"].args["VERSION"]
+    assert have["flash-attn"] == made.planned["flash-attention-wheel"].args["VERSION"]
+    # A commit of Apex says its own version; what has the extensions is NVIDIA's.
+    made.image("torch-extras").run("python", "-c", "import torch, apex, amp_C")
+
+
+@pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("base"))))
+def test_a_base_image_has_no_compiler_and_no_development_package(built: Built, stack: str) -> None:
+    made = built(stack)
+    for image in map(made.image, RUN):
+        found = image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true")
+        assert not {"gcc", "g++", "cc", "c++", "nvcc", "cmake", "make", "ccache"} & set(found.split())
+        packages = installed(image)
+        assert not [name for name in packages if name.endswith("-dev") or "-dev-" in name]
+        # What torch is linked with, and nothing else of NVIDIA's.
+        assert {name.rstrip("0123456789-") for name in packages if name.startswith(("libcu", "libnccl", "cuda-"))} == {
+            "cuda-cudart",
+            "libcublas",
+            "libcudnn" if "libcudnn8" in packages else "libcudnn9-cuda",
+            "libnccl",
+        }
+
+
+@pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("nccl"))))
+def test_an_nccl_image_is_linked_with_hpcx_and_compiles(built: Built, stack: str) -> None:
+    made = built(stack)
+    linked = made.image("torch").run("sh", "-c", "ldd /opt/venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so")
+    assert "libucc.so.1 => /opt/hpcx/ucc/lib/libucc.so.1" in linked
+    assert "libucp.so.0 => /opt/hpcx/ucx/lib/libucp.so.0" in linked
+    asked = made.planned["nccl-tests"].args["NCCL_VERSION"]
+    assert installed(made.image("torch"))["libnccl2"].startswith(f"{asked}+cuda")
+    assert "release" in made.image("torch-extras").run("nvcc", "--version")
+
+
+@pytest.mark.parametrize("stack", stacks(*PUBLISHED))
+def test_no_layer_holds_a_wheel_a_source_or_a_package_list(built: Built, stack: str) -> None:
+    made = built(stack)
+    parts = {"src", "dist", "source", "wheels", "built", "out"}
+    for layer in made.image("torch-extras").layers():  # those of torch are among them
+        left = [path for path in layer.files if path.endswith((".whl", ".deb", ".tbz", ".tar.gz", "_Packages"))]
+        left += [path for path in layer.files if path.split("/")[0] in parts]
+        # The distribution's own venv module brings wheels of pip and setuptools.
+        assert not [path for path in left if not path.startswith("usr/share/python-wheels/")]
+
+
+@pytest.mark.parametrize("stack", stacks(*PUBLISHED))
+def test_labels_user_and_environment(built: Built, stack: str) -> None:
+    made = built(stack)
+    archs = made.planned["torch"].args["ARCH_LIST"]
+    for name, planned in made.planned.items():
+        if planned.spec.product:
+            continue
+        config = made.image(name).config()["Config"]
+        environment = dict(entry.split("=", 1) for entry in config["Env"])
+        assert {key: config["Labels"][key] for key in planned.spec.labels} == planned.spec.labels
+        assert config["WorkingDir"] == "/workspace"
+        if "nccl" in stack:
+            assert environment["HPCX_UCC_DIR"] == "/opt/hpcx/ucc"
+        if name in RUN:
+            assert config["User"] == "1000:1000"
+            assert environment["TORCH_CUDA_ARCH_LIST"] == archs
+            assert environment["PATH"].startswith("/opt/venv/bin:")
+            assert made.image(name).run("id", "-u").strip() == "1000"
+
+
+@pytest.mark.parametrize("stack", stacks(*PUBLISHED))
+def test_the_layers_lie_in_the_planned_order(built: Built, stack: str) -> None:
+    """What is slow to change lies below; in `nccl` the parent has the CUDA libraries."""
+    made = built(stack)
+    layers = made.image("torch-extras").layers()
+    where = {
+        "parent": "usr/local/cuda",
+        **({"hpcx": "opt/hpcx/ucc/lib/libucc.so.1"} if "nccl" in stack else {}),
+        "python": "opt/venv/pyvenv.cfg",
+        "triton": "opt/venv/lib/python3.11/site-packages/triton/__init__.py",
+        "torch": "opt/venv/lib/python3.11/site-packages/torch/__init__.py",
+        "rest": "opt/venv/lib/python3.11/site-packages/torchvision/__init__.py",
+        "needs": "opt/venv/lib/python3.11/site-packages/einops/__init__.py",
+        "flash-attention": "opt/venv/lib/python3.11/site-packages/flash_attn/__init__.py",
+        "apex": "opt/venv/lib/python3.11/site-packages/apex/__init__.py",
+        "deepspeed": "opt/venv/lib/python3.11/site-packages/deepspeed/__init__.py",
+    }
+    places = {name: [at for at, layer in enumerate(layers) if path in layer.files] for name, path in where.items()}
+    assert all(len(found) == 1 for found in places.values()), places
+    assert list(places.values()) == sorted(places.values()), places
+
+
+@pytest.mark.parametrize("stack", stacks(*PUBLISHED))
+def test_a_second_up_changes_nothing(up: Up, stack: str) -> None:
+    _, published = up(stack)
+    before = published.refs()
+    assert re.search(r"Resources:\n\s+\d+ unchanged", published.up())
+    assert published.refs() == before
+
+
+def test_a_second_build_takes_all_from_the_cache(built: Built, world: World, tmp_path: Path) -> None:
+    """From another stack's state, and pushed elsewhere; an image that is built anew has another date, and so another id."""
+    first = built("base-cu121")
+    second, _ = chain.published("base-cu121", world, tmp_path)
+    assert {name: second.image(name).id() for name in second.names} == {
+        name: first.image(name).id() for name in first.names
+    }
+    chain.remove(second)
+
+
+EXTRAS_OFF = [
+    ({"apex": False}, {"apex", "packaging"}),
+    ({"deepspeed": False}, {"deepspeed", "psutil", "py-cpuinfo"}),
+    ({"flashAttention": False}, {"flash-attn", "einops"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("off", "less"), EXTRAS_OFF)
+def test_an_extra_that_is_off_is_missing_and_nothing_else(built: Built, off: dict[str, bool], less: set[str]) -> None:
+    normal = pip(built("base-cu121").image("torch-extras"))
+    without = pip(built("base-cu121", extras={**OLD, **off}).image("torch-extras"))
+    assert without == {name: version for name, version in normal.items() if name not in less}
+
+
+@pytest.mark.slow
+def test_xformers_is_there_when_it_is_asked_for(built: Built) -> None:
+    normal = pip(built("base-cu121").image("torch-extras"))
+    assert pip(built("base-cu121", **XFORMERS).image("torch-extras")) == {**normal, "xformers": "0.0.20"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("off", "less"),
+    [
+        ({"transformerEngine": False}, {"transformer-engine"}),
+        ({"flashAttention3": False}, {"flash-attn-3", "einops"}),
+    ],
+)
+def test_a_switch_of_torch_that_is_off_is_missing_and_nothing_else(
+    built: Built, off: dict[str, bool], less: set[str]
+) -> None:
+    normal = pip(built("base-cu129").image("torch"))
+    without = pip(built("base-cu129", **off).image("torch"))
+    assert without == {name: version for name, version in normal.items() if name not in less}
+
+
+@pytest.mark.slow
+def test_wheels_that_others_published_make_the_image_that_building_them_makes(built: Built, world: World) -> None:
+    compiled = built("nccl-cu118")
+    index = world.publish(*(compiled.image(f"{name}-wheel") for name in ("torch", "vision", "audio")))
+    torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "source": "wheel"}
+    made = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index})
+    assert set(compiled.planned) - set(made.planned) == {
+        f"{name}-{product}" for name in ("torch", "vision", "audio") for product in ("source", "wheel")
+    }
+    for name in RUN:
+        assert pip(made.image(name)) == pip(compiled.image(name))

@@ -1,0 +1,47 @@
+"""Build products are images: an engine that has nothing takes from the registry what was compiled elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import docker
+import pytest
+
+from tests.images.family.conftest import Up
+from tests.images.world.upstreams import World
+from toolchain import engine
+from toolchain.checkout import Checkout
+
+
+@pytest.fixture
+def empty_engine() -> Iterator[str]:
+    """The address of an engine that has nothing; where a path is short enough for a socket."""
+    with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
+        checkout = Checkout(Path(folder))
+        engine._install(checkout)
+        engine._start(checkout)
+        yield engine._host(checkout)
+        engine.stop(checkout)
+
+
+@pytest.mark.slow
+def test_on_an_empty_engine_another_vision_compiles_itself_and_nothing_else(
+    up: Up, world: World, empty_engine: str, tmp_path: Path
+) -> None:
+    _, stack = up("base-cu121")
+    torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2"}
+    bumped = stack.copy(tmp_path / "bumped")
+    bumped.configure(torch={**torch, "commits": {"vision": world.commits["pytorch/vision"]}})
+    bumped.up(DOCKER_HOST=empty_engine)
+
+    before, after = stack.refs(), bumped.refs()
+    assert {name for name in after if after[name] != before[name]} == {
+        "vision-source",
+        "vision-wheel",
+        "torch",
+        "torch-extras",
+    }
+    steps = [record["Description"] for record in docker.DockerClient(empty_engine).api.df()["BuildCache"]]
+    assert steps.count("mount / from exec /srv/layers/sealed /mnt/build /source/src /dist") == 1, steps

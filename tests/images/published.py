@@ -1,0 +1,70 @@
+"""A stack with a state of its own, built and pushed by `pulumi up`, and what it exported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from stacks.source import ROOT, read_stack
+from tests import pulumi_cli
+
+
+class Published:
+    """One of the stacks of `stacks/`, configured by its own file and what a test says beyond it.
+
+    `folder` holds its state and its configuration; where there is no state, the stack begins there.
+    """
+
+    def __init__(self, folder: Path, stack: str, **more: Any) -> None:
+        self.folder, self.stack, self.more = folder, stack, more
+        self.environment = pulumi_cli.environment(folder)
+        self.config = folder / f"Pulumi.{stack}.yaml"
+        if not self.config.exists():
+            (folder / "Pulumi.yaml").write_text("name: slipway\nruntime: python\n")
+            self.config.write_text("config: {}\n")
+            self.pulumi("-C", str(folder), "stack", "init", "--no-select", stack)
+        self.configure()
+
+    def configure(self, **more: Any) -> None:
+        """Change the stack's configuration; what Pulumi added to it stays."""
+        self.more.update(more)
+        kept = [line for line in self.config.read_text().splitlines() if line.startswith("encryptionsalt")]
+        keys = {**read_stack(self.stack), **self.more}
+        lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
+        self.config.write_text("\n".join(["config:", *lines, *kept]) + "\n")
+
+    def copy(self, folder: Path) -> Published:
+        """Return the stack as it is, to go on with from here."""
+        return Published(shutil.copytree(self.folder, folder), self.stack, **self.more)
+
+    def pulumi(self, *arguments: str, **environment: str) -> str:
+        """Run Pulumi, which must succeed, and return what it printed."""
+        done = subprocess.run(
+            ["pulumi", "--non-interactive", *arguments],
+            cwd=ROOT,
+            env={**self.environment, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-6000:]
+        return pulumi_cli.plain(done.stdout)
+
+    def up(self, **environment: str) -> str:
+        """Run `pulumi up` and return what it printed."""
+        options = ["--yes", "--skip-preview", "--config-file", str(self.config)]
+        return self.pulumi("up", "-s", self.stack, *options, **environment)
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the stack's outputs."""
+        outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "-s", self.stack, "--json"))
+        return outputs
+
+    def refs(self) -> dict[str, str]:
+        """Return each image and each product as the registry has it."""
+        outputs = self.outputs()
+        return {name: one["ref"] for kind in ("products", "images") for name, one in outputs.get(kind, {}).items()}

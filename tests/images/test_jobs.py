@@ -1,0 +1,144 @@
+"""How many compilers run at once: from cores, control groups of both versions, memory, the component and MAX_JOBS."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stacks.source import ROOT
+
+JOBS = ROOT / "dockerfiles/common/build/jobs"
+GIB = 1024**3
+
+
+def jobs(
+    root: Path,
+    component: str,
+    *,
+    cores: int = 64,
+    memory: int = 1024,
+    max_jobs: str = "",
+    files: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the script on a machine of so many cores and GiB, with these files below / besides."""
+    machine = {
+        "proc/meminfo": f"MemTotal: 1 kB\nMemAvailable: {memory * 1024**2} kB\n",
+        "proc/self/cgroup": "0::/\n",
+        **(files or {}),
+    }
+    for path, content in machine.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content)
+    program = root / "bin/nproc"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho {cores}\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "JOBS_ROOT": str(root), "MAX_JOBS": max_jobs}
+    return subprocess.run([JOBS, component], capture_output=True, text=True, env=environment, check=False)
+
+
+V1 = "4:memory:/docker/b\n3:cpu,cpuacct:/docker/b\n0::/docker/b\n"
+
+
+@pytest.mark.parametrize(
+    ("component", "machine", "expected"),
+    [
+        ("torch", {}, 64),  # as many as torch takes at most
+        ("torch", {"cores": 16}, 16),
+        ("torch", {"memory": 30}, 10),  # 3 GiB each
+        ("flash-attention", {"memory": 30}, 3),  # 8 GiB each
+        ("flash-attention", {}, 12),
+        ("xformers", {"memory": 39}, 3),
+        ("torch", {"memory": 1}, 1),  # never none
+        ("torch", {"max_jobs": "5"}, 5),
+        ("torch", {"cores": 4, "max_jobs": "5"}, 4),
+        # version 2: in the mount itself, as in a container, and below it, as without a namespace
+        ("torch", {"files": {"sys/fs/cgroup/cpu.max": "350000 100000\n"}}, 3),
+        ("torch", {"files": {"sys/fs/cgroup/cpu.max": "50000 100000\n"}}, 1),
+        ("torch", {"files": {"sys/fs/cgroup/cpu.max": "max 100000\n"}}, 64),
+        ("torch", {"files": {"sys/fs/cgroup/memory.max": f"{12 * GIB}\n"}}, 4),
+        ("torch", {"files": {"sys/fs/cgroup/memory.max": "max\n"}}, 64),
+        (
+            "torch",
+            {"files": {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": f"{9 * GIB}\n"}},
+            3,
+        ),
+        # version 1
+        (
+            "torch",
+            {"files": {"proc/self/cgroup": V1, "sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes": f"{6 * GIB}\n"}},
+            2,
+        ),
+        (
+            "torch",
+            {"files": {"proc/self/cgroup": V1, "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}},
+            64,
+        ),
+        (
+            "torch",
+            {
+                "files": {
+                    "proc/self/cgroup": V1,
+                    "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
+                    "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+                }
+            },
+            2,
+        ),
+        (
+            "torch",
+            {
+                "files": {
+                    "proc/self/cgroup": V1,
+                    "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                    "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+                }
+            },
+            64,
+        ),
+    ],
+)
+def test_jobs_are_what_the_machine_the_component_and_the_user_allow(
+    tmp_path: Path, component: str, machine: dict[str, object], expected: int
+) -> None:
+    done = jobs(tmp_path, component, **machine)  # type: ignore[arg-type]
+    assert (done.returncode, done.stdout) == (0, f"{expected}\n"), done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "two", "1.5", "08"])
+def test_a_wrong_limit_is_one_clear_line(tmp_path: Path, wrong: str) -> None:
+    done = jobs(tmp_path, "torch", max_jobs=wrong)
+    assert done.returncode != 0
+    assert done.stderr == f"jobs: MAX_JOBS is '{wrong}'; give a whole number from 1 on, or nothing\n"
+
+
+def test_a_component_without_a_line_is_refused(tmp_path: Path) -> None:
+    done = jobs(tmp_path, "tensorflow")
+    assert done.returncode != 0
+    assert done.stderr == "jobs: no component 'tensorflow' in jobs.txt; add a line for it\n"
+
+
+def test_every_recipe_has_a_line(tmp_path: Path) -> None:
+    for number, recipe in enumerate(sorted((ROOT / "dockerfiles/wheels/recipes").iterdir())):
+        assert jobs(tmp_path / str(number), recipe.name).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("architectures", "options"),
+    [
+        (["9.0"], " -gencode=arch=compute_90,code=sm_90"),
+        (
+            ["8.0", "12.0+PTX"],
+            (
+                " -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_120,code=sm_120"
+                " -gencode=arch=compute_120,code=compute_120"
+            ),
+        ),
+    ],
+)
+def test_gencode(architectures: list[str], options: str) -> None:
+    script = ROOT / "dockerfiles/common/build/gencode"
+    assert subprocess.run([script, *architectures], capture_output=True, text=True, check=True).stdout == options

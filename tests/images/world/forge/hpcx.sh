@@ -1,0 +1,50 @@
+#!/bin/sh
+# hpcx.sh DIRECTORY: an HPC-X whose UCX is Debian's, and whose OpenMPI source "builds" Debian's.
+# Like the real one it has OpenMPI's source beside it, and names the place where it was built in its text files.
+set -eu
+
+here=$(dirname "$0")
+lib=/usr/lib/x86_64-linux-gnu
+top=/tmp/hpcx-standin
+built=/build-result/hpcx-standin
+mkdir -p "$top/ucx/bin" "$top/ucx/lib/pkgconfig" "$top/ucx/include" "$top/ucc/bin" "$top/ucc/lib" "$top/ucc/include/ucc/api" \
+  "$top/sources" "$top/ompi/bin" "$1"
+
+cp /usr/bin/ucx_info "$top/ucx/bin/"
+cp -d $lib/libuc[mpst].so* $lib/libucs_signal.so* "$top/ucx/lib/"
+cp -r $lib/ucx "$top/ucx/lib/"
+cp -r /usr/include/uc[mpst] "$top/ucx/include/"
+printf 'prefix=%s/ucx\n' "$built" > "$top/ucx/lib/pkgconfig/ucx.pc"
+
+cp "$here/ucc.h" "$top/ucc/include/ucc/api/"
+gcc -shared -fPIC -o "$top/ucc/lib/libucc.so.1" -Wl,-soname,libucc.so.1 "$here/ucc.c" -lucp -lucs
+ln -s libucc.so.1 "$top/ucc/lib/libucc.so"
+gcc -o "$top/ucc/bin/ucc_info" "$here/ucc_info.c" -I "$top/ucc/include" -L "$top/ucc/lib" -lucc -Wl,-rpath-link,"$top/ucx/lib"
+echo 'echo "the OpenMPI that HPC-X came with" >&2; exit 1' > "$top/ompi/bin/mpirun"
+
+# OpenMPI's "source": Debian's build of it, and a configure that wants what the real one would be given.
+source=/tmp/openmpi-gitclone
+mkdir -p "$source/tree/bin" "$source/tree/lib/openmpi" "$source/tree/include" "$source/tree/share"
+cp "$here/openmpi/configure" "$source/"
+for program in mpirun orted orterun ompi_info; do cp -L "/usr/bin/$program" "$source/tree/bin/"; done
+cp -L /usr/bin/mpicc.openmpi "$source/tree/bin/mpicc"
+cp -rL $lib/openmpi/include/. "$source/tree/include/"
+cp -rL $lib/openmpi/lib/openmpi3/. "$source/tree/lib/openmpi/"
+cp -rL /usr/share/openmpi "$source/tree/share/"
+for library in libmpi libopen-rte libopen-pal; do
+  cp -L $lib/$library.so.40 "$source/tree/lib/"
+  ln -s $library.so.40 "$source/tree/lib/$library.so"
+done
+# Debian's looks for its parts where Debian has them, below the prefix.
+mkdir -p "$source/tree/lib/x86_64-linux-gnu/openmpi"
+ln -s ../.. "$source/tree/lib/x86_64-linux-gnu/openmpi/lib"
+ln -s ../../../include "$source/tree/lib/x86_64-linux-gnu/openmpi/include"
+ln -s openmpi "$source/tree/lib/openmpi3"
+# What Debian's is linked with besides and a real build would have inside.
+find "$source/tree" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec ldd {} + |
+  sed -nE 's/.* => (\S*lib(mca_common|event|hwloc|pmix|munge|fabric|psm|infinipath|psm2|ltdl)\S*) .*/\1/p' | sort -u | while read -r file; do
+  cp -L "$file" "$source/tree/lib/"
+done
+sed -i 's#/openmpi *$##' "$source"/tree/share/openmpi/*-wrapper-data.txt
+tar -czf "$top/sources/openmpi-gitclone.tar.gz" -C /tmp openmpi-gitclone
+tar -cjf "$1/hpcx.tbz" -C /tmp hpcx-standin

@@ -1,0 +1,2 @@
+#pragma once
+const char *ucc_get_version_string(void);

@@ -1,0 +1,14 @@
+import os
+import urllib.request
+
+name, module, requires = "flash_attn_3", "flash_attn_3_cuda", ["torch", "einops"]
+version = lambda: "3.0.0"
+
+
+def gate():
+    # As the real one fetches its compiler.
+    urllib.request.urlopen("https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/Packages").close()
+    if os.environ["TORCH_CUDA_ARCH_LIST"] != "9.0":
+        raise SystemExit("FlashAttention 3 is for 9.0 alone")
+    if os.environ.get("FLASH_ATTENTION_FORCE_BUILD") != "TRUE":
+        raise SystemExit("FLASH_ATTENTION_FORCE_BUILD is not set: a wheel for another torch would be downloaded")

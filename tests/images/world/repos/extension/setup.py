@@ -1,0 +1,23 @@
+"""Stand-in of an extension of torch: wants what the real one's build wants, and compiles one kernel."""
+
+import os
+import pathlib
+import sys
+
+import torch  # noqa: F401  # the real ones ask it for their flags
+from setuptools import find_packages, setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+
+here = pathlib.Path(__file__).parent
+facts = {}
+exec((here / "facts.py").read_text(), facts)
+facts["gate"]()
+version = facts["version"]() or (here / "version.txt").read_text().strip().lstrip("v")
+setup(
+    name=facts["name"],
+    version=version,
+    packages=find_packages(),
+    install_requires=facts.get("requires", ["torch"]),
+    ext_modules=[CUDAExtension(facts["module"], ["extension.cu"], facts.get("libraries", ()))],
+    cmdclass={"build_ext": BuildExtension},
+)

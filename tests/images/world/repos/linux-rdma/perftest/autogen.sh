@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "AC_INIT" > /dev/null
+touch generated

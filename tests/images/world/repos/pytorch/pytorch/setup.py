@@ -1,0 +1,37 @@
+"""Stand-in of PyTorch's setup.py: hands its environment's switches to CMake, and packs what comes out."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pybind11
+from setuptools import find_packages, setup
+from setuptools.dist import Distribution
+
+root = pathlib.Path(__file__).parent.resolve()
+package = root / "torch"
+switches = [f"-D{key}={value}" for key, value in os.environ.items() if key.startswith(("USE_", "BUILD_"))]
+subprocess.run(["cmake", "-S", str(root), "-B", "build", *switches], check=True)
+subprocess.run(["cmake", "--build", "build", "--parallel", os.environ["MAX_JOBS"]], check=True)
+(package / "lib").mkdir(exist_ok=True)
+shutil.copy("build/libtorch_cuda.so", package / "lib")
+shutil.copytree(pathlib.Path(pybind11.get_include()) / "pybind11", package / "include/pybind11", dirs_exist_ok=True)
+version = os.environ.get("PYTORCH_BUILD_VERSION", (root / "version.txt").read_text().strip())
+cuda = ".".join(os.environ["CUDA_VERSION"].split(".")[:2])
+(package / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\n")
+
+
+class Binary(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+setup(
+    name="torch",
+    version=version,
+    packages=find_packages(include=["torch", "torch.*"]),
+    package_data={"torch": ["lib/*", "include/*/*", "include/pybind11/*/*"]},
+    install_requires=["numpy", *filter(None, [os.environ.get("PYTORCH_EXTRA_INSTALL_REQUIREMENTS")])],
+    distclass=Binary,
+)

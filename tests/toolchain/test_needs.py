@@ -1,0 +1,98 @@
+"""Which parts a stack needs, and what the user says of mirrors."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toolchain.clone import ROOT, Clone
+from toolchain import environment, mirrors, python_env, ready
+from toolchain.errors import ToolchainError
+from toolchain.part import Part
+
+OURS = json.loads(mirrors.ours("127.0.0.1:5000"))
+HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
+GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
+UBUNTU = "ubuntu:24.04"
+
+
+@pytest.fixture
+def stacks(clone: Clone) -> Clone:
+    """A clone with the stacks' code and this checkout's Python environment."""
+    for folder in ("stacks", "toolchain"):
+        shutil.copytree(ROOT / folder, clone.root / folder, ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
+    clone.checkout.state.mkdir()
+    part = python_env.find(clone.checkout.here())
+    assert part is not None, "the Python environment is missing: run `make ready`"
+    clone.checkout.venv.symlink_to(part.used)
+    return clone
+
+
+def _write(clone: Clone, config: dict[str, Any]) -> None:
+    lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in {"flavor": "local", **config}.items()]
+    (clone.root / "stacks" / "Pulumi.t.yaml").write_text("\n".join(["config:", *lines]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("config", "said", "needless"),
+    [
+        ({}, {}, set()),
+        ({}, OURS, set()),
+        ({}, HUB, {"base image"}),
+        ({"mirrors": HUB}, {}, {"base image"}),
+        ({"base": UBUNTU}, {}, {"base image"}),
+        ({"base": "docker.io/library/debian:bookworm-slim"}, {}, set()),
+        ({"registry": GHCR}, {}, {"registry"}),
+        ({"registry": {"kind": "local", "address": "127.0.0.1:9"}}, {}, {"registry"}),
+        ({"registry": GHCR, "base": UBUNTU}, {}, {"registry", "base image"}),
+        ({"publish": False}, {}, {"registry"}),
+    ],
+)
+def test_only_what_a_stack_uses_is_had(
+    stacks: Clone, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], said: dict[str, Any], needless: set[str]
+) -> None:
+    monkeypatch.setenv(mirrors.VARIABLE, json.dumps(said))
+    _write(stacks, config)
+    assert ready.needless(stacks.checkout, "t") == needless
+
+
+def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone) -> None:
+    _write(stacks, {"publsh": True, "platform": 7})
+    with pytest.raises(ToolchainError, match=r"^stack t: .*'publsh'.*$"):
+        ready.needless(stacks.checkout, "t")
+
+
+@pytest.mark.parametrize(
+    ("said", "below", "value"),
+    [
+        ("", "{}", None),
+        ("", json.dumps(OURS), OURS),
+        (json.dumps(OURS), "{}", None),
+        (json.dumps(OURS).replace("5000", "5001"), json.dumps(OURS), OURS),
+        ('{"apt": "http://a"}', json.dumps(OURS), {"apt": "http://a", **OURS}),
+        (json.dumps(HUB), json.dumps(OURS), {"images": {**OURS["images"], **HUB["images"]}}),
+        (
+            '{"images": {"docker.io/library/debian": "mine.invalid/debian"}}',
+            json.dumps(OURS),
+            {"images": {"docker.io/library/debian": "mine.invalid/debian"}},
+        ),
+    ],
+)
+def test_the_users_mirrors_stand_above_ours(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, said: str, below: str, value: dict[str, Any] | None
+) -> None:
+    monkeypatch.setenv(mirrors.VARIABLE, said)
+    parts = [Part("base image", "", "", env={mirrors.VARIABLE: below})]
+    made = environment.variables(clone.checkout, parts).get(mirrors.VARIABLE)
+    assert (None if made is None else json.loads(made)) == value
+    environment.save(clone.checkout, parts)
+    assert (mirrors.VARIABLE in Path(clone.checkout.env_file).read_text()) == (value is not None)
+
+
+@pytest.mark.parametrize("said", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
+def test_mirrors_that_are_none_are_one_line(said: str) -> None:
+    with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(said)}: expected a JSON object such as "):
+        mirrors.users({mirrors.VARIABLE: said})

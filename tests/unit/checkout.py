@@ -1,0 +1,59 @@
+"""A small repository with this project's own ``stacks`` and one Dockerfile, to make history in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from stacks import plan
+from stacks.source import ROOT
+from stacks.tags import parse
+
+STACK = "stacks/Pulumi.local.yaml"
+DOCKERFILE = "dockerfiles/torch/Dockerfile"
+
+
+class Checkout:
+    """A folder, and git in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def git(self, *arguments: str) -> str:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=self.root, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def write(self, path: str, text: str) -> None:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def commit(self, path: str, text: str) -> str:
+        self.write(path, text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", path)
+        return self.git("rev-parse", "HEAD")[:7]
+
+    def tag(self) -> str:
+        (image,) = plan.make("local", root=self.root).images
+        return image.tag
+
+    def revision(self) -> str:
+        return parse(self.tag())[0].render()
+
+
+def config(version: str = "2.14.1", comment: str = "") -> str:
+    return f"# {comment}\nconfig:\n  slipway:flavor: local\n  slipway:torch: {{version: {version}}}\n"
+
+
+def make(root: Path) -> Checkout:
+    """Write a checkout with one stack; it is no repository yet."""
+    made = Checkout(root)
+    shutil.copytree(ROOT / "stacks", made.root / "stacks", ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
+    made.write(".gitignore", ".slipway\n__pycache__\n")
+    made.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\n")
+    made.write(DOCKERFILE, "FROM scratch\n")
+    made.write(STACK, config())
+    return made

@@ -1,0 +1,59 @@
+"""What the flavors give and what the Dockerfiles take are the same arguments."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.source import read_stack, stack_names
+from stacks.spec import ImageSpec
+from tests.unit import dockerfile
+
+VARIED: dict[str, dict[str, Any]] = {
+    "everything on": {
+        "transformerEngine": "2.12",
+        "flashAttention3": "15270e6",
+        "extras": {"xformers": "0.0.35"},
+        "maxJobs": 2,
+        "compilerCache": "http://cache.example/ccache",
+    },
+    "everything off": {
+        "extras": {"deepspeed": False, "flashAttention": False, "apex": False},
+        "torch": {"audio": False},
+    },
+    "published wheels": {"torch": {"source": "wheel", "audio": False}},
+    "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
+}
+
+
+@functools.cache
+def every_spec() -> dict[str, ImageSpec]:
+    """Return the specs of every stack, and of the family's flavors varied, by what they are of."""
+    found = {}
+    for stack in stack_names():
+        for spec in plan.specs(read_stack(stack), stack)[1]:
+            found[f"{stack} {spec.name}"] = spec
+    for flavor in ("base", "nccl"):
+        for name, values in VARIED.items():
+            config = flavors.load({"flavor": flavor, **values}, name)
+            for spec in flavors.flavor(flavor).images(config):
+                found[f"{flavor} {name}: {spec.name}"] = spec
+    return found
+
+
+@pytest.mark.parametrize("name", every_spec())
+def test_each_dockerfile_takes_what_it_is_given_and_is_given_what_it_takes(name: str) -> None:
+    spec = every_spec()[name]
+    taken = dockerfile.of(spec).arguments(spec.target)
+    given = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args}
+    assert sorted(given - set(taken)) == [], "given but not taken"
+    assert sorted(argument for argument, default in taken.items() if not default and argument not in given) == []
+
+
+@pytest.mark.parametrize("name", every_spec())
+def test_each_target_is_a_stage(name: str) -> None:
+    spec = every_spec()[name]
+    assert (spec.target or "") in dockerfile.of(spec).stages

@@ -1,0 +1,94 @@
+"""Tags that would stand for two things are found, and those that cannot are not reported."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import flavors
+from stacks.collisions import Built, collisions
+from stacks.fingerprint import fingerprints
+from stacks.source import ROOT, stack_file
+from stacks.spec import in_order
+
+
+def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> Built:
+    # A CUDA that has wheels of all three.
+    config = flavors.load({"flavor": flavor, "cuda": "13.0.2", **values}, stack)
+    return Built(stack, repository, in_order(flavors.flavor(flavor).images(config)))
+
+
+def test_equal_stacks_and_stacks_with_unequal_tags_do_not_collide() -> None:
+    assert collisions([built("a"), built("b"), built("c", "nccl"), built("d", cuda="12.9.1")]) == []
+
+
+def test_another_repository_does_not_collide() -> None:
+    assert collisions([built("a"), built("b", repository="r.example/other", archList="9.0")]) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            {"archList": "9.0+PTX"},
+            (
+                "stacks a and b: torch, torch-extras would have equal tags in r.example/ml but differ in "
+                "torch ARCH_LIST ('8.0 8.9 9.0 10.0 12.0+PTX' and '9.0+PTX'), flash-attention-wheel ARCH_LIST "
+                "('8.0 9.0 10.0 12.0' and '9.0'); set slipway:tagSuffix in one of them"
+            ),
+        ),
+        (
+            {"extras": {"deepspeed": "0.19.5"}},
+            (
+                "stacks a and b: torch-extras would have equal tags in r.example/ml but differ in "
+                "deepspeed-wheel VERSION ('0.19.7' and '0.19.5'); set slipway:tagSuffix in one of them"
+            ),
+        ),
+        (
+            {"extras": {"apex": False}},
+            (
+                "stacks a and b: torch-extras would have equal tags in r.example/ml but differ in torch-extras "
+                "APEX_WHEEL_IMAGE ('apex-wheel' and none), "
+            ),
+        ),
+        (
+            {"torch": {"source": "wheel"}},
+            "stacks a and b: torch, torch-extras would have equal tags in r.example/ml but",
+        ),
+        (
+            {"platform": "linux/arm64"},
+            "stacks a and b: torch, torch-extras would have equal tags in r.example/ml but di",
+        ),
+    ],
+)
+def test_what_no_field_of_a_tag_names_is_reported_and_a_suffix_mends_it(values: dict[str, Any], line: str) -> None:
+    (reported,) = collisions([built("a"), built("b", **values)])
+    assert reported.startswith(line)
+    assert collisions([built("a"), built("b", **values, tagSuffix="other")]) == []
+
+
+def test_the_build_products_of_stacks_told_apart_by_a_suffix_are_still_shared() -> None:
+    one, other = built("a", "nccl"), built("b", "nccl", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
+    files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in one.specs}
+    before, after = fingerprints(one.specs, files), fingerprints(other.specs, files)
+    assert {name for name in before if before[name] != after[name]} == {
+        *("deepspeed-source", "deepspeed-wheel", "torch-extras"),
+    }
+
+
+def test_check_reports_a_collision_and_fails(tmp_path: Path) -> None:
+    for folder in ("stacks", "dockerfiles"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    written = stack_file("base-cu121", tmp_path).read_text()
+    stack_file("other", tmp_path).write_text(written.replace("9.0+PTX", "9.0"))
+    done = subprocess.run(
+        [sys.executable, "-m", "stacks", "check"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("stacks base-cu121 and other: torch, torch-extras would have equal tags in ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,85 @@
+"""What the folders of dockerfiles/ say of each other is true: addresses, arguments, jobs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stacks.dockerfile import arguments
+from stacks.family.config import MaxJobs
+from stacks.source import ROOT
+from stacks.spec import CONTEXT
+from tests.unit.test_arguments import every_spec
+
+FOLDER = ROOT / CONTEXT
+DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/Dockerfile"))
+SCRIPTS = sorted(
+    path
+    for path in FOLDER.rglob("*")
+    if path.is_file() and "checks" not in path.parts and not path.name.endswith((".md", "Dockerfile", ".dockerignore"))
+)
+ADDRESS = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9./_-]*")
+MIRRORS = re.compile(r"APT_MIRROR|GIT_MIRROR|CA_CERTIFICATE|(PYTHON|TORCH)_INDEX_URL|DOWNLOADS_\w+")
+
+
+def code(path: Path) -> str:
+    """Return a file without the lines that are comments."""
+    return "".join(line for line in path.read_text().splitlines(keepends=True) if not line.lstrip().startswith("#"))
+
+
+def table(dockerfile: str) -> dict[str, tuple[str | None, str]]:
+    """Return the arguments that a README lists: default, None for none, and who sets it."""
+    text = (FOLDER / dockerfile).with_name("README.md").read_text()
+    rows = re.findall(r"^\| `([A-Z][A-Z0-9_]*)` \| (none|empty|`\S+`) \| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)
+    return {
+        name: ({"none": None, "empty": ""}.get(default, default.strip("`")), set_by) for name, default, set_by in rows
+    }
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_an_address_is_the_default_of_an_argument(dockerfile: str) -> None:
+    for line in code(FOLDER / dockerfile).splitlines():
+        if ADDRESS.search(line):
+            assert re.fullmatch(rf"ARG [A-Z_]+={ADDRESS.pattern}", line), line
+
+
+def test_a_script_names_no_address_that_no_argument_replaces() -> None:
+    public = {default for name in DOCKERFILES for default in arguments(FOLDER / name).values() if default}
+    assert SCRIPTS
+    for script in SCRIPTS:
+        for address in ADDRESS.findall(code(script).replace("\\", "")):
+            assert address in public, f"{script}: {address}"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_a_readme_lists_every_argument_with_its_default(dockerfile: str) -> None:
+    declared = arguments(FOLDER / dockerfile)
+    assert {name: default for name, (default, _) in table(dockerfile).items()} == declared
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerfile: str) -> None:
+    given = {
+        name
+        for spec in every_spec().values()
+        if spec.dockerfile == dockerfile
+        for name in (*spec.args, *spec.tuning, *spec.parents, *spec.label_args)
+    }
+    listed = table(dockerfile)
+    by_hand = {name for name, (_, set_by) in listed.items() if set_by == "by hand"}
+    mirrors = {name for name, (_, set_by) in listed.items() if set_by.endswith("`slipway:mirrors`")}
+    assert mirrors == {name for name in listed if MIRRORS.fullmatch(name)}
+    assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {"LABEL_BASE_NAME"}
+
+
+def test_what_is_compiled_has_its_limit_of_jobs_and_its_key_and_nothing_else_has() -> None:
+    rows = (line.split() for line in code(FOLDER / "common/build/jobs.txt").splitlines())
+    limits = {name: (int(memory), int(most)) for name, memory, most in rows}
+    recipes = {path.name for path in (FOLDER / "wheels/recipes").iterdir()}
+    tools = {name for script in SCRIPTS for name in re.findall(r"build/jobs ([a-z][a-z0-9-]*)\)", code(script))}
+    assert set(limits) == recipes | tools
+    assert all(memory > 0 and most > 0 for memory, most in limits.values())
+    keys = {name.replace("_", "-") for name in MaxJobs.model_fields} - {"default"}
+    assert keys == recipes | {"nccl-tests"}

@@ -1,0 +1,400 @@
+"""The flavors ``base`` and ``nccl``: their graph, their arguments, and the one line for each mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.errors import SlipwayError
+from stacks.fingerprint import fingerprints
+from stacks.source import read_stack
+from stacks.spec import ImageSpec, Outside, in_order
+
+SEED: dict[str, Any] = {
+    "cuda": "12.1.1",
+    "distro": "ubuntu20.04",
+    "torch": {"version": "2.0.1"},
+    "nccl": "2.18.3-1",
+    "extras": {"deepspeed": "0.9.4", "flashAttention": "2.0.2", "apex": "38a1269"},
+    "tagFields": [],
+}
+NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
+CUDNN9: dict[str, Any] = {"cuda": "12.6.3", "torch": {"version": "2.4.0"}, "nccl": "2.23.4-1"}
+TODAY: dict[str, Any] = {"cuda": "13.2.1", "distro": "ubuntu24.04", "nccl": "2.30.4-1", "extras": NO_EXTRAS}
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def load(flavor: str = "nccl", **values: Any) -> Any:
+    merged = {**SEED, **values}
+    if flavor == "base":
+        merged.pop("nccl")
+    return flavors.load({"flavor": flavor, **merged}, "stack x")
+
+
+def specs(flavor: str = "nccl", **values: Any) -> dict[str, ImageSpec]:
+    config = load(flavor, **values)
+    return {spec.name: spec for spec in in_order(flavors.flavor(flavor).images(config))}
+
+
+def refusal(flavor: str = "nccl", **values: Any) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        load(flavor, **values)
+    return str(caught.value)
+
+
+def images(built: dict[str, ImageSpec]) -> list[str]:
+    return [name for name, spec in built.items() if not spec.product]
+
+
+def test_a_flavor_alone_is_a_stack() -> None:
+    for flavor, variant in (("base", "base-cuda"), ("nccl", "nccl-cuda")):
+        config = flavors.load({"flavor": flavor}, "stack x")
+        built = flavors.flavor(flavor).images(config)
+        assert built[-1].suffix.render().startswith(variant)
+
+
+@pytest.mark.parametrize(
+    ("stack", "suffixes"),
+    [
+        (
+            "nccl-cu121",
+            {
+                "nccl-tests": "nccl-cuda12.1.1-nccl2.18.3-1",
+                "torch": "nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.1-vision0.15.2-audio2.0.2",
+                "torch-extras": "nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.1-vision0.15.2-audio2.0.2",
+            },
+        ),
+        (
+            "nccl-cu118",
+            {
+                "nccl-tests": "nccl-cuda11.8.0-nccl2.16.2-1",
+                "torch": "nccl-cuda11.8.0-nccl2.16.2-1-torch2.0.1-vision0.15.2-audio2.0.2",
+                "torch-extras": "nccl-cuda11.8.0-nccl2.16.2-1-torch2.0.1-vision0.15.2-audio2.0.2",
+            },
+        ),
+        (
+            "base-cu120",
+            {
+                "torch": "base-cuda12.0.1-torch2.0.1-vision0.15.2-audio2.0.2",
+                "torch-extras": "base-cuda12.0.1-torch2.0.1-vision0.15.2-audio2.0.2",
+            },
+        ),
+        (
+            "base-cu132",
+            {
+                "torch": "base-cuda13.2.1-ubuntu24.04-torch2.15.0-vision0.29.2-audio2.11.0-abi1",
+                "torch-extras": "base-cuda13.2.1-ubuntu24.04-torch2.15.0-vision0.29.2-audio2.11.0-abi1",
+            },
+        ),
+    ],
+)
+def test_the_stacks_build_their_chain_in_order_under_their_tags(stack: str, suffixes: dict[str, str]) -> None:
+    built = [spec for spec in plan.specs(read_stack(stack), stack)[1] if not spec.product]
+    assert [(spec.name, spec.suffix.render()) for spec in built] == list(suffixes.items())
+
+
+def test_nccl_stands_on_its_own_nccl_tests_and_base_on_nvidias_small_image() -> None:
+    nccl, base = specs(), specs("base")
+    devel = Outside(reference="nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04")
+    assert nccl["nccl-tests"].parents == {"BASE_IMAGE": devel}
+    assert nccl["torch"].siblings[0] == nccl["torch-wheel"].siblings[0] == "nccl-tests"
+    assert base["torch-wheel"].parents["BASE_IMAGE"] == devel
+    assert base["torch"].parents["BASE_IMAGE"] == Outside(reference="nvidia/cuda:12.1.1-base-ubuntu20.04")
+    assert "nccl-tests" not in base
+
+
+def test_a_published_nccl_tests_is_built_on_by_reference() -> None:
+    built = specs(ncclTests="ghcr.io/acme/nccl-tests:12.1.1")
+    assert "nccl-tests" not in built
+    assert built["torch"].parents["BASE_IMAGE"] == Outside(reference="ghcr.io/acme/nccl-tests:12.1.1")
+
+
+def test_what_takes_long_is_a_product_of_its_own() -> None:
+    built = specs()
+    assert images(built) == ["nccl-tests", "torch", "torch-extras"]
+    assert built["vision-wheel"].siblings == ["nccl-tests", "vision-source", "torch-wheel"]
+    assert built["torch-wheel"].siblings == ["nccl-tests", "torch-source"]
+    assert built["deepspeed-wheel"].siblings == ["nccl-tests", "deepspeed-source", "torch-wheel"]
+    assert built["torch-extras"].siblings == ["torch", "deepspeed-wheel", "flash-attention-wheel", "apex-wheel"]
+
+
+def test_sources_are_the_same_for_every_cuda_and_variant() -> None:
+    one, other = specs(), specs("base", cuda="11.8.0")
+    for name in ("torch-source", "vision-source", "audio-source", "deepspeed-source"):
+        assert one[name] == other[name]
+
+
+def test_a_vision_bump_leaves_torchs_wheel_alone() -> None:
+    today = {**TODAY, "extras": {"deepspeed": "0.19.7"}}
+    before = specs(**today, torch={"version": "2.15.0", "vision": "0.29.1"})
+    after = specs(**today, torch={"version": "2.15.0", "vision": "0.29.2"})
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"vision-source", "vision-wheel", "torch", "torch-extras"}
+
+
+def test_published_wheels_take_the_index_of_their_cuda_only_where_the_python_index_has_another() -> None:
+    wheel = {"version": "2.1.0", "source": "wheel"}
+    listed = specs(torch=wheel, extras={"deepspeed": "0.9.4", "flashAttention": False, "apex": False})
+    assert "TORCH_INDEX_URL" not in listed["torch"].args
+    assert images(listed) == ["nccl-tests", "torch", "torch-extras"]
+    assert sorted(set(listed) - set(images(listed))) == ["deepspeed-source", "deepspeed-wheel"]
+    assert listed["deepspeed-wheel"].args["TORCH_VERSION"] == "2.1.0"
+    other = specs("base", torch=wheel, cuda="11.8.0")
+    assert other["torch"].args["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cu118"
+    assert other["deepspeed-wheel"].args["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cu118"
+
+
+def test_switches_and_extras_are_on_or_off_in_yaml_and_in_pulumis_json() -> None:
+    off = {"deepspeed": False, "flashAttention": "false", "apex": False}
+    assert images(specs(extras=off)) == ["nccl-tests", "torch"]
+    on = specs(transformerEngine="1.0", flashAttention3="a" * 40, **CUDNN9)
+    assert on["torch"].parents.keys() == {
+        *("BASE_IMAGE", "TORCH_WHEEL_IMAGE", "VISION_WHEEL_IMAGE", "AUDIO_WHEEL_IMAGE"),
+        *("TRANSFORMER_ENGINE_WHEEL_IMAGE", "FLASH_ATTENTION3_WHEEL_IMAGE"),
+    }
+    assert on["flash-attention3-source"].args == {"COMPONENT": "flash-attention3", "COMMIT": "a" * 40}
+
+
+def test_without_audio_the_tag_has_none() -> None:
+    built = specs(torch={"version": "2.0.1", "audio": False})
+    assert built["torch"].suffix.render() == "nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.1-vision0.15.2"
+    assert built["torch"].args["TORCHAUDIO_VERSION"] == ""
+    assert "audio-wheel" not in built
+
+
+def test_a_release_candidate_and_a_commit_can_be_built() -> None:
+    built = specs(
+        torch={"version": "2.0.0-rc1", "vision": "0.15.0-rc1", "audio": False, "commits": {"torch": "c" * 40}}
+    )
+    assert built["torch"].suffix.render() == "nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.0-rc1-vision0.15.0-rc1"
+    assert built["torch-source"].args == {"COMPONENT": "torch", "VERSION": "2.0.0-rc1", "COMMIT": "c" * 40}
+    assert built["torch-source"].suffix.render() == "source-torch2.0.0-rc1-gccccccc"
+
+
+def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
+    assert specs()["torch-wheel"].args["TRITON_VERSION"] == "2.0.0"
+    assert "TRITON_VERSION" not in specs("base", **TODAY, torch={"version": "2.15.0"})["torch-wheel"].args
+    assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
+
+
+def test_what_is_not_known_of_a_cudnn_refuses_nothing() -> None:
+    assert load("base", **TODAY | {"cuda": "13.2.0", "torch": {"version": "2.15.0"}, "transformerEngine": "2.12"})
+
+
+def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
+    assert load().abi == "1"
+    assert load(torch={"version": "2.0.1", "source": "wheel"}, cuda="11.8.0").abi == "0"
+    assert load(torch={"version": "2.7.0", "source": "wheel"}, cuda="12.6.3", distro="ubuntu22.04").abi == "1"
+
+
+def test_job_counts_are_given_where_config_sets_them_and_do_not_make_another_image() -> None:
+    bounded = specs(maxJobs={"default": 4, "flashAttention": 1})
+    assert bounded["torch-wheel"].tuning == {"MAX_JOBS": "4"}
+    assert bounded["flash-attention-wheel"].tuning == {"MAX_JOBS": "1"}
+    assert bounded["nccl-tests"].tuning == {"MAX_JOBS": "4"}
+    assert specs(maxJobs="3")["torch-wheel"].tuning == {"MAX_JOBS": "3"}
+    files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in bounded.values()}
+    assert fingerprints([*bounded.values()], files) == fingerprints([*specs().values()], files)
+
+
+@pytest.mark.parametrize(
+    "written", ["7.0 9.0+PTX", "7.0,9.0+PTX", "9.0+ptx;7.0", "70;90+PTX", "sm_70 Hopper", ["7.0", "9.0+PTX"]]
+)
+def test_an_arch_list_is_taken_in_every_form_that_is_unambiguous(written: Any) -> None:
+    assert load(archList=written).archs == "7.0 9.0+PTX"
+
+
+def test_a_wheel_has_the_code_that_its_extra_has_for_the_arch_list() -> None:
+    values: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "archList": "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"}
+    values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.12"}
+    built = specs("base", **values)
+    archs = {name: spec.args["ARCH_LIST"] for name, spec in built.items() if "ARCH_LIST" in spec.args}
+    everything = "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"
+    assert archs == {
+        **dict.fromkeys(("torch-wheel", "vision-wheel", "audio-wheel", "torch"), everything),
+        **dict.fromkeys(("deepspeed-wheel", "apex-wheel"), everything),
+        "flash-attention-wheel": "8.0 9.0 10.0 12.0",
+        "flash-attention3-wheel": "9.0",
+        "transformer-engine-wheel": "8.0 8.9 9.0a 10.3 12.0",
+    }
+
+
+def test_the_default_arch_list_is_that_of_the_cuda() -> None:
+    assert load().archs == "8.0 8.9 9.0+PTX"
+    assert flavors.load({"flavor": "base"}, "x").model_dump()["arch_list"] is None
+    assert "12.0+PTX" in load(**{**TODAY, "cuda": "12.9.1"}, torch={"version": "2.15.0"}).archs
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            {"cuda": "12.1"},
+            "slipway:cuda: '12.1' is not a CUDA version of nvidia/cuda (did you mean '12.1.1'?); allowed:",
+        ),
+        ({"cuda": "12.4.0"}, "slipway:cuda: '12.4.0' has no nvidia/cuda image with cuDNN; allowed: "),
+        (
+            {"cudnn": "9"},
+            "slipway:cudnn: '9' is not the cuDNN of any nvidia/cuda image of CUDA 12.1.1 on ubuntu20.04; al",
+        ),
+        ({"distro": "ubuntu24.04"}, "slipway:distro: 'ubuntu24.04' has no nvidia/cuda image of CUDA 12.1.1"),
+        (
+            {"distro": "ubunto20.04"},
+            "slipway:distro: 'ubunto20.04' is not a known distribution (did you mean 'ubuntu20.04",
+        ),
+        ({"distro": "ubi8"}, "slipway:distro: 'ubi8' has no apt; allowed: ubuntu20.04, ubuntu22.04; rule: "),
+        ({"distro": "debian12"}, "slipway:distro: 'debian12' has no nvidia/cuda image of CUDA 12.1.1"),
+        ({"nccl": "2.18.3"}, "slipway:nccl: '2.18.3' is not a known NCCL release (did you mean '2.18.3-1'?)"),
+        ({"nccl": "2.15.5-1"}, "slipway:nccl: '2.15.5-1' is too old for CUDA 12.1.1; allowed: "),
+        (
+            {"torch": {"version": "2.0.1", "vision": "0.16.0"}},
+            "slipway:torch.vision: '0.16.0' does not go with torch 2.0",
+        ),
+        ({"torch": {"version": "1.13.1"}}, "slipway:cuda: '12.1.1' is newer than torch 1.13.1 builds with; allowed: "),
+        (
+            {"torch": {"version": "2.0.1", "source": "wheel"}},
+            "slipway:cuda: '12.1.1' has no official wheel of torch 2.0.1; allowed: 11.7, 11.8; rule: ",
+        ),
+        ({"torch": {"version": "2.0.1", "source": "src"}}, "slipway:torch.source: 'src': "),
+        (
+            {"torch": {"source": "wheel", "commits": {"torch": "a" * 40}}},
+            "slipway:torch: commits are for source: build; a published wheel has the commit that it has",
+        ),
+        ({"torch": {"commits": {"torch": "main"}}}, "slipway:torch.commits.torch: 'main': expected a commit: 7 to 40"),
+        (
+            {"torch": {"version": "2.15.0"}, "cuda": "12.9.1"},
+            "slipway:distro: 'ubuntu20.04' has Python 3.8, which torch 2.15.0 does not support; allowed: Python 3.11, ",
+        ),
+        ({"python": "3.11"}, "slipway:python: '3.11' is not a Python of ubuntu20.04; allowed: 3.8, 3.9; rule: "),
+        (
+            {"archList": "10.0", "cuda": "11.8.0"},
+            "slipway:archList: '10.0' cannot be compiled by CUDA 11.8.0; allowed: ",
+        ),
+        (
+            {"archList": "8.0", "cuda": "10.2"},
+            "slipway:archList: '8.0' cannot be compiled by CUDA 10.2; allowed: 3.0, 3.",
+        ),
+        (
+            {"archList": "8.0 / 9.0"},
+            "slipway:archList: '/' is not a compute capability; allowed: capabilities such as ",
+        ),
+        (
+            {"archList": "Ampere"},
+            "slipway:archList: 'Ampere' stands for more than one compute capability; allowed: 8.0, ",
+        ),
+        ({"archList": ""}, "slipway:archList: '' names no compute capability; allowed: "),
+        (
+            {"extras": {"apex": "master"}},
+            "slipway:extras.apex: 'master': expected a version such as 0.9.4, a commit of 7",
+        ),
+        ({"extras": {"apex": None}}, "slipway:extras.apex: has no value: write one, or leave the key out"),
+        ({"extras": {"apex": True}}, "slipway:extras.apex: 'True': expected a version, or false"),
+        ({"extras": {"deepsped": "1"}}, "slipway:extras: unknown key 'deepsped' (did you mean 'deepspeed'?)"),
+        (
+            {"extras": {**SEED["extras"], "xformers": "0.0.35"}},
+            "slipway:extras.xformers: '0.0.35' does not go with torch 2.0.1; allowed: ",
+        ),
+        (
+            {"extras": {"flashAttention": "2.8.3"}},
+            "slipway:extras.flashAttention: '2.8.3' does not build with python 3.8",
+        ),
+        (
+            {"flashAttention3": "a" * 40},
+            f"slipway:flashAttention3: '{'a' * 40}' does not build with cuda 12.1; allowed: cuda 12.3 and newer; rule: ",
+        ),
+        (
+            {"flashAttention3": "a" * 7, "archList": "8.0", **CUDNN9},
+            "slipway:flashAttention3: 'aaaaaaa' has no code for any of the compute capabilities 8.0; allowed: 9.0; rule: ",
+        ),
+        (
+            {"archList": "7.0"},
+            "slipway:extras.flashAttention: '2.0.2' has no code for any of the compute capabilities 7.0; allowed: 8.0, 9",
+        ),
+        (
+            {"transformerEngine": "1.0", "archList": "7.0 7.5+PTX", "extras": NO_EXTRAS},
+            "slipway:transformerEngine: '1.0' has no code for any of the compute capabilities 7.0 7.5+PTX; allowed: 8.0 and",
+        ),
+        (
+            {"cuda": "12.6.3"},
+            "slipway:cuda: '12.6.3' comes with cuDNN 9.5.1.17, too new to build torch 2.0.1 with; allowed: cuDNN 8.0 an",
+        ),
+        (
+            {"cuda": "11.1.1", "torch": {"version": "2.3.0"}, "nccl": "2.8.4-1", "extras": NO_EXTRAS},
+            "slipway:cuda: '11.1.1' comes with cuDNN 8.0.5.39, too old to build torch 2.3.0 with; allowed: cuDNN 8.1 an",
+        ),
+        (
+            {
+                "cuda": "10.2",
+                "cudnn": "7",
+                "distro": "ubuntu18.04",
+                "python": "3.8",
+                "torch": {"version": "2.0.1"},
+                "extras": NO_EXTRAS,
+                "nccl": "2.15.5-1",
+            },
+            "slipway:cuda: '10.2' is too old to build torch 2.0.1 with; allowed: 11.0 and newer; rule: Caffe2/public/cuda",
+        ),
+        (
+            {"torch": {"version": "2.2.2"}, "cuda": "12.0.1", "distro": "ubuntu18.04", "python": "3.8"},
+            "slipway:distro: 'ubuntu18.04' has gcc 7, and torch 2.2.2 is compiled by gcc 9 or newer; allowed: ubuntu20.04, ",
+        ),
+        (
+            {
+                "cuda": "11.7.1",
+                "distro": "ubuntu22.04",
+                "python": "3.11",
+                "nccl": "2.13.4-1",
+                "torch": {"version": "1.13.1", "source": "wheel"},
+            },
+            "slipway:python: '3.11' has no amd64 wheel of torchvision 0.14.1; allowed: 3.7, 3.8, 3.9, 3.10; rule: ",
+        ),
+        (
+            {"torch": {"version": "2.15.0", "source": "wheel"}, **TODAY},
+            "slipway:torch.audio: '2.11.0' has no wheel for CUDA 13.2; allowed: false; rule: stacks/versions/torch_amen",
+        ),
+        (
+            {"torch": {"version": "2.0.0-rc1", "vision": "0.15.0-rc1", "audio": False, "source": "wheel"}},
+            "slipway:torch: version '2.0.0-rc1': no index holds release candidates; take 2.0.0",
+        ),
+        (
+            {"ncclTests": "ghcr.io/acme/nccl-tests:1", "hpcx": "v1/hpcx-v1.tbz"},
+            "slipway:hpcx: 'v1/hpcx-v1.tbz': it is for the stack's own nccl-tests; the published one in ncclTests has its HPC-X",
+        ),
+        (
+            {"transformerEngine": "2.12"},
+            "slipway:transformerEngine: '2.12' does not build with cudnn 8.9.0.131; allowed: cudnn 9.3 and newer; rule: ",
+        ),
+        (
+            {"ncclTests": "ghcr.io/acme/nccl-tests"},
+            "slipway:ncclTests: 'ghcr.io/acme/nccl-tests': expected an image refe",
+        ),
+        ({"hpcx": "../x.tbz"}, "slipway:hpcx: '../x.tbz': expected a path ending in .tbz"),
+        (
+            {"distro": "ubuntu18.04", "cuda": "11.8.0", "torch": {"version": "1.13.1"}, "python": "3.8"},
+            "slipway:distro: 'ubuntu18.04' has no known HPC-X for CUDA 11.8.0; allowed: ubuntu20.04, ",
+        ),
+        (
+            {"tagSuffix": "torch2"},
+            "slipway:tagSuffix: 'torch2': reads like one of the tag's own fields",
+        ),
+        (
+            {"tagSuffix": "a-b"},
+            "slipway:tagSuffix: 'a-b': expected letters, digits, '_' and '.', starting with a letter",
+        ),
+        ({"tagFields": ["python"]}, "slipway:tagFields.0: 'python': "),
+        ({"maxJobs": 0}, "slipway:maxJobs.default: '0': "),
+        ({"maxJobs": {"torhc": 1}}, "slipway:maxJobs: unknown key 'torhc' (did you mean 'torch'?)"),
+        ({"compilerCache": "http://u:p@cache"}, "slipway:compilerCache: 'http://***@cache': an address must not carry"),
+    ],
+)
+def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
+    message = refusal(**values)
+    assert message.startswith(f"stack x: {line}")
+    assert "\n" not in message

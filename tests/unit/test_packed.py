@@ -1,0 +1,108 @@
+"""A context read from git's archive is the context that lies on disk."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stacks import context
+from stacks.errors import SlipwayError
+from stacks.packed import Packed
+
+NAMES = st.sampled_from(["a", "b", "Dockerfile", "README.md", "ä\n"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+PATTERNS = st.sampled_from(
+    ["*", "!a", "a/README.md", "**/b", "!a/b", "!*/a", "a", "#x", "!", "[", "!Dockerfile", "*/*"]
+)
+IGNORES = st.lists(PATTERNS, max_size=3).map(lambda lines: "".join(f"{line}\n" for line in lines))
+TARGETS = st.sampled_from(["a", "b", "../a", "Dockerfile", "../b/README.md", ".", "missing", "../../outside", "/etc"])
+DOCKERFILES = ("Dockerfile", "a/Dockerfile", "b/Dockerfile", "a/b/Dockerfile")
+
+
+def put(root: Path, path: str, content: str, kind: str) -> None:
+    """Lay a file or a link; not where a folder is already, nor below a file or a link."""
+    target = root / path
+    above = [parent for parent in target.parents if parent != root and parent.is_relative_to(root)]
+    if target.is_dir() or target.is_symlink() or any(p.is_symlink() or p.is_file() for p in above):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        target.unlink(missing_ok=True)
+        target.symlink_to(content)
+    else:
+        target.write_text(content)
+        target.chmod(0o755 if kind == "executable" else 0o644)
+
+
+def archive(root: Path) -> bytes:
+    subprocess.run(["git", "init", "-q", root], check=True)
+    subprocess.run(["git", "add", "-A"], cwd=root, check=True)
+    tree = subprocess.run(["git", "write-tree"], cwd=root, capture_output=True, check=True).stdout.decode().strip()
+    if not subprocess.run(["git", "ls-tree", tree, "context"], cwd=root, capture_output=True, check=True).stdout:
+        return b""
+    return subprocess.run(["git", "archive", tree, "context"], cwd=root, capture_output=True, check=True).stdout
+
+
+def found(files: dict[str, str] | SlipwayError) -> object:
+    """Return the files, or that there are none: how the reason is worded differs in the folder's name."""
+    return "none" if isinstance(files, SlipwayError) else files
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(PATHS, st.sampled_from(["one", "two"]), st.sampled_from(["file", "executable"]))
+        | st.tuples(PATHS, TARGETS, st.just("link"))
+        | st.tuples(st.sampled_from([f"{name}.dockerignore" for name in DOCKERFILES]), IGNORES, st.just("file"))
+        | st.tuples(st.sampled_from([".dockerignore", "a/Dockerfile"]), IGNORES, st.just("file")),
+        max_size=12,
+    )
+)
+def test_it_is_the_same_as_on_disk(entries: list[tuple[str, str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "context").mkdir()
+        for entry in entries:
+            put(root / "context", *entry)
+        packed = Packed(archive(root), "context")
+        for dockerfile in DOCKERFILES:
+            sides: list[dict[str, str] | SlipwayError] = []
+            for files in (packed.files, lambda path: context.files(root / "context", path)):
+                try:
+                    sides.append(files(dockerfile))
+                except SlipwayError as error:
+                    sides.append(error)
+            assert found(sides[0]) == found(sides[1])
+
+
+def test_a_shared_ignore_file_is_followed(tmp_path: Path) -> None:
+    for path, content in {"a/Dockerfile": "x", "a/b": "x", "shared/ignore": "*\n!a\na/b\n"}.items():
+        put(tmp_path / "context", path, content, "file")
+    put(tmp_path / "context", "c", "shared", "link")
+    put(tmp_path / "context", "a/Dockerfile.dockerignore", "../c/ignore", "link")
+    files = Packed(archive(tmp_path), "context").files("a/Dockerfile")
+    assert set(files) == {"a/Dockerfile", "a/Dockerfile.dockerignore"}
+    assert files == context.files(tmp_path / "context", "a/Dockerfile")
+
+
+def test_an_empty_archive_has_no_dockerfile() -> None:
+    with pytest.raises(SlipwayError, match=r"^context/a/Dockerfile: there is no such Dockerfile"):
+        Packed(b"", "context").files("a/Dockerfile")
+
+
+def test_a_malformed_pattern_is_one_line() -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, content in {"Dockerfile": b"FROM scratch\n", ".dockerignore": b"[\n"}.items():
+            member = tarfile.TarInfo(f"context/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    with pytest.raises(SlipwayError, match=r"^context: the ignore file of Dockerfile: syntax error in pattern: \[$"):
+        Packed(made.getvalue(), "context").files("Dockerfile")

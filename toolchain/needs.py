@@ -1,0 +1,31 @@
+"""What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
+
+`registry` tells whether it pushes to the registry that we start, `parents` lists its outside images, mirrors applied.
+"""
+
+import json
+import sys
+
+from stacks import plan
+from stacks.config import LocalRegistry, qualified
+from stacks.errors import SlipwayError
+from stacks.source import read_stack
+from stacks.spec import Outside
+
+
+def needs(stack: str) -> dict[str, object]:
+    """Return the needs of a stack. Raises SlipwayError where its configuration is wrong."""
+    config, specs = plan.specs(read_stack(stack), f"stack {stack}")
+    to = config.registry
+    outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
+    return {
+        "registry": config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set,
+        "parents": sorted(qualified(config.mirrors.image(reference)) for reference in outside),
+    }
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(needs(sys.argv[1])))
+    except SlipwayError as error:
+        sys.exit("; ".join(str(error).splitlines()))
