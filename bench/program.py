@@ -45,10 +45,14 @@ class Program:
         (environment / "venv").symlink_to(ROOT / ".slipway" / "venv")
         shutil.copy(ROOT / ".gitignore", self.folder)
         self._pulumi("stack", "init", _STACK)
+        self.commit()
+
+    def commit(self) -> None:
+        """Make a repository of the folder, with one commit: the folder as it stands."""
         identity = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "commit.gpgsign=false")
-        self._git("init", "--quiet", "--initial-branch", "main")
-        self._git("add", "--all")
-        self._git(*identity, "commit", "--quiet", "--message", "As measured")
+        self.git("init", "--quiet", "--initial-branch", "main")
+        self.git("add", "--all")
+        self.git(*identity, "commit", "--quiet", "--message", "As measured")
 
     def preview(self, *, watch: bool = False) -> Run:
         """Run ``pulumi preview``."""
@@ -66,8 +70,9 @@ class Program:
     def _pulumi(self, *words: str, watch: bool = False) -> Run:
         return run(["pulumi", *words, "--non-interactive"], cwd=self.folder, env=self.environment, watch=watch)
 
-    def _git(self, *words: str) -> None:
-        subprocess.run(["git", *words], cwd=self.folder, env=self.environment, check=True)
+    def git(self, *words: str, given: str | None = None) -> None:
+        """Run git in the folder, with ``given`` as its input."""
+        subprocess.run(["git", *words], cwd=self.folder, env=self.environment, input=given, text=True, check=True)
 
 
 def slipway(folder: Path, registry: str, config: Mapping[str, Any]) -> Program:

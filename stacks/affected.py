@@ -19,7 +19,7 @@ from stacks import context, plan, tree
 from stacks.config import MIRRORS_VARIABLE
 from stacks.errors import SlipwayError, one_line, shown, suggest
 from stacks.git import git
-from stacks.source import read_stack, stack_names
+from stacks.source import stack_names
 from stacks.spec import CONTEXT
 from stacks.tree import Content, Contents, Told
 
@@ -127,7 +127,7 @@ def _working_tree(root: Path) -> dict[str, Contents]:
     files = cache(partial(context.files, root / CONTEXT))
     for stack in stack_names(root):
         try:
-            _, specs = plan.specs(read_stack(stack, root), f"stack {stack}", root)
+            _, specs = plan.resolve(stack, root)
             found[stack] = tree.contents(specs, files)
         except SlipwayError as error:
             mistakes.append(str(error))

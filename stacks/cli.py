@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from stacks import affected, plan, schema
 from stacks.collisions import Built, collisions
 from stacks.errors import SlipwayError
-from stacks.source import ROOT, read_stack, stack_names
+from stacks.source import ROOT, stack_names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def _list(_: argparse.Namespace) -> int:
     rows, mistakes = [], []
     for name in stack_names():
         try:
-            config, specs = plan.specs(read_stack(name), f"stack {name}")
+            config, specs = plan.resolve(name)
         except SlipwayError as error:
             mistakes.append(str(error))
         else:
@@ -109,7 +109,7 @@ def _affected(options: argparse.Namespace) -> int:
 
 
 def _specs(options: argparse.Namespace) -> int:
-    _, specs = plan.specs(read_stack(options.stack), f"stack {options.stack}")
+    _, specs = plan.resolve(options.stack)
     # Defaults and labels too: another tree, which reads this, may have others.
     print(json.dumps([{**spec.model_dump(mode="json"), "labels": spec.labels} for spec in specs]))
     return 0
@@ -120,7 +120,7 @@ def _lock(options: argparse.Namespace) -> int:
 
     names = set()
     for stack in options.stacks or stack_names():
-        config, specs = plan.specs(read_stack(stack), f"stack {stack}")
+        config, specs = plan.resolve(stack)
         names |= {name for spec in specs for name in lock.pulled(spec, config.mirrors).values()}
     before = lock.read(ROOT)
     found = {name: registry.digest(name) for name in sorted(names)}

@@ -82,6 +82,15 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     return config, in_order(lock.pinned(images, config.mirrors, lock.read(root)))
 
 
+def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
+    """Return the configuration and the specs of a stack that has a file; see :func:`specs`.
+
+    Raises:
+        SlipwayError: there is no such stack, or its configuration is wrong.
+    """
+    return specs(read_stack(stack, root), f"stack {stack}", root)
+
+
 def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
 

@@ -9,13 +9,12 @@ import sys
 from stacks import plan
 from stacks.config import LocalRegistry, qualified
 from stacks.errors import SlipwayError
-from stacks.source import read_stack
 from stacks.spec import Outside
 
 
 def needs(stack: str) -> dict[str, object]:
     """Return the needs of a stack. Raises SlipwayError where its configuration is wrong."""
-    config, specs = plan.specs(read_stack(stack), f"stack {stack}")
+    config, specs = plan.resolve(stack)
     to = config.registry
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {

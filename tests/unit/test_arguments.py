@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan
-from stacks.source import read_stack, stack_names
+from stacks.source import stack_names
 from stacks.spec import ImageSpec
 from tests.unit import dockerfile
 
@@ -34,7 +34,7 @@ def every_spec() -> dict[str, ImageSpec]:
     """Return the specs of every stack, and of the family's flavors varied, by what they are of."""
     found = {}
     for stack in stack_names():
-        for spec in plan.specs(read_stack(stack), stack)[1]:
+        for spec in plan.resolve(stack)[1]:
             found[f"{stack} {spec.name}"] = spec
     for flavor in ("base", "nccl"):
         for name, values in VARIED.items():

@@ -9,7 +9,6 @@ import pytest
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
-from stacks.source import read_stack
 from stacks.spec import ImageSpec, Outside, in_order
 
 SEED: dict[str, Any] = {
@@ -96,7 +95,7 @@ def test_a_flavor_alone_is_a_stack() -> None:
     ],
 )
 def test_the_stacks_build_their_chain_in_order_under_their_tags(stack: str, suffixes: dict[str, str]) -> None:
-    built = [spec for spec in plan.specs(read_stack(stack), stack)[1] if not spec.product]
+    built = [spec for spec in plan.resolve(stack)[1] if not spec.product]
     assert [(spec.name, spec.suffix.render()) for spec in built] == list(suffixes.items())
 
 
