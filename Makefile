@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 export STACK
 
 toolchain := $(PYTHON) -m toolchain
-pytest    := . .slipway/env && exec python -m pytest $(PYTEST_ARGS)
+pytest    := python -m pytest --numprocesses 2 --dist loadgroup $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help up preview down doctor ready lint test test-unit test-all bench lock
@@ -33,14 +33,14 @@ lint: ## check style, types, Dockerfiles and shell scripts
 	@$(toolchain) lint
 
 test: lint ready ## lint, then all tests but the slow ones
-	@$(pytest) -m "not slow"
+	@. .slipway/env && exec $(pytest) -m "not slow"
 
 test-unit: ## the tests that need nothing but Python, in seconds
 	@$(toolchain) packages
-	@.slipway/venv/bin/python -m pytest $(PYTEST_ARGS) -m "not slow" tests/unit
+	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
 
 test-all: lint ready ## lint, then all tests
-	@$(pytest)
+	@. .slipway/env && exec $(pytest)
 
 bench: ready ## measure against bare Pulumi, docker buildx bake and plain pip
 	@. .slipway/env && exec python -m bench

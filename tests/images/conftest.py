@@ -48,7 +48,8 @@ def built(index: Index) -> Iterator[Built]:
 
     def builder(*flags: str, target: str = "installed", **arguments: str) -> Image:
         tags.append(unique(target))
-        given = {"PYTHON_INDEX_URL": index.url, **VERSIONS, **arguments}
+        # Not PYTHON_INDEX_URL, which the stage below asks for too: another one each time would make that anew for each test.
+        given = {"TORCH_INDEX_URL": index.url, **VERSIONS, **arguments}
         done = build(tags[-1], given, f"--target={target}", "--network=host", *flags)
         assert done.returncode == 0, done.stdout[-6000:]
         return Image(tags[-1])

@@ -85,7 +85,7 @@ def test_a_new_torchaudio_reuses_all_layers_below(built: Built) -> None:
 def test_a_new_release_of_what_nothing_pins_changes_the_last_layer_only(built: Built, index: Index) -> None:
     before = built()
     wheel(index.folder, "nvidia-nvjitlink", "13.6")
-    after = built(PYTHON_INDEX_URL=index.url.replace("127.0.0.1", "localhost"))
+    after = built(TORCH_INDEX_URL=index.url.replace("127.0.0.1", "localhost"))
     assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
     assert "nvidia_nvjitlink-13.6" in after.layers()[-1].packages()
 
@@ -158,7 +158,11 @@ def test_a_mirror_and_a_root_certificate(built: Built, index: Index, archives: d
     both.write_text(key.read_text() + root.read_text())
     mirror = Index(index.folder, archives, both)
     image = built(
-        CA_CERTIFICATE=root.read_text(), APT_MIRROR=mirror.address, PYTHON_INDEX_URL=mirror.url, target="installed"
+        CA_CERTIFICATE=root.read_text(),
+        APT_MIRROR=mirror.address,
+        PYTHON_INDEX_URL=mirror.url,
+        TORCH_INDEX_URL="",
+        target="installed",
     )
     assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.asked)
     assert any(path.startswith("/files/torch-2.1.0") for path in mirror.asked)
