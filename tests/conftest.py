@@ -15,6 +15,7 @@ WORKERS: Final = {"images": "machine", "toolchain": "machine", "engine": "engine
 machine's network, which the images' builds need, so these follow each other. The tests of other folders run anywhere."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test to its folder's worker."""
     for item in items:

@@ -23,6 +23,15 @@ def name(checkout: Checkout) -> str:
     return f"slipway{checkout.id}"
 
 
+def _mac(checkout: Checkout) -> str:
+    """Return the bridge's own address, as Docker's has one.
+
+    A bridge without takes the lowest of its containers': as they come and go it would change, and the others would talk
+    to the old one until their kernels ask again, half a minute later.
+    """
+    return ":".join(["02", "42", *(checkout.id[index : index + 2] for index in range(0, 8, 2))])
+
+
 def _taken() -> list[ipaddress.IPv4Network]:
     """Return the networks that this machine has a route to, the default route aside."""
     networks = []
@@ -89,7 +98,7 @@ def create(checkout: Checkout) -> str:
         output(["ip", "link", "add", bridge, "type", "bridge"])
         output(["ip", "address", "add", f"{free[1]}/{free.prefixlen}", "broadcast", str(free[-1]), "dev", bridge])
         network = str(free)
-    output(["ip", "link", "set", bridge, "up"])
+    output(["ip", "link", "set", bridge, "address", _mac(checkout), "up"])
     for where, what in _rules(checkout, network):
         try:
             _iptables("-C", where, what)

@@ -113,6 +113,22 @@ def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None
     assert bridge.subnet(one.checkout) is not None
 
 
+def test_a_bridge_keeps_its_address_as_containers_come_and_go(clones: Clones) -> None:
+    """What talks through it has asked for that address, and would not be heard at another."""
+    engine.get(clones[0].checkout)
+    name = bridge.name(clones[0].checkout)
+    address = Path(f"/sys/class/net/{name}/address")
+    before = address.read_text()
+    end, other = f"{name[:12]}-a", f"{name[:12]}-b"
+    lower = ["address", "02:00:00:00:00:01", "type", "veth", "peer", "name", other]
+    subprocess.run(["ip", "link", "add", end, *lower], check=True)
+    try:
+        subprocess.run(["ip", "link", "set", end, "master", name, "up"], check=True)
+        assert address.read_text() == before
+    finally:
+        subprocess.run(["ip", "link", "delete", end], check=True)
+
+
 @pytest.mark.usefixtures("clones")
 def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     deep = make(tmp_path / ("a folder with 'quotes' " * 4) / ("x" * 60))
