@@ -47,9 +47,17 @@ def push(root: Path, made: str, branch: str, *, force: bool = False) -> None:
     Raises:
         SlipwayError: the remote refuses, as it does without ``force`` where the branch has gone on.
     """
-    run(
-        root, "push", "--quiet", *(["--force"] if force else []), "origin", f"{made}:refs/heads/{branch}", more=_login()
-    )
+    words = ["push", "--quiet", *(["--force"] if force else []), "origin", f"{made}:refs/heads/{branch}"]
+    run(root, *words, more=_login())
+
+
+def fetch(root: Path, branch: str) -> str | None:
+    """Fetch a branch of the remote ``origin`` and return its commit; None where there is no such branch."""
+    at = f"refs/remotes/origin/{branch}"
+    if not run(root, "ls-remote", "--heads", "origin", f"refs/heads/{branch}", more=_login()):
+        return None
+    run(root, "fetch", "--quiet", "origin", f"+refs/heads/{branch}:{at}", more=_login())
+    return run(root, "rev-parse", at)
 
 
 def run(root: Path, *words: str, given: str = "", more: Mapping[str, str] | None = None) -> str:
