@@ -32,7 +32,7 @@ def variable(name: str) -> str:
 
 def output(name: str, value: str) -> None:
     """Set an output of the step; outside of GitHub Actions, print it."""
-    _append("GITHUB_OUTPUT", f"{name}={one_line(value, len(value))}\n")
+    _append("GITHUB_OUTPUT", f"{name}={' '.join(value.splitlines())}\n")
 
 
 def summary(markdown: str) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from ci import actions
 from ci.affected import runner
@@ -88,10 +89,9 @@ def find(asked: Asked) -> tuple[str, str]:
     )
 
 
-def _all() -> Iterator[tuple[str, PlannedImage]]:
-    for stack in stack_names():
-        for image in plan.make(stack).images:
-            yield stack, image
+@cache
+def _all() -> tuple[tuple[str, PlannedImage], ...]:
+    return tuple((stack, image) for stack in stack_names() for image in plan.make(stack).images)
 
 
 def _is_meant(image: PlannedImage, asked: Asked) -> bool:

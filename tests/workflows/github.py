@@ -89,7 +89,7 @@ def serve() -> Iterator[GitHub]:
     handler: Any = type("Handler", (_Handler,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     made = handler.github = GitHub(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
     thread.start()
     try:
         yield made
