@@ -6,6 +6,7 @@ import argparse
 import os
 
 from ci import deployment, published, pulumi
+from ci.machine import make_room
 from ci.repository import ROOT
 from stacks import plan
 from stacks.revision import BRANCH_VARIABLE
@@ -30,6 +31,7 @@ def run(options: argparse.Namespace) -> int:
     told = published.stack(ROOT, options.stack)
     known = deployment.images(told) if told else {}
     changed = [name for name, tag in tags.items() if name not in known or known[name]["tag"] != tag]
+    make_room()
     with pulumi.throwaway(Checkout.here(), options.stack) as stack:
         if told:
             stack.load(deployment.state(told, unbuilt=changed))

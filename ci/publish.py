@@ -6,6 +6,7 @@ import argparse
 import json
 
 from ci import actions, deployment, pulumi
+from ci.machine import make_room
 from ci.repository import ROOT
 from stacks import plan
 from stacks.errors import SlipwayError, suggest
@@ -27,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
             f"stack {options.stack} has no image '{options.image}'{suggest(options.image, names)}; "
             f"it has: {', '.join(names)}"
         )
+    make_room()
     with pulumi.shared(Checkout.here(), options.stack) as stack:
         if status := stack.up(pulumi.with_parents(planned, options.image) if options.image else []):
             return status

@@ -1,4 +1,4 @@
-"""`make lint`: Python's style and types, Dockerfiles, shell scripts, workflows, found by what they are, not by a list."""
+"""`make lint`: Python, Dockerfiles, shell scripts and workflows, found by what they are and not by a list."""
 
 import subprocess
 from collections.abc import Iterator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ci import actions, comment, deployment, identity, pulumi, record, repository, resolve
+from ci import actions, comment, deployment, identity, machine, pulumi, record, repository, resolve
 from ci.cli import main
 from stacks import plan
 from stacks.errors import SlipwayError
@@ -438,6 +439,28 @@ def test_the_token_is_sent_to_github_and_stands_in_no_argument(monkeypatch: pyte
     assert said == "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu\n"
     monkeypatch.delenv("GITHUB_TOKEN")
     assert repository._login() == {}
+
+
+# Machines
+
+
+@pytest.mark.parametrize("where", ["github-hosted", "self-hosted"])
+def test_room_is_made_on_githubs_own_machines_only(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "sudo").chmod(0o755)
+    spare = [tmp_path / name for name in ("there", "not there")]
+    spare[0].mkdir()
+    monkeypatch.setattr(machine, "SPARE", spare)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("RUNNER_ENVIRONMENT", where)
+    machine.make_room()
+    assert spare[0].exists() == (where == "self-hosted")
+
+
+@pytest.mark.parametrize("verb", ["comment", "record", "published", "propose"])
+def test_some_verbs_need_nothing_but_python(verb: str) -> None:
+    """Those that workflows run with the machine's own ``python3``; ``-S`` leaves out all that is installed."""
+    subprocess.run([sys.executable, "-S", "-c", f"import ci.cli, ci.{verb}"], cwd=repository.ROOT, check=True)
 
 
 # Words
