@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci import actions, published
+from ci import actions, deployment, published
 from ci.repository import ROOT
 from stacks import affected, plan
 from stacks.config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.git import git
+from stacks.source import stack_names
 from toolchain.needs import needs
 
 HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
@@ -31,11 +33,13 @@ def run(options: argparse.Namespace) -> int:
     if (git(ROOT, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
         raise SlipwayError(f"{ROOT}: its history is not all here: give actions/checkout `fetch-depth: 0`")
     found = affected.since(options.since or _last(ROOT), ROOT)
-    said = "\n".join([*affected.unknown(found), *affected.lines(found)])
-    print(said)
-    actions.summary(f"```text\n{said}\n```\n")
-    jobs = [_job(row) for row in found.as_matrix()["include"] if options.since or _is_published(row["stack"])]
-    actions.output("matrix", json.dumps({"include": jobs}))
+    said = [*affected.unknown(found), *affected.lines(found)]
+    stacks = {row["stack"]: row["images"] for row in found.as_matrix()["include"]}
+    if not options.since:
+        stacks = dict(_published(stacks, said))
+    print("\n".join(said))
+    actions.summary("\n".join(["```text", *said, "```", ""]))
+    actions.output("matrix", json.dumps({"include": [_job(stack, images) for stack, images in stacks.items()]}))
     return 0
 
 
@@ -50,15 +54,25 @@ def _last(root: Path) -> str:
     return commit if git(root, "cat-file", "-e", f"{commit}^{{commit}}") is not None else _NOTHING
 
 
-def _job(row: dict[str, Any]) -> dict[str, Any]:
-    config, _ = plan.resolve(row["stack"])
-    return {**row, "platform": config.platform, "runner": runner(config)}
+def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the stacks to publish and their images, and say why where it is not that they are affected.
+
+    Some are never pushed, or to the machine that builds them only; others are not affected and were never published, or
+    elsewhere, as where an image is pushed to is no part of it.
+    """
+    for stack in stack_names():
+        config, specs = plan.resolve(stack)
+        told = published.stack(ROOT, stack)
+        refs = [built["ref"] for built in deployment.images(told).values()] if told else []
+        if not config.publish or needs(stack)["registry"]:
+            said.append(f"{stack}: not published, as slipway:registry or slipway:publish says")
+        elif stack in stacks:
+            yield stack, stacks[stack]
+        elif not refs or not all(ref.startswith(f"{config.registry.repository}/") for ref in refs):
+            said.append(f"{stack}: not published at {config.registry.repository} yet")
+            yield stack, [spec.name for spec in specs]
 
 
-def _is_published(stack: str) -> bool:
-    """Say whether a stack is pushed at all, and elsewhere than to the machine that builds it."""
+def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:
     config, _ = plan.resolve(stack)
-    if config.publish and not needs(stack)["registry"]:
-        return True
-    print(f"{stack}: not published: slipway:registry names the machine's own, or slipway:publish is false")
-    return False
+    return {"stack": stack, "images": list(images), "platform": config.platform, "runner": runner(config)}

@@ -119,6 +119,22 @@ def test_a_push_that_touches_no_image_publishes_nothing_and_is_published(world: 
     assert world.upto() == event.sha
 
 
+def test_a_stack_that_is_to_be_pushed_elsewhere_is_published_there_though_its_images_are_the_same(world: World) -> None:
+    yaml = world.repository.root / "stacks/Pulumi.two.yaml"
+    yaml.write_text(yaml.read_text().replace(world.repository.path, f"{world.repository.path}-two"))
+    run = world.actions().run("publish.yml", world.repository.push())
+    assert run.results == {"affected stacks": "success", "two / up": "success", "branch published": "success"}, run.log
+    assert "two: not published at " in run.job("affected stacks").log
+    assert f"{world.repository.path}-two/link0@" in world.told("two")["outputs"]["images"]["link0"]["ref"]
+
+
+def test_a_stack_that_stays_on_its_machine_is_never_published(world: World) -> None:
+    world.repository.write("stacks/Pulumi.three.yaml", "config:\n  slipway:flavor: chain\n  slipway:tagSuffix: three\n")
+    run = world.actions().run("publish.yml", world.repository.push())
+    assert run.results == NOTHING_TO_DO, run.log
+    assert "three: not published, as slipway:registry or slipway:publish says" in run.job("affected stacks").summary
+
+
 def test_a_stack_that_fails_is_published_by_the_next_push_though_that_does_not_touch_it(world: World) -> None:
     world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
     world.repository.configure("two", tagSuffix="two", word="two")
