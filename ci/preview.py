@@ -37,5 +37,13 @@ def run(options: argparse.Namespace) -> int:
             stack.load(deployment.state(told, unbuilt=changed))
         targets = changed if told else []
         status, said = stack.preview(targets) if changed else (0, "Nothing would change.\n")
-        write(options.to / f"{options.stack}.txt", said)
+        write(options.to / f"{options.stack}.txt", changes(said))
         return status or (stack.up(targets) if changed else 0)
+
+
+def changes(said: str) -> str:
+    """Return what a preview says without those outputs that stay: Pulumi shows all of one that changes somewhere."""
+    before, heading, rest = said.partition("\nOutputs:\n")
+    outputs, end, after = rest.partition("\n\nResources:\n")
+    marked = (line for line in outputs.splitlines() if line.lstrip().startswith(("+", "-", "~")))
+    return f"{before}{heading}{chr(10).join(marked)}{end}{after}"

@@ -202,7 +202,8 @@ def _login(organization: str, backend: str, folder: Path, variables: Mapping[str
         return
     file = folder / "pulumi-token"
     write(file, token(f"urn:pulumi:org:{organization}"), mode=0o600)
-    exchanged = ["--oidc-token", file.as_uri(), "--oidc-org", organization, "--oidc-expiration", "24h"]
+    # A path with this before it, and no address, in which some characters would be written otherwise.
+    exchanged = ["--oidc-token", f"file://{file}", "--oidc-org", organization, "--oidc-expiration", "24h"]
     output(["pulumi", "login", backend, *exchanged], env=variables, timeout=_QUICK)
     try:
         yield

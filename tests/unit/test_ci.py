@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ci import actions, comment, deployment, identity, machine, pulumi, record, repository, resolve
+from ci import actions, comment, deployment, identity, machine, preview, pulumi, record, repository, resolve
 from ci.cli import main
 from stacks import plan
 from stacks.errors import SlipwayError
@@ -124,6 +124,35 @@ def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
         }
     }
     assert yaml.safe_load(pulumi.unpublished(text))["config"]["slipway:publish"] is False
+
+
+SAID = """Previewing update (one):
+ ~  slipway:image:ImageVariant b update [diff: ~files,tag]
+
+Outputs:
+  ~ plan     : {
+        a: {
+            tag: "1"
+        }
+      ~ b: {
+          ~ tag   : "1" => "2"
+            target: <null>
+        }
+      + c: {
+          + tag: "1"
+        }
+    }
+
+Resources:
+    ~ 1 to update
+"""
+
+
+def test_of_a_preview_what_stays_is_left_out() -> None:
+    stays = ("        a: {", '            tag: "1"', "        }", "            target: <null>", "    }", "          }")
+    left = "\n".join(line for line in SAID.splitlines() if line not in stays) + "\n"
+    assert preview.changes(SAID) == left.replace("        }\n", "")
+    assert preview.changes("error: no stack\n") == "error: no stack\n"
 
 
 # What may be public
