@@ -74,7 +74,7 @@ def test_a_job_is_logged_in_by_its_identity_and_out_again(
     assert asked["subject_token"] == [TOKEN]
     assert asked["audience"] == ["urn:pulumi:org:acme"]
     assert asked["requested_token_type"] == ["urn:pulumi:token-type:access_token:organization"]
-    assert "pul-job" not in credentials.read_text()
+    assert not credentials.exists()
 
 
 @pytest.mark.parametrize(("organization", "more"), [("", {}), ("acme", {"PULUMI_ACCESS_TOKEN": "pul-own"})])
