@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from stacks import affected, plan, schema
 from stacks.collisions import Built, collisions
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     specs.set_defaults(run=_specs)
     lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
+    lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
     lock_.set_defaults(run=_lock)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
     options = parser.parse_args(arguments)
@@ -125,7 +127,8 @@ def _lock(options: argparse.Namespace) -> int:
     before = lock.read(ROOT)
     found = {name: registry.digest(name) for name in sorted(names)}
     kept = before if options.stacks else {}
-    lock.write(ROOT, {**kept, **found})
+    date = datetime.now(UTC).date().isoformat() if options.refresh else lock.refreshed(ROOT)
+    lock.write(ROOT, {**kept, **found}, date)
     for name, digest in found.items():
         was = before.get(name)
         print(f"{name}: {digest}" if was in {None, digest} else f"{name}: {was} -> {digest}")

@@ -114,6 +114,12 @@ def _url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _label(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+        raise ValueError("expected a runner's label, such as self-hosted: letters, digits and . _ - only")
+    return value
+
+
 def _version(value: str) -> str:
     if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.+_-]*", value):
         raise ValueError("expected a version such as 2.15.0: letters, digits and . + _ - only")
@@ -150,6 +156,7 @@ Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
 SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
+Label = Annotated[str, AfterValidator(_label)]
 
 
 class LocalRegistry(Model):
@@ -338,6 +345,9 @@ class StackConfig(Model):
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")
+    runs_on: tuple[Label, ...] = Field(
+        (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
+    )
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:

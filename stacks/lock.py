@@ -3,6 +3,9 @@
 A parent that the lock has is built on by digest, so that a tag that moves upstream changes nothing until
 ``python -m stacks lock`` is run and its change committed; then a preview shows it. A mirror's images are locked under
 the mirror's name: it may hold other builds of them.
+
+Beside them stands the date of the last refresh, if there was one: what a distribution has mended since a parent was
+published is no digest of that parent, and comes into the images with another date.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import functools
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stacks.config import Mirrors, qualified
@@ -20,6 +23,11 @@ from stacks.spec import ImageSpec, Outside
 
 _FILE = "stacks/lock.toml"
 _HEADER = "# Digests of the parents that others publish. Written by `python -m stacks lock`; do not edit.\n"
+_REFRESH = "refresh"
+"""The key of the date; a reference has a ``/``."""
+
+REFRESH_ARG = "REFRESH"
+"""The build argument that carries the date to the Dockerfiles."""
 
 
 def path(root: Path) -> Path:
@@ -33,6 +41,19 @@ def read(root: Path) -> Mapping[str, str]:
     Raises:
         SlipwayError: the file is not what ``lock`` writes.
     """
+    return {name: digest for name, digest in _read(root).items() if name != _REFRESH}
+
+
+def refreshed(root: Path) -> str | None:
+    """Return the date of the last refresh; None where there was none.
+
+    Raises:
+        SlipwayError: see :func:`read`.
+    """
+    return _read(root).get(_REFRESH)
+
+
+def _read(root: Path) -> Mapping[str, str]:
     try:
         text = path(root).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -49,11 +70,12 @@ def _parsed(text: str) -> Mapping[str, str]:
     return locked
 
 
-def write(root: Path, locked: Mapping[str, str]) -> None:
-    """Write the lock, sorted, in one step."""
+def write(root: Path, locked: Mapping[str, str], refresh: str | None = None) -> None:
+    """Write the lock, sorted, in one step, with the date of the last refresh if there was one."""
+    date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")
-    fresh.write_text(_HEADER + "".join(lines), encoding="utf-8")
+    fresh.write_text(_HEADER + date + "".join(lines), encoding="utf-8")
     fresh.replace(path(root))
 
 
@@ -76,4 +98,26 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
             for argument, parent in spec.parents.items()
         }
         result.append(spec.model_copy(update={"parents": parents}) if any(digests.values()) else spec)
+    return result
+
+
+def dated(ordered: Sequence[ImageSpec], date: str | None) -> list[ImageSpec]:
+    """Return the specs, parents before children, with the date of a refresh in the images that are upgraded then.
+
+    Those are images to be run of which no product is made, for another parent would compile all that is built in it; of
+    a chain of them the first, which the others follow.
+    """
+    built_on: set[str] = set()
+    for spec in reversed(ordered):
+        if spec.product or spec.name in built_on:
+            built_on |= {spec.name, *spec.siblings}
+    upgraded: set[str] = set()
+    result = []
+    for spec in ordered:
+        if date is None or spec.name in built_on:
+            result.append(spec)
+            continue
+        first = not upgraded & {*spec.siblings}
+        result.append(spec.model_copy(update={"args": {**spec.args, REFRESH_ARG: date}}) if first else spec)
+        upgraded.add(spec.name)
     return result

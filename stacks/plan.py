@@ -79,7 +79,8 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     """
     config = flavors.load(values, where)
     images = flavors.flavor(config.flavor).images(config)
-    return config, in_order(lock.pinned(images, config.mirrors, lock.read(root)))
+    ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
+    return config, lock.dated(ordered, lock.refreshed(root))
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:

@@ -21,6 +21,9 @@ from stacks.git import git
 from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
 
+BRANCH_VARIABLE = "SLIPWAY_BRANCH"
+"""Environment variable with the branch as which tags are made, whatever is checked out."""
+
 _ABBREVIATION = 7
 
 
@@ -62,6 +65,8 @@ def find(
 
 def _branch(name: str) -> str:
     """Return the branch's name; on a detached HEAD, as CI checks out, what the environment says, else main."""
+    if os.environ.get(BRANCH_VARIABLE):
+        return os.environ[BRANCH_VARIABLE]
     if name != "HEAD":
         return name
     if os.environ.get("GITHUB_HEAD_REF"):

@@ -1,11 +1,15 @@
-"""`make lint`: style and types of Python, Dockerfiles, shell scripts, found by what they are and not by a list."""
+"""`make lint`: Python, Dockerfiles, shell scripts and workflows, found by what they are and not by a list."""
 
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from toolchain import actionlint
 from toolchain.checkout import Checkout
 from toolchain.steps import output, say
+
+WORKFLOWS = Path(".github/workflows")
+"""Where GitHub looks for workflows."""
 
 
 def _files(checkout: Checkout) -> list[Path]:
@@ -30,7 +34,7 @@ def _is_shell(file: Path) -> bool:
 
 
 def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
-    """Yield the command lines to run, each a program of the Python environment."""
+    """Yield the command lines to run, each a program of the Python environment or a path."""
     files = _files(checkout)
     yield ["ruff", "format", "--check", "--quiet", "."]
     yield ["ruff", "check", "--quiet", "."]
@@ -39,6 +43,11 @@ def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
         yield ["hadolint", *dockerfiles]
     if scripts := [file for file in files if file.suffix == ".sh" or _is_shell(file)]:
         yield ["shellcheck", *scripts]
+    folder = checkout.root / WORKFLOWS
+    if workflows := [file for file in files if file.parent == folder and file.suffix in {".yaml", ".yml"}]:
+        yield ["zizmor", "--offline", "--quiet", *workflows]
+        shellcheck = checkout.venv / "bin" / "shellcheck"
+        yield [actionlint.get(checkout).used, "-shellcheck", shellcheck, "-pyflakes=", *workflows]
 
 
 def lint(checkout: Checkout) -> int:
@@ -47,7 +56,7 @@ def lint(checkout: Checkout) -> int:
     for program, *arguments in checks(checkout):
         done = subprocess.run([checkout.venv / "bin" / str(program), *arguments], cwd=checkout.root, check=False)
         say(
-            f"lint: {program} {arguments[0] if program == 'ruff' else ''}".rstrip()
+            f"lint: {Path(program).name} {arguments[0] if program == 'ruff' else ''}".rstrip()
             + (": failed" if done.returncode else ": clean")
         )
         failed += bool(done.returncode)

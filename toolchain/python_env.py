@@ -18,7 +18,7 @@ def _python() -> str:
     return ".".join(str(number) for number in sys.version_info[:2])
 
 
-def _key(checkout: Checkout) -> str:
+def key(checkout: Checkout) -> str:
     """Return what an environment is good for: one list of packages, one minor version of Python (its folders' name)."""
     lock = hashlib.sha256(checkout.lock_text().encode()).hexdigest()
     return f"{lock} Python {_python()}"
@@ -26,7 +26,7 @@ def _key(checkout: Checkout) -> str:
 
 def find(checkout: Checkout) -> Part | None:
     """Return the environment if it is complete and of today's lock."""
-    part = recall(checkout, NAME, _key(checkout))
+    part = recall(checkout, NAME, key(checkout))
     return part if (checkout.venv / "bin" / "python").exists() else None
 
 
@@ -41,7 +41,7 @@ def get(checkout: Checkout) -> Part:
         command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
         pip.install(checkout.venv / "bin" / "python", checkout.lock, checkout.logs / "pip.log")
     part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
-    return remember(checkout, part, _key(checkout))
+    return remember(checkout, part, key(checkout))
 
 
 KIND: Final = Kind(NAME, find, get)

@@ -92,7 +92,7 @@ def check_lock(checkout: Checkout, stack: str) -> None:
     raise ToolchainError(f"{who}: wait for it to end")
 
 
-def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
+def run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
     """Run Pulumi so that Ctrl-C reaches it exactly once: a second one would make it drop everything at once.
 
     A terminal sends Ctrl-C to all of its foreground processes, Pulumi among them. Without a terminal Pulumi is put into
@@ -127,7 +127,7 @@ def _pulumi(checkout: Checkout, verb: list[str], stack: str, environment: Mappin
     if not _exists(checkout, stack):
         _create(checkout, stack, environment)
     words = [*verb, "--stack", stack, "--config-file", str(_configuration(checkout, tracked))]
-    code = _run(["pulumi", *words], environment, checkout.root)
+    code = run(["pulumi", *words], environment, checkout.root)
     return code if code >= 0 else 128 - code
 
 

@@ -150,9 +150,12 @@ def test_make_help_lists_every_target() -> None:
     assert sorted([*listed, "help"]) == sorted(declared[1].split())
 
 
-def test_lint_finds_shell_scripts_and_dockerfiles_by_what_they_are() -> None:
-    commands = {str(words[0]): words[1:] for words in lint.checks(Checkout.here())}
-    assert set(commands) == {"ruff", "mypy", "hadolint", "shellcheck"}
+def test_lint_finds_shell_scripts_dockerfiles_and_workflows_by_what_they_are() -> None:
+    commands = {Path(words[0]).name: words[1:] for words in lint.checks(Checkout.here())}
+    assert set(commands) == {"ruff", "mypy", "hadolint", "shellcheck", "zizmor", "actionlint"}
+    workflows = set((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert workflows
+    assert all(workflows <= set(commands[name]) for name in ("zizmor", "actionlint"))
     assert ROOT / ".ci" / "run" in commands["shellcheck"]
     assert all(str(file).endswith("/Dockerfile") for file in commands["hadolint"])
 

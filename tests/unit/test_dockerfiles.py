@@ -9,6 +9,7 @@ import pytest
 
 from stacks.dockerfile import arguments
 from stacks.family.config import MaxJobs
+from stacks.lock import REFRESH_ARG
 from stacks.source import ROOT
 from stacks.spec import CONTEXT
 from tests.unit.test_arguments import every_spec
@@ -71,7 +72,10 @@ def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerf
     by_hand = {name for name, (_, set_by) in listed.items() if set_by == "by hand"}
     mirrors = {name for name, (_, set_by) in listed.items() if set_by.endswith("`slipway:mirrors`")}
     assert mirrors == {name for name in listed if MIRRORS.fullmatch(name)}
-    assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {"LABEL_BASE_NAME"}
+    assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {
+        "LABEL_BASE_NAME",
+        REFRESH_ARG,
+    }
 
 
 def test_what_is_compiled_has_its_limit_of_jobs_and_its_key_and_nothing_else_has() -> None:

@@ -201,3 +201,31 @@ def test_the_lock_is_no_part_of_the_plan_of_a_checkout_without_it(tmp_path: Path
     (tmp_path / "stacks").mkdir()
     _, specs = plan.specs({"flavor": "base"}, "x", tmp_path)
     assert all(not isinstance(p, Outside) or p.digest is None for spec in specs for p in spec.parents.values())
+
+
+@pytest.mark.parametrize("stack", ["local", "base-cu121", "nccl-cu121", "nccl-cu132"])
+def test_a_refresh_dates_torch_which_its_children_follow_and_nothing_that_wheels_are_built_in(stack: str) -> None:
+    _, ordered = plan.resolve(stack)
+    dated = lock.dated(ordered, "2026-11-21")
+    assert [spec.name for spec in dated if lock.REFRESH_ARG in spec.args] == ["torch"]
+    assert lock.dated(ordered, None) == ordered
+    for before, after in zip(ordered, dated, strict=True):
+        assert before == after or before.args == {k: v for k, v in after.args.items() if k != lock.REFRESH_ARG}
+
+
+def test_a_refresh_is_a_date_that_stays_until_the_next_and_gives_new_tags_to_what_is_upgraded(
+    checkout: Checkout,
+) -> None:
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    before = checkout.images()
+    assert checkout.run("lock", "base-cu121", "--refresh").returncode == 0
+    date = lock.refreshed(checkout.root)
+    assert date is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
+    after = checkout.images()
+    assert after["torch"]["args"]["REFRESH"] == date
+    changed = {name for name in before if before[name]["tag"] != after[name]["tag"]}
+    assert changed == {"torch", "torch-extras"}
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert lock.refreshed(checkout.root) == date
+    assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}

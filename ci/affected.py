@@ -1,0 +1,78 @@
+"""``python -m ci affected``: the matrix of the stacks that a change touches, from ``python -m stacks affected``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ci import actions, deployment, published
+from ci.repository import ROOT
+from stacks import affected, plan
+from stacks.config import StackConfig
+from stacks.errors import SlipwayError
+from stacks.git import git
+from stacks.source import stack_names
+from toolchain.needs import needs
+
+HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
+"""GitHub's own runners by platform."""
+
+_NOTHING = "0" * 40
+"""The commit before all others, as GitHub writes it."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Set the output ``matrix``, and say why each stack is in it.
+
+    Raises:
+        SlipwayError: the clone is shallow, or ``affected`` refuses.
+    """
+    if (git(ROOT, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
+        raise SlipwayError(f"{ROOT}: its history is not all here: give actions/checkout `fetch-depth: 0`")
+    found = affected.since(options.since or _last(ROOT), ROOT)
+    said = [*affected.unknown(found), *affected.lines(found)]
+    stacks = {row["stack"]: row["images"] for row in found.as_matrix()["include"]}
+    if not options.since:
+        stacks = dict(_published(stacks, said))
+    print("\n".join(said))
+    actions.summary("\n".join(["```text", *said, "```", ""]))
+    actions.output("matrix", json.dumps({"include": [_job(stack, images) for stack, images in stacks.items()]}))
+    return 0
+
+
+def runner(config: StackConfig) -> list[str]:
+    """Return the labels of the runners that publish a stack: its own, else GitHub's for its platform."""
+    return list(config.runs_on) or [HOSTED[config.platform]]
+
+
+def _last(root: Path) -> str:
+    """Return the commit up to which everything is published, unless it is of a history that has been rewritten."""
+    commit = published.commit(root) or _NOTHING
+    return commit if git(root, "cat-file", "-e", f"{commit}^{{commit}}") is not None else _NOTHING
+
+
+def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the stacks to publish and their images, and say why where it is not that they are affected.
+
+    Some are never pushed, or to the machine that builds them only; others are not affected and were never published, or
+    elsewhere, as where an image is pushed to is no part of it.
+    """
+    for stack in stack_names():
+        config, specs = plan.resolve(stack)
+        told = published.stack(ROOT, stack)
+        refs = [built["ref"] for built in deployment.images(told).values()] if told else []
+        if not config.publish or needs(stack)["registry"]:
+            said.append(f"{stack}: not published, as slipway:registry or slipway:publish says")
+        elif stack in stacks:
+            yield stack, stacks[stack]
+        elif not refs or not all(ref.startswith(f"{config.registry.repository}/") for ref in refs):
+            said.append(f"{stack}: not published at {config.registry.repository} yet")
+            yield stack, [spec.name for spec in specs]
+
+
+def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:
+    config, _ = plan.resolve(stack)
+    return {"stack": stack, "images": list(images), "platform": config.platform, "runner": runner(config)}

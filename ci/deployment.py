@@ -1,0 +1,89 @@
+"""What may be public of a stack's state: its plan, its digests, and so much of its resources that Pulumi knows them.
+
+A state holds how images are pushed, with credentials. Here is kept what is named here, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from stacks.errors import SlipwayError
+
+_STACK = "pulumi:pulumi:Stack"
+_COMPONENTS = "slipway:image:"
+_PROVIDER = "pulumi:providers:docker"
+_IMAGE = "docker:index/image:Image"
+
+_OUTPUTS = ("images", "products", "plan", "planFiles")
+_IDENTITY = ("urn", "custom", "id", "type", "parent", "provider", "dependencies")
+_KEPT: Mapping[str, Mapping[str, Collection[str] | None]] = {
+    _STACK: {},
+    _COMPONENTS: {"inputs": None, "outputs": None},  # all of them are made to be read
+    _PROVIDER: {"inputs": ("version",), "outputs": ("version",)},
+    _IMAGE: {"outputs": ("imageName", "repoDigest")},
+}
+"""By the beginning of a resource's type, which keys of its inputs and outputs are kept."""
+
+_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - how Pulumi marks one (sdk/go/common/resource/properties.go)
+_VERSION = 3
+"""Of the form of exported states (sdk/go/common/apitype/stacks.go)."""
+
+
+def public(exported: Mapping[str, Any], commit: str) -> dict[str, Any]:
+    """Return what may be public of an exported state that a commit made: ``commit``, ``outputs`` and ``resources``.
+
+    Raises:
+        SlipwayError: something of it is secret.
+    """
+    resources = [_public(resource) for resource in exported["deployment"].get("resources", [])]
+    kept = [resource for resource in resources if resource]
+    urns = {resource["urn"] for resource in kept}
+    for resource in kept:
+        resource["dependencies"] = [urn for urn in resource.get("dependencies", []) if urn in urns]
+    (outputs,) = (it.get("outputs", {}) for it in exported["deployment"]["resources"] if it["type"] == _STACK)
+    found = {"commit": commit, "outputs": {key: outputs[key] for key in _OUTPUTS if key in outputs}, "resources": kept}
+    if _SECRET in json.dumps(found):
+        raise SlipwayError("the stack's outputs hold a secret, and are not made public; see `pulumi stack output`")
+    return found
+
+
+def _public(resource: Mapping[str, Any]) -> dict[str, Any] | None:
+    parts = next((parts for start, parts in _KEPT.items() if resource["type"].startswith(start)), None)
+    if parts is None or resource.get("delete"):
+        return None
+    kept: dict[str, Any] = {key: resource[key] for key in _IDENTITY if key in resource}
+    for part, keys in parts.items():
+        values = resource.get(part, {})
+        kept[part] = {key: value for key, value in values.items() if keys is None or key in keys}
+    return kept
+
+
+def images(told: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the ``ref``, ``digest`` and ``tag`` of each image and build product, by name."""
+    return {
+        resource["urn"].rpartition("::")[2]: resource["outputs"]
+        for resource in told["resources"]
+        if resource["type"].startswith(_COMPONENTS)
+    }
+
+
+def state(told: Mapping[str, Any], unbuilt: Collection[str]) -> dict[str, Any]:
+    """Return a state for Pulumi to start from, in which the images named are planned as they were, but not built."""
+    gone = {
+        resource["urn"]
+        for resource in told["resources"]
+        if resource["type"] == _IMAGE and resource["urn"].rpartition("::")[2] in unbuilt
+    }
+    outputs = {_STACK: {"outputs": told["outputs"]}}
+    resources = [
+        {
+            **resource,
+            **outputs.get(resource["type"], {}),
+            "dependencies": [urn for urn in resource["dependencies"] if urn not in gone],
+        }
+        for resource in told["resources"]
+        if resource["urn"] not in gone
+    ]
+    return {"version": _VERSION, "deployment": {"manifest": {}, "resources": resources}}

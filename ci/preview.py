@@ -1,0 +1,49 @@
+"""``python -m ci preview``: what a stack's publication would change, said and built, and nothing pushed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ci import deployment, published, pulumi
+from ci.machine import make_room
+from ci.repository import ROOT
+from stacks import plan
+from stacks.revision import BRANCH_VARIABLE
+from toolchain.checkout import Checkout
+from toolchain.files import write
+
+_MAIN = "main"
+"""The branch that publishes: what is previewed is resolved as it would be there, or every tag would differ."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Preview the stack against what is published of it, then build what that lacks; return Pulumi's exit status.
+
+    An image is built if what is published has another tag, for equal tags mean equal content; the others are pulled
+    where they are a parent. Nothing is known of a stack that was never published, so that all of it is built.
+
+    Raises:
+        SlipwayError: there is no such stack, or its configuration is wrong.
+    """
+    os.environ[BRANCH_VARIABLE] = _MAIN
+    tags = {image.spec.name: image.tag for image in plan.make(options.stack).images}
+    told = published.stack(ROOT, options.stack)
+    known = deployment.images(told) if told else {}
+    changed = [name for name, tag in tags.items() if name not in known or known[name]["tag"] != tag]
+    make_room()
+    with pulumi.throwaway(Checkout.here(), options.stack) as stack:
+        if told:
+            stack.load(deployment.state(told, unbuilt=changed))
+        targets = changed if told else []
+        status, said = stack.preview(targets) if changed else (0, "Nothing would change.\n")
+        write(options.to / f"{options.stack}.txt", changes(said))
+        return status or (stack.up(targets) if changed else 0)
+
+
+def changes(said: str) -> str:
+    """Return what a preview says without those outputs that stay: Pulumi shows all of one that changes somewhere."""
+    before, heading, rest = said.partition("\nOutputs:\n")
+    outputs, end, after = rest.partition("\n\nResources:\n")
+    marked = (line for line in outputs.splitlines() if line.lstrip().startswith(("+", "-", "~")))
+    return f"{before}{heading}{chr(10).join(marked)}{end}{after}"

@@ -1,0 +1,45 @@
+"""``python -m ci publish``: one stack, or one image of it, built, pushed, and told of."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ci import actions, deployment, pulumi
+from ci.machine import make_room
+from ci.repository import ROOT
+from stacks import plan
+from stacks.errors import SlipwayError, suggest
+from stacks.git import git
+from toolchain.checkout import Checkout
+from toolchain.files import write
+
+
+def run(options: argparse.Namespace) -> int:
+    """Bring the stack up on the shared backend; return Pulumi's exit status.
+
+    Raises:
+        SlipwayError: there is no such stack or image, or the job lacks what .github/README.md asks for.
+    """
+    planned = plan.make(options.stack)
+    names = [image.spec.name for image in planned.images]
+    if options.image and options.image not in names:
+        raise SlipwayError(
+            f"stack {options.stack} has no image '{options.image}'{suggest(options.image, names)}; "
+            f"it has: {', '.join(names)}"
+        )
+    make_room()
+    with pulumi.shared(Checkout.here(), options.stack) as stack:
+        if status := stack.up(pulumi.with_parents(planned, options.image) if options.image else []):
+            return status
+        told = deployment.public(stack.export(), (git(ROOT, "rev-parse", "HEAD") or "").strip())
+    built = deployment.images(told)
+    wanted = pulumi.with_parents(planned, options.image) if options.image else names
+    actions.summary(f"### {options.stack}\n\n| image | published as |\n| --- | --- |\n")
+    actions.summary("".join(f"| {name} | `{built[name]['ref']}`<br>`{built[name]['tag']}` |\n" for name in wanted))
+    if options.image:
+        for key in ("digest", "tag"):
+            actions.output(key, built[options.image][key])
+    if options.to:
+        write(options.to / f"{options.stack}.json", json.dumps(told, indent=1, sort_keys=True) + "\n")
+    return 0

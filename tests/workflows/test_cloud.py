@@ -1,0 +1,86 @@
+"""Logging in to Pulumi Cloud as a job: the real CLI, and a stand-in of the service that exchanges tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from ci import pulumi
+
+TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"
+"""A token in form, of nobody."""
+
+
+class Cloud(BaseHTTPRequestHandler):
+    """Gives a token of its own for GitHub's, and knows whose it is."""
+
+    asked: list[dict[str, list[str]]]
+
+    def do_POST(self) -> None:
+        assert self.path == "/api/oauth/token"
+        self.asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        self._send({"access_token": "pul-job", "token_type": "token", "expires_in": 86400})
+
+    def do_GET(self) -> None:
+        assert self.path == "/api/user"
+        assert self.headers["Authorization"] == "token pul-job"
+        self._send({"githubLogin": "acme", "organizations": [{"githubLogin": "acme", "name": "acme"}]})
+
+    def _send(self, body: Any) -> None:
+        said = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def cloud() -> Iterator[str]:
+    Cloud.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
+    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_job_is_logged_in_by_its_identity_and_out_again(
+    cloud: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audiences: list[str] = []
+    monkeypatch.setattr(pulumi, "token", lambda audience: (audiences.append(audience), TOKEN)[1])
+    folder = tmp_path / "with space & ü"
+    folder.mkdir()
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PULUMI_HOME": str(tmp_path / "pulumi")}
+    credentials = tmp_path / "pulumi/credentials.json"
+    with pulumi._login("acme", cloud, folder, variables):
+        assert json.loads(credentials.read_text())["accessTokens"][cloud] == "pul-job"
+    assert audiences == ["urn:pulumi:org:acme"]
+    (asked,) = Cloud.asked
+    assert asked["subject_token"] == [TOKEN]
+    assert asked["audience"] == ["urn:pulumi:org:acme"]
+    assert asked["requested_token_type"] == ["urn:pulumi:token-type:access_token:organization"]
+    assert not credentials.exists()
+
+
+@pytest.mark.parametrize(("organization", "more"), [("", {}), ("acme", {"PULUMI_ACCESS_TOKEN": "pul-own"})])
+def test_other_backends_and_tokens_of_ones_own_need_no_login(
+    cloud: str, tmp_path: Path, organization: str, more: dict[str, str]
+) -> None:
+    with pulumi._login(organization, cloud, tmp_path, more):
+        assert not list(tmp_path.iterdir())
+    assert not Cloud.asked

@@ -1,0 +1,245 @@
+"""The workflows' own lines, run: a push, a fork's pull request, a branch, a shallow clone, a build, a night."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workflows.actions import Actions, Event, Run
+from tests.workflows.github import GitHub, serve
+from tests.workflows.repository import Repository
+
+NOTHING_TO_DO = {"affected stacks": "success", "publish": "skipped", "branch published": "success"}
+
+
+@dataclass
+class World:
+    """A repository on GitHub, with a backend of its own; ``first`` is the run of its first push, which publishes all."""
+
+    folder: Path
+    repository: Repository
+    first: Run
+    event: Event
+
+    def actions(self, api: str = "") -> Actions:
+        variables = {"PULUMI_BACKEND_URL": (self.folder / "backend").as_uri()}
+        made = Actions(self.folder / "actions", self.repository.remote, variables, api)
+        made.secrets = {"PULUMI_CONFIG_PASSPHRASE": "of the tests"}
+        return made
+
+    def registry(self, path: str) -> Any:
+        address = re.search(r'"address": "([^"]+)"', (self.repository.root / "stacks/Pulumi.one.yaml").read_text())
+        assert address
+        with urllib.request.urlopen(f"http://{address[1]}/v2/{self.repository.path}/{path}") as said:
+            return json.load(said)
+
+    def tags(self) -> list[str]:
+        """Return all that was ever pushed."""
+        return sorted(
+            f"{image}:{tag}" for image in ("link0", "link1") for tag in self.registry(f"{image}/tags/list")["tags"]
+        )
+
+    def told(self, stack: str) -> Any:
+        """Return what the branch ``published`` says of a stack."""
+        return json.loads(self.repository.published(f"stacks/{stack}.json"))
+
+    def upto(self) -> str:
+        """Return the commit up to which all is published."""
+        return self.repository.published("commit").strip()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("published")
+    for name in ("backend", "actions"):
+        (folder / name).mkdir()
+    repository = Repository(folder)
+    world = World(folder, repository, Run([], folder), repository.push("first"))
+    world.first = world.actions().run("publish.yml", world.event)
+    return world
+
+
+@pytest.fixture
+def world(published: World, tmp_path: Path) -> World:
+    """What is as it was after the first push, and may be changed."""
+    folder = tmp_path / "world"
+    for name in ("backend", "remote.git", "work"):
+        shutil.copytree(published.folder / name, folder / name, symlinks=True)
+    (folder / "actions").mkdir()
+    repository = Repository.again(folder, published.repository.path)
+    return World(folder, repository, published.first, published.event)
+
+
+@pytest.fixture
+def github() -> Iterator[GitHub]:
+    with serve() as served:
+        yield served
+
+
+def test_a_push_publishes_each_stack_on_its_own_runners_and_records_plan_and_digests(published: World) -> None:
+    first = published.first
+    assert first.results == {
+        "affected stacks": "success", "one / up": "success", "two / up": "success", "branch published": "success",
+    }, first.log  # fmt: skip
+    assert first.job("one / up").runs_on == ["ubuntu-24.04"]
+    assert first.job("two / up").runs_on == ["self-hosted", "builders"]
+    assert published.upto() == published.event.sha
+    for stack, images in {"one": {"link0", "link1"}, "two": {"link0"}}.items():
+        outputs = published.told(stack)["outputs"]
+        assert set(outputs["images"]) == set(outputs["plan"]) == images
+        for name, image in outputs["images"].items():
+            assert image["tag"] in published.registry(f"{name}/tags/list")["tags"]
+            assert f"`{image['ref']}`<br>`{image['tag']}`" in first.job(f"{stack} / up").summary
+            assert published.event.sha[:7] in image["tag"]
+
+
+def test_what_is_public_has_nothing_of_how_it_is_pushed_or_of_the_machine(published: World) -> None:
+    for stack in ("one", "two"):
+        text = published.repository.published(f"stacks/{stack}.json")
+        for hidden in ("of the tests", 'registry"', "secret", "encrypt", "password", str(published.folder), "skipPush"):
+            assert hidden not in text
+
+
+def test_a_push_that_touches_no_image_publishes_nothing_and_is_published(world: World) -> None:
+    world.repository.write("dockerfiles/link0/README.md", "about\n")
+    world.repository.write("dockerfiles/link0/Dockerfile.dockerignore", "*\n!link0\nlink0/README.md\n")
+    world.repository.push("ignored before it was there")
+    world.repository.write("README.md", "about\n")
+    event = world.repository.push()
+    run = world.actions().run("publish.yml", event)
+    assert run.results == NOTHING_TO_DO, run.log
+    assert world.upto() == event.sha
+
+
+def test_a_stack_that_is_to_be_pushed_elsewhere_is_published_there_though_its_images_are_the_same(world: World) -> None:
+    yaml = world.repository.root / "stacks/Pulumi.two.yaml"
+    yaml.write_text(yaml.read_text().replace(world.repository.path, f"{world.repository.path}-two"))
+    run = world.actions().run("publish.yml", world.repository.push())
+    assert run.results == {"affected stacks": "success", "two / up": "success", "branch published": "success"}, run.log
+    assert "two: not published at " in run.job("affected stacks").log
+    assert f"{world.repository.path}-two/link0@" in world.told("two")["outputs"]["images"]["link0"]["ref"]
+
+
+def test_a_stack_that_stays_on_its_machine_is_never_published(world: World) -> None:
+    world.repository.write("stacks/Pulumi.three.yaml", "config:\n  slipway:flavor: chain\n  slipway:tagSuffix: three\n")
+    run = world.actions().run("publish.yml", world.repository.push())
+    assert run.results == NOTHING_TO_DO, run.log
+    assert "three: not published, as slipway:registry or slipway:publish says" in run.job("affected stacks").summary
+
+
+def test_a_stack_that_fails_is_published_by_the_next_push_though_that_does_not_touch_it(world: World) -> None:
+    world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
+    world.repository.configure("two", tagSuffix="two", word="two")
+    event = world.repository.push("one cannot be built, two is another")
+    failed = world.actions().run("publish.yml", event)
+    assert failed.results == {
+        "affected stacks": "success", "one / up": "failure", "two / up": "success", "branch published": "success",
+    }, failed.log  # fmt: skip
+    assert world.upto() == world.event.sha
+    assert world.told("one")["commit"] == world.event.sha
+    assert world.told("two")["commit"] == event.sha
+    assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "two"
+    world.repository.write("dockerfiles/link1/none", "now it is there\n")
+    event = world.repository.push("the missing file")
+    run = world.actions().run("publish.yml", event)
+    assert run.job("one / up").result == run.job("two / up").result == "success", run.log
+    assert "unchanged" in run.job("two / up").log
+    assert world.upto() == event.sha
+
+
+def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(world: World, github: GitHub) -> None:
+    before = world.tags()
+    world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
+    event = world.repository.pull_request()
+    actions = world.actions()
+    actions.secrets = {}
+    actions.variables = {}
+    run = actions.run("preview.yml", event)
+    assert run.results == {"affected stacks": "success", "one": "success"}, run.log
+    assert run.job("one").runs_on == "ubuntu-24.04"
+    report = (run.artifacts / "report-one/one.txt").read_text()
+    assert re.search(r"~ link1/file\.txt *: *\"[0-9a-f]{12}\" => \"[0-9a-f]{12}\"", report), report
+    assert re.search(r"link1 +update \[diff: ~files,tag\]", report), report
+    assert "link0 " not in report
+    assert not re.search(r"Image\W+link0\b", run.job("one").log), run.job("one").log
+    assert world.tags() == before
+
+    github.open(7, "somebody", "feature/x", event.payload["pull_request"]["head"]["sha"])
+    of = {
+        "id": 1, "conclusion": "success", "event": "pull_request", "html_url": "https://github.com/acme/slipway/runs/1",
+        "head_branch": "feature/x", "head_sha": event.payload["pull_request"]["head"]["sha"],
+        "head_repository": {"full_name": "somebody/slipway", "owner": {"login": "somebody"}},
+    }  # fmt: skip
+    ended = Event("workflow_run", "refs/heads/main", world.event.sha, {"workflow_run": of})
+    for said in ("commented", "comment written anew"):
+        commented = world.actions(github.address).run("comment.yml", ended, artifacts=run.artifacts)
+        assert commented.results == {"comment": "success"}, commented.log
+        assert f"pull request 7: {said}" in commented.log
+    (comment,) = github.comments[7]
+    assert report.strip() in comment["body"]
+
+
+def test_any_branch_may_be_built_without_publishing(world: World) -> None:
+    before = world.tags()
+    world.repository.configure("two", tagSuffix="two", word="three")
+    event = world.repository.push("another word", branch="fix/y")
+    run = world.actions().run("preview.yml", Event("workflow_dispatch", event.ref, event.sha))
+    assert run.results == {"affected stacks": "success", "two": "success"}, run.log
+    assert re.search(r'~ WORD *: *"one" => "three"', (run.artifacts / "report-two/two.txt").read_text())
+    assert world.tags() == before
+    assert world.upto() == world.event.sha
+
+
+@pytest.mark.parametrize("name", ["publish.yml", "preview.yml"])
+def test_a_shallow_clone_is_one_line_that_says_what_to_do(world: World, name: str) -> None:
+    event = world.event
+    if name == "preview.yml":
+        world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
+        event = world.repository.pull_request()
+    run = world.actions().run(name, event, depth=1)
+    assert run.job("affected stacks").result == "failure"
+    assert set(run.results.values()) == {"failure", "skipped"}
+    said = run.job("affected stacks").log.splitlines()[-1]
+    assert said.endswith("its history is not all here: give actions/checkout `fetch-depth: 0`")
+
+
+def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> None:
+    world.repository.write("dockerfiles/link0/file.txt", "other\n")
+    event = world.repository.push()
+    inputs = {"folder": "dockerfiles/link0", "image-name": "link0", "build-args": "WORD=one\n", "tag-suffix": "chain"}
+    run = world.actions().run("build.yml", event, inputs=inputs)
+    assert run.results == {"resolve": "success", "link0 / up": "success"}, run.log
+    outputs = run.job("link0 / up").outputs
+    assert outputs["tag"] == f"{event.sha[:7]}-chain"
+    assert outputs["tag"] in world.registry("link0/tags/list")["tags"]
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", outputs["digest"])
+    assert not [tag for tag in world.registry("link1/tags/list")["tags"] if tag == outputs["tag"]]
+    wrong = world.actions().run("build.yml", event, inputs={"folder": "link0", "build-args": "WORD=six"})
+    assert wrong.results == {"resolve": "failure", "up": "skipped"}
+    assert "no image is meant; of this folder there are: one link0 (chain), two link0 (chain-two)" in wrong.log
+
+
+def test_a_night_proposes_what_has_moved_and_scans_what_is_published(world: World, github: GitHub) -> None:
+    monday = Event("schedule", "refs/heads/main", world.event.sha, {"schedule": "30 4 * * 1"})
+    run = world.actions(github.address).run("nightly.yml", monday)
+    assert set(run.results.values()) == {"success"}, run.log
+    (pull,) = github.pulls.values()
+    assert pull["head"]["label"] == "acme:parents"
+    assert github.dispatched == [("preview.yml", {"ref": "parents"})]
+    world.repository.git("fetch", "-q", "origin", "parents")
+    changed = world.repository.git("diff", "--name-only", "main", "FETCH_HEAD")
+    assert changed == "stacks/lock.toml"
+    assert re.search(
+        r'^refresh = "\d{4}-\d\d-\d\d"$', world.repository.git("show", "FETCH_HEAD:stacks/lock.toml"), re.MULTILINE
+    )
+    scanned = {given["image"] for job in run.jobs for given in job.scanned}
+    images = [image for stack in ("one", "two") for image in world.told(stack)["outputs"]["images"].values()]
+    assert scanned == {f"registry:{image['ref']}" for image in images}

@@ -1,0 +1,172 @@
+"""What holds for every workflow as it is written: pins, permissions, secrets, runners, and the graph's matrices."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ci import affected, cli, propose
+from stacks import plan
+from stacks.source import ROOT, stack_names
+from tests.workflows.actions import WORKFLOWS, workflow
+from tests.workflows.expressions import evaluate, interpolate
+
+NAMES = sorted(path.name for path in (ROOT / WORKFLOWS).glob("*.yml"))
+PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
+HOSTED = {"ubuntu-24.04", "ubuntu-24.04-arm"}
+
+
+def jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for name in NAMES:
+        for key, job in workflow(ROOT, name)["jobs"].items():
+            yield name, key, job
+
+
+def steps() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, _, job in jobs():
+        for step in job.get("steps", []):
+            yield name, step
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_action_is_pinned_to_a_commit_with_its_release_beside_it(name: str) -> None:
+    used = [
+        line.strip().removeprefix("- ")
+        for line in (ROOT / WORKFLOWS / name).read_text().splitlines()
+        if "uses: " in line
+    ]
+    assert used
+    for line in used:
+        assert PINNED.fullmatch(line) or line.startswith("uses: ./.github/workflows/"), line
+
+
+def test_one_action_has_one_commit() -> None:
+    text = "".join((ROOT / WORKFLOWS / name).read_text() for name in NAMES)
+    pins = set(re.findall(r"uses: (\S+)@([0-9a-f]{40})", text))
+    assert len(pins) == len({action for action, _ in pins})
+
+
+def test_a_run_is_one_command_line_into_which_nothing_is_pasted() -> None:
+    for name, step in steps():
+        line = step.get("run")
+        if line is not None:
+            assert "\n" not in line.strip(), name
+            assert "${{" not in line, name
+            assert not re.search(r"&&|\|\||[;|`]|\$\(", line), f"{name}: {line}: logic belongs into ci/"
+
+
+def test_every_line_is_one_that_the_command_line_knows() -> None:
+    lines = [step["run"] for _, step in steps() if "run" in step]
+    asked = [re.sub(r'"[^"]*"', "x", line) for line in lines if " -m ci " in line]
+    assert asked
+    for line in asked:
+        words = line.partition(" -m ci ")[2].split()
+        assert cli._parser().parse_args(words).verb == words[0]
+
+
+def test_a_token_may_do_nothing_unless_a_job_says_what() -> None:
+    for name in NAMES:
+        assert workflow(ROOT, name)["permissions"] == {}, name
+    for name, key, job in jobs():
+        assert job["permissions"], f"{name}: {key}"
+    writing = {(name, scope) for name, _, job in jobs() for scope, may in job["permissions"].items() if may == "write"}
+    assert writing == {
+        ("build.yml", "id-token"), ("build.yml", "packages"), ("publish.yml", "id-token"), ("publish.yml", "packages"),
+        ("up.yml", "id-token"), ("up.yml", "packages"), ("publish.yml", "contents"), ("comment.yml", "pull-requests"),
+        ("nightly.yml", "actions"), ("nightly.yml", "contents"), ("nightly.yml", "pull-requests"),
+    }  # fmt: skip
+
+
+def test_what_a_fork_may_start_has_no_secret_no_variable_and_only_reads() -> None:
+    started = [name for name in NAMES if "pull_request" in workflow(ROOT, name)["on"]]
+    assert started == ["preview.yml", "test.yml"]
+    for name in started:
+        text = (ROOT / WORKFLOWS / name).read_text()
+        assert not re.search(r"\b(secrets|vars|github\.token|environment:|inherit)\b", text), name
+        for job in workflow(ROOT, name)["jobs"].values():
+            assert set(job["permissions"].values()) == {"read"}
+
+
+def test_a_fork_runs_on_githubs_own_runners_whatever_its_matrix_says() -> None:
+    for name in ("preview.yml", "test.yml"):
+        for job in workflow(ROOT, name)["jobs"].values():
+            for platform in ("linux/amd64", "linux/arm64", "self-hosted"):
+                assert (
+                    interpolate(job["runs-on"], {"matrix": {"platform": platform, "runner": "self-hosted"}}) in HOSTED
+                )
+
+
+def test_no_event_gives_a_forks_code_more_than_a_fork_has() -> None:
+    for name in NAMES:
+        read = workflow(ROOT, name)
+        assert "pull_request_target" not in read["on"]
+        if "workflow_run" in read["on"]:
+            for job in read["jobs"].values():
+                for step in job["steps"]:
+                    assert "ref" not in step.get("with", {}), "the run's own commit is not checked out"
+                assert job["steps"][1]["with"]["path"] == "${{ runner.temp }}/reports", "beside the code, not in it"
+
+
+def test_only_what_publishes_sees_a_secret_and_none_of_them_is_a_clouds() -> None:
+    for name in NAMES:
+        secrets = set(re.findall(r"secrets\.(\w+)", (ROOT / WORKFLOWS / name).read_text()))
+        if name in {"build.yml", "publish.yml", "up.yml"}:
+            assert secrets == {"PULUMI_CONFIG_PASSPHRASE", "SLIPWAY_REGISTRY_PASSWORD"}
+        else:
+            assert not secrets
+    (up,) = workflow(ROOT, "up.yml")["jobs"].values()
+    assert up["environment"] == "publish"
+    assert up["permissions"]["id-token"] == "write"
+    assert up["timeout-minutes"] == 960
+    assert up["concurrency"] == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
+
+
+def test_stacks_never_wait_for_each_other() -> None:
+    for _, _, job in jobs():
+        assert "max-parallel" not in job.get("strategy", {})
+        assert job.get("strategy", {"fail-fast": False})["fail-fast"] is False
+
+
+def test_every_job_ends() -> None:
+    for name, key, job in jobs():
+        assert "uses" in job or job["timeout-minutes"] <= 960, f"{name}: {key}"
+
+
+def test_workflows_name_each_other_as_they_are_called() -> None:
+    called = {workflow(ROOT, name)["name"] for name in NAMES}
+    for name in NAMES:
+        assert workflow(ROOT, name)["name"] == name.removesuffix(".yml")
+        assert set(workflow(ROOT, name)["on"].get("workflow_run", {}).get("workflows", [])) <= called
+    assert "workflow_dispatch" in workflow(ROOT, propose._PREVIEW)["on"]
+    night = workflow(ROOT, "nightly.yml")
+    crons = {entry["cron"] for entry in night["on"]["schedule"]}
+    conditions = [step["if"] for step in night["jobs"]["parents"]["steps"] if "if" in step]
+    for cron in crons:  # each night has exactly one of the two
+        contexts = {"github": {"event": {"schedule": cron}}}
+        assert sum(bool(evaluate(condition, contexts)) for condition in conditions) == 1
+
+
+def test_a_matrix_names_stacks_images_platforms_and_runners_of_the_graph(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.setattr(affected, "git", lambda *_: "false")
+    assert cli.main(["affected", "--since", "0" * 40]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("matrix="))
+    rows = json.loads(line.removeprefix("matrix="))["include"]
+    assert [row["stack"] for row in rows] == stack_names()
+    for row in rows:
+        config, specs = plan.resolve(row["stack"])
+        assert row["images"] == [spec.name for spec in specs]
+        assert row["platform"] == config.platform
+        assert row["runner"] == list(config.runs_on) or [affected.HOSTED[config.platform]]
+        assert {interpolate("${{ matrix.platform }}", {"matrix": row})} <= {"linux/amd64", "linux/arm64"}
+    read = {
+        name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
+    }
+    assert read <= set(rows[0]) | {"image", "ref"}
