@@ -113,6 +113,20 @@ def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None
     assert bridge.subnet(one.checkout) is not None
 
 
+def test_a_bridge_keeps_its_hardware_address_whoever_joins_it(clones: Clones) -> None:
+    one = clones[0].checkout
+    bridge.create(one)
+    try:
+        address = Path(f"/sys/class/net/{bridge.name(one)}/address")
+        before = address.read_text()
+        joins = ["ip", "link", "add", f"v{one.id}", "address", "02:00:00:00:00:01", "master", bridge.name(one)]
+        subprocess.run([*joins, "type", "veth", "peer", "name", f"w{one.id}"], check=True)
+        assert address.read_text() == before
+    finally:
+        subprocess.run(["ip", "link", "delete", f"v{one.id}"], check=False)
+        bridge.remove(one)
+
+
 @pytest.mark.usefixtures("clones")
 def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     deep = make(tmp_path / ("a folder with 'quotes' " * 4) / ("x" * 60))
