@@ -21,7 +21,7 @@ def mended(folder: Path, torch: str, pattern: str) -> str:
     (folder / "setup.py").write_text(SETUP)
     (folder / "python").symlink_to(sys.executable)
     script = '. "${0%/*}/recipe"; torch_standard "$1" "$2"'
-    command = ["sh", "-euc", script, ROOT / "dockerfiles/wheels/build", folder / "setup.py", pattern]
+    command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder / "setup.py"), pattern]
     path = f"{folder}:{os.environ['PATH']}"
     environment = {"COMPONENT": "flash-attention", "VERSION": "", "PATH": path, "PYTHONPATH": str(folder)}
     subprocess.run(command, check=True, env=environment)
