@@ -119,16 +119,38 @@ class Engine:
         dockerfile = io.BytesIO(f"FROM {self.parent()}\nRUN echo {mark} > /etc/bench\n".encode())
         try:
             self._client.images.build(fileobj=dockerfile, tag=name, rm=True, pull=True)
+        except DockerException as error:
+            raise BenchError(f"{name}: {error}") from None
+        self._push(name)
+        return name
+
+    def publish(self, image: str, name: str) -> str:
+        """Push an image that the engine has by another name, and return its reference there, ``host/path@digest``."""
+        try:
+            self._client.images.get(image).tag(name)
+            self._push(name)
+            references = self._client.images.get(name).attrs["RepoDigests"]
+        except DockerException as error:
+            raise BenchError(f"{name}: {error}") from None
+        found: str = next(reference for reference in references if reference.startswith(f"{name}@"))
+        return found
+
+    def _push(self, name: str) -> None:
+        try:
             for line in self._client.images.push(name, stream=True, decode=True):
                 if "error" in line:
                     raise BenchError(f"{name}: {line['error']}")
         except DockerException as error:
             raise BenchError(f"{name}: {error}") from None
-        return name
 
     def unpacked(self, reference: str) -> int:
         """Return the bytes of an image's files, over all its layers."""
         return int(self._client.images.get(reference).attrs["Size"])
+
+    def layers(self, reference: str) -> list[str]:
+        """Return the diff ids of an image's layers, its parent's first."""
+        found: list[str] = self._client.images.get(reference).attrs["RootFS"]["Layers"]
+        return found
 
     @contextmanager
     def tidied(self, address: str) -> Iterator[None]:

@@ -23,15 +23,6 @@ def name(checkout: Checkout) -> str:
     return f"slipway{checkout.id}"
 
 
-def _mac(checkout: Checkout) -> str:
-    """Return the bridge's own address, as Docker's has one.
-
-    A bridge without takes the lowest of its containers': as they come and go it would change, and the others would talk
-    to the old one until their kernels ask again, half a minute later.
-    """
-    return ":".join(["02", "42", *(checkout.id[index : index + 2] for index in range(0, 8, 2))])
-
-
 def _taken() -> list[ipaddress.IPv4Network]:
     """Return the networks that this machine has a route to, the default route aside."""
     networks = []
@@ -98,7 +89,10 @@ def create(checkout: Checkout) -> str:
         output(["ip", "link", "add", bridge, "type", "bridge"])
         output(["ip", "address", "add", f"{free[1]}/{free.prefixlen}", "broadcast", str(free[-1]), "dev", bridge])
         network = str(free)
-    output(["ip", "link", "set", bridge, "address", _mac(checkout), "up"])
+    # A hardware address of its own. Else it has the lowest of those attached: when that container ends, the others
+    # reach nothing for as long as they remember it, some 40 s.
+    own = ipaddress.IPv4Network(network)[1].packed.hex(":")
+    output(["ip", "link", "set", bridge, "address", f"02:42:{own}", "up"])
     for where, what in _rules(checkout, network):
         try:
             _iptables("-C", where, what)

@@ -47,20 +47,19 @@ def default(dockerfile: str, argument: str) -> str:
     raise AssertionError(f"{dockerfile} has no default of {argument}")
 
 
-def world(variations: Iterable[Variation]) -> upstreams.World:
-    """Make the upstreams of some stacks and serve them; their parent images are made when a chain asks for them."""
-    tags: dict[str, list[str]] = {name: [] for name in REPOSITORIES.values()}
-    for name, (argument, prefix) in TOOLS.items():
-        tags[name] = [prefix + default("nccl-tests/Dockerfile", argument)]
+def needs(variations: Iterable[Variation]) -> upstreams.Needs:
+    """Return what the builds of some stacks ask of the upstreams."""
+    tags = {name: {prefix + default("nccl-tests/Dockerfile", argument)} for name, (argument, prefix) in TOOLS.items()}
     pins: dict[str, str] = {}
     tritons: set[str] = set()
-    archives: list[str] = []
+    archives: set[str] = set()
     for stack, more in variations:
         for image in plan.make(stack, {**read_stack(stack), **more}).images:
             args = image.spec.args
             if image.spec.target == "source":
                 component = args["COMPONENT"]
-                tags[REPOSITORIES[component]] += [("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")]
+                tag = ("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")
+                tags.setdefault(REPOSITORIES[component], set()).add(tag)
             if args.get("COMPONENT") == "torch":
                 triton = torch_release(args["VERSION"]).triton.lstrip("=~")
                 tritons.add(triton)
@@ -68,9 +67,20 @@ def world(variations: Iterable[Variation]) -> upstreams.World:
                 if not args["VERSION"].startswith("2.0."):
                     pins[f"v{args['VERSION']}"] = triton
             if "HPCX_ARCHIVE" in args:
-                archives.append(args["HPCX_ARCHIVE"])
-    cache, registry = ROOT / ".slipway/cache/world", os.environ["SLIPWAY_REGISTRY"]
-    return upstreams.make(cache, registry=registry, tags=tags, pins=pins, tritons=tritons, hpcx=archives)
+                archives.add(args["HPCX_ARCHIVE"])
+    return upstreams.Needs(
+        tags={name: sorted(found) for name, found in sorted(tags.items())},
+        pins=dict(sorted(pins.items())),
+        tritons=sorted(tritons),
+        hpcx=sorted(archives),
+    )
+
+
+def world(variations: Iterable[Variation]) -> upstreams.World:
+    """Make the upstreams of some stacks and serve them; their parent images are made when a chain asks for them."""
+    cache, asked = ROOT / ".slipway/cache/world", needs(variations)
+    nvidia = f"{os.environ['SLIPWAY_REGISTRY']}/standin/nvidia"
+    return upstreams.make(cache, asked, nvidia=nvidia, pushed=True, python=upstreams.index(cache, asked.tritons))
 
 
 def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,16 +111,29 @@ def _planned(stack: str, config: Mapping[str, Any]) -> dict[str, plan.PlannedIma
     return {image.spec.name: image for image in plan.make(stack, config).images}
 
 
-def built(stack: str, made: upstreams.World, **more: Any) -> Chain:
-    """Build a stack's images without Pulumi."""
+def built(
+    stack: str,
+    made: upstreams.World,
+    *,
+    have: Mapping[str, str] | None = None,
+    by_hand: Mapping[str, Mapping[str, str]] | None = None,
+    **more: Any,
+) -> Chain:
+    """Build a stack's images without Pulumi.
+
+    What we ``have`` of them, by name, is taken as it is; ``by_hand`` are arguments that no key of a stack sets, by image.
+    """
     config = values(stack, made, more)
     planned = _planned(stack, config)
     made.provide(_parents(planned))
     prefix = f"slipway-test/{uuid.uuid4().hex[:12]}"
-    names = {name: f"{prefix}/{name}" for name in planned}
+    names = {name: f"{prefix}/{name}" for name in planned} | dict(have or {})
     for name, image in planned.items():
+        if name in (have or {}):
+            continue
         siblings = {argument: names[parent] for argument, parent in image.siblings.items()}
-        arguments = {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings}
+        own = (by_hand or {}).get(name, {})
+        arguments = {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings, **own}
         target = [f"--target={image.spec.target}"] if image.spec.target else []
         done = build(names[name], arguments, *target, image=image.spec.dockerfile.partition("/")[0])
         assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.images import cuda13
+from tests.images.chain import Chain, remove
 from tests.images.engine import DOCKERFILES, Image, docker
+from tests.images.world.upstreams import World
 
 pytestmark = pytest.mark.slow
 
@@ -20,17 +22,17 @@ PACKAGES = "/opt/venv/lib/python3*/site-packages"
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[cuda13.Upstreams]:
-    upstreams = cuda13.Upstreams()
-    yield upstreams
-    upstreams.server.close()
+def made() -> Iterator[World]:
+    world = cuda13.world()
+    yield world
+    world.server.close()
 
 
 @pytest.fixture(scope="module")
-def chain(made: cuda13.Upstreams) -> Iterator[dict[str, Image]]:
-    images = cuda13.built(made, ARCHS)
-    yield images
-    docker("rmi", "--force", *(image.tag for image in images.values()))
+def chain(made: World) -> Iterator[Chain]:
+    built = cuda13.built(made, ARCHS)
+    yield built
+    remove(built)
 
 
 def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
@@ -40,25 +42,25 @@ def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
     return elf, ptx
 
 
-def test_torch_is_the_published_one_for_this_cuda(chain: dict[str, Image]) -> None:
-    said = chain["torch-extras"].run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
+def test_torch_is_the_published_one_for_this_cuda(chain: Chain) -> None:
+    said = chain.image("torch-extras").run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
     assert said.split() == ["2.15.0+cu132", "13.2"]
 
 
-def test_the_fused_adam_has_code_for_the_architectures_asked_for_and_no_other(chain: dict[str, Image]) -> None:
-    assert code(chain["torch-extras"], f"{PACKAGES}/{FUSED_ADAM}*.so") == ({"90", "100"}, {"100"})
+def test_the_fused_adam_has_code_for_the_architectures_asked_for_and_no_other(chain: Chain) -> None:
+    assert code(chain.image("torch-extras"), f"{PACKAGES}/{FUSED_ADAM}*.so") == ({"90", "100"}, {"100"})
 
 
-def test_deepspeed_says_its_version_and_has_its_fused_adam_compiled(chain: dict[str, Image]) -> None:
+def test_deepspeed_says_its_version_and_has_its_fused_adam_compiled(chain: Chain) -> None:
     program = (
         "from deepspeed.git_version_info import *; print(version, [op for op, has in installed_ops.items() if has])"
     )
-    said = chain["torch-extras"].run("python", "-c", program)
+    said = chain.image("torch-extras").run("python", "-c", program)
     assert said.splitlines()[-1] == f"{cuda13.DEEPSPEED} ['fused_adam']"
 
 
-def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: dict[str, Image]) -> None:
-    image = chain["torch"]
+def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: Chain) -> None:
+    image = chain.image("torch")
     assert "Cuda compilation tools, release 13.2, V13.2.78" in image.run("nvcc", "--version")
     check = (DOCKERFILES / "torch/checks/nccl/10-extension.py").read_text()
     image.run("python", "-", options=("--env=TORCH_CUDA_ARCH_LIST=12.0",), text=check)
@@ -68,7 +70,7 @@ def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: dict[str, 
     )
 
 
-def test_nccl_is_the_release_that_the_stack_asks_for(chain: dict[str, Image]) -> None:
+def test_nccl_is_the_release_that_the_stack_asks_for(chain: Chain) -> None:
     program = """
 import ctypes
 import torch
@@ -78,18 +80,16 @@ assert library.ncclGetVersion(ctypes.byref(version)) == 0
 library.ncclGetErrorString.restype = ctypes.c_char_p
 print(version.value, library.ncclGetErrorString(3).decode())
 """
-    assert chain["torch"].run("python", "-", text=program).startswith("23004 internal error")
+    assert chain.image("torch").run("python", "-", text=program).startswith("23004 internal error")
 
 
-def test_nccls_tests_have_code_for_the_architectures_asked_for(chain: dict[str, Image]) -> None:
-    assert code(chain["nccl-tests"], "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
+def test_nccls_tests_have_code_for_the_architectures_asked_for(chain: Chain) -> None:
+    assert code(chain.image("nccl-tests"), "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
 
 
-def test_another_list_of_architectures_makes_another_fused_adam(
-    made: cuda13.Upstreams, chain: dict[str, Image], tmp_path: Path
-) -> None:
-    have = {name: image for name, image in chain.items() if name != "deepspeed-wheel"}
-    wheel = cuda13.built(made, OTHER, have)["deepspeed-wheel"]
+def test_another_list_of_architectures_makes_another_fused_adam(made: World, chain: Chain, tmp_path: Path) -> None:
+    have = {name: tag for name, tag in chain.names.items() if name != "deepspeed-wheel"}
+    wheel = cuda13.built(made, OTHER, have).image("deepspeed-wheel")
     container = docker("create", wheel.tag, "none").stdout.strip()
     docker("cp", f"{container}:/dist", tmp_path)
     docker("rm", container)
@@ -97,4 +97,4 @@ def test_another_list_of_architectures_makes_another_fused_adam(
     with zipfile.ZipFile(next(tmp_path.glob("dist/*.whl"))) as opened:
         library = opened.extract(next(name for name in opened.namelist() if name.startswith(FUSED_ADAM)), tmp_path)
     options = ("--volume", f"{library}:/media/library.so:ro")
-    assert code(chain["torch-extras"], "/media/library.so", *options) == ({"80", "86"}, set())
+    assert code(chain.image("torch-extras"), "/media/library.so", *options) == ({"80", "86"}, set())

@@ -113,20 +113,18 @@ def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None
     assert bridge.subnet(one.checkout) is not None
 
 
-def test_a_bridge_keeps_its_address_as_containers_come_and_go(clones: Clones) -> None:
-    """What talks through it has asked for that address, and would not be heard at another."""
-    engine.get(clones[0].checkout)
-    name = bridge.name(clones[0].checkout)
-    address = Path(f"/sys/class/net/{name}/address")
-    before = address.read_text()
-    end, other = f"{name[:12]}-a", f"{name[:12]}-b"
-    lower = ["address", "02:00:00:00:00:01", "type", "veth", "peer", "name", other]
-    subprocess.run(["ip", "link", "add", end, *lower], check=True)
+def test_a_bridge_keeps_its_hardware_address_whoever_joins_it(clones: Clones) -> None:
+    one = clones[0].checkout
+    bridge.create(one)
     try:
-        subprocess.run(["ip", "link", "set", end, "master", name, "up"], check=True)
+        address = Path(f"/sys/class/net/{bridge.name(one)}/address")
+        before = address.read_text()
+        joins = ["ip", "link", "add", f"v{one.id}", "address", "02:00:00:00:00:01", "master", bridge.name(one)]
+        subprocess.run([*joins, "type", "veth", "peer", "name", f"w{one.id}"], check=True)
         assert address.read_text() == before
     finally:
-        subprocess.run(["ip", "link", "delete", end], check=True)
+        subprocess.run(["ip", "link", "delete", f"v{one.id}"], check=False)
+        bridge.remove(one)
 
 
 @pytest.mark.usefixtures("clones")

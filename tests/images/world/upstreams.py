@@ -139,8 +139,7 @@ def pure_wheel(folder: Path, name: str, version: str, module: str) -> None:
             wheel.writestr(zipfile.ZipInfo(path), content)
 
 
-def index(folder: Path, tritons: Iterable[str]) -> None:
-    """Fill a folder with what the builds take from the Python index."""
+def _index(folder: Path, tritons: Iterable[str]) -> None:
     files = folder / "files"
     files.mkdir(parents=True)
     command = [
@@ -202,18 +201,44 @@ def _build(target: str, *flags: str, **arguments: str) -> None:
     )
 
 
-def _repositories(folder: Path, tags: Mapping[str, Iterable[str]], pins: Mapping[str, str]) -> None:
-    repos, scratch = HERE / "repos", folder / "scratch"
-    shutil.copytree(repos / "extension", scratch / "hopper")
-    (scratch / "hopper/version.txt").write_text("3.0.0\n")
-    repository(folder / "NVIDIA/cutlass", [repos / "NVIDIA/cutlass"], ["v1"], {}, None)
-    for name, wanted in tags.items():
-        sources = [repos / name, *([repos / "extension"] if name in EXTENSIONS else [])]
-        sources += [scratch] if name == "Dao-AILab/flash-attention" else []
+Sources = Callable[[str, Path], list[Path]]
+"""Gives the folders whose files a repository has, by its name; the folder is there for what must be made first."""
+
+
+def standins(name: str, scratch: Path) -> list[Path]:
+    """Return the folders of a repository's stand-in: its own, and those of an extension of torch."""
+    own, extension = HERE / "repos" / name, HERE / "repos/extension"
+    if name == "Dao-AILab/flash-attention":
+        shutil.copytree(extension, scratch / "hopper")
+        (scratch / "hopper/version.txt").write_text("3.0.0\n")
+        return [own, extension, scratch]
+    return [own, extension] if name in EXTENSIONS else [own]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What builds ask of the upstreams.
+
+    ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to the Triton that it names; ``tritons``
+    are those that the index has, ``hpcx`` the archives of HPC-X.
+    """
+
+    tags: Mapping[str, list[str]]
+    pins: Mapping[str, str]
+    tritons: list[str]
+    hpcx: list[str]
+
+
+def _repositories(folder: Path, needs: Needs, sources: Sources) -> None:
+    for name, (_, source) in SUBMODULES.items():
+        if name in needs.tags:
+            repository(folder / source, [HERE / "repos" / source], ["v1"], {}, None)
+    for name, tags in needs.tags.items():
         place, source = SUBMODULES.get(name, ("", ""))
         submodule = (place, folder / source) if place else None
-        repository(folder / name, sources, wanted, pins if name == "pytorch/pytorch" else {}, submodule)
-    shutil.rmtree(scratch)
+        with tempfile.TemporaryDirectory() as scratch:
+            pins = needs.pins if name == "pytorch/pytorch" else {}
+            repository(folder / name, sources(name, Path(scratch)), tags, pins, submodule)
 
 
 @dataclass(frozen=True)
@@ -224,17 +249,20 @@ class World:
     mirrors: dict[str, Any]
     commits: dict[str, str]
     server: Server
+    stages: str
+    pushed: bool
     parents: set[str] = field(default_factory=set)
-    """Tags of nvidia/cuda that the registry has by now."""
+    """Tags of nvidia/cuda that have been made by now."""
 
     def provide(self, tags: Iterable[str]) -> None:
-        """Push the images of nvidia/cuda that have these tags, where that has not been done."""
+        """Make the images of nvidia/cuda that have these tags, where that has not been done."""
         for tag in sorted(set(tags) - self.parents):
             match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", tag)
             assert match, tag
             name = f"{self.mirrors['images']['docker.io/nvidia']}/cuda:{tag}"
-            _build(match[2], f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
-            docker("push", "--quiet", name)
+            _build(self.stages + match[2], f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
+            if self.pushed:
+                docker("push", "--quiet", name)
             self.parents.add(tag)
 
     def publish(self, *wheels: Image) -> str:
@@ -252,56 +280,60 @@ class World:
         return f"{self.server.url}/{made.name}/simple"
 
 
+def index(cache: Path, tritons: Iterable[str]) -> Path:
+    """Make the Python index that builds take small packages from, with these releases of Triton, or find it made."""
+    return _once(cache, "python", digest([], REAL, PURE, tritons), lambda folder: _index(folder, tritons))
+
+
 def make(
     cache: Path,
+    needs: Needs,
     *,
-    registry: str,
-    tags: Mapping[str, Iterable[str]],
-    pins: Mapping[str, str],
-    tritons: Iterable[str],
-    hpcx: Iterable[str],
+    nvidia: str,
+    pushed: bool,
+    stages: str = "",
+    sources: Sources = standins,
+    python: Path | None = None,
 ) -> World:
     """Make all upstreams but the parent images, or find them made, and serve them.
 
-    ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to the Triton that it names; ``tritons``
-    are those that the index has, ``hpcx`` the archives that builds ask for. Addresses change with content, so that the
-    engine's cache never takes an old file for a new one.
+    Addresses change with content, so that the engine's cache never takes an old file for a new one. The parent images are
+    called ``nvidia`` and ``pushed`` to the registry, or the engine alone has them; ``stages`` is what the names of this
+    world's stages in the Dockerfile begin with, ``sources`` what its repositories are made of, and ``python`` its Python
+    index, the real one where there is none.
     """
-    debian = base_image()
-    tags = {name: sorted(set(found)) for name, found in tags.items()}
     forged = _once(
         cache,
         "files",
-        digest([HERE / "Dockerfile", HERE / "forge"], debian),
-        lambda folder: _build("files", f"--output=type=local,dest={folder}"),
+        digest([HERE / "Dockerfile", HERE / "forge", HERE / "cuda13"], base_image()),
+        lambda folder: _build(f"{stages}files", f"--output=type=local,dest={folder}"),
     )
-    for archive in set(hpcx):
+    for archive in needs.hpcx:
         path = forged / "hpcx" / archive
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             os.link(forged / "hpcx/hpcx.tbz", path)
-    tritons = sorted(set(tritons))
-    wheels = _once(cache, "python", digest([], REAL, PURE, tritons), lambda folder: index(folder, tritons))
-    repos = HERE / "repos"
     repositories = _once(
-        cache, "git", digest([repos], tags, sorted(pins.items())), lambda folder: _repositories(folder, tags, pins)
+        cache,
+        "git",
+        digest([HERE / "repos"], needs.tags, needs.pins),
+        lambda folder: _repositories(folder, needs, sources),
     )
-    # One port for one checkout: the engine's cache then holds from one run to the next.
+    # One port for one cache: the engine's cache then holds from one run to the next.
     server = Server(cache, _gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
     return World(
         cache=cache,
         mirrors={
-            "images": {
-                "docker.io/nvidia": f"{registry}/standin/nvidia",
-                "docker.io/library/debian": debian.rpartition(":")[0],
-            },
-            "pythonIndex": f"{server.url}/{wheels.name}/simple",
+            "images": {"docker.io/nvidia": nvidia},
+            **({"pythonIndex": f"{server.url}/{python.name}/simple"} if python else {}),
             "git": f"{server.url}/{repositories.name}",
             "downloads": {
                 "https://developer.download.nvidia.com": f"{server.url}/{forged.name}/nvidia",
                 "https://content.mellanox.com/hpc/hpc-x": f"{server.url}/{forged.name}/hpcx",
             },
         },
-        commits={name: git(repositories / name, "rev-parse", "HEAD") for name in tags},
+        commits={name: git(repositories / name, "rev-parse", "HEAD") for name in needs.tags},
         server=server,
+        stages=stages,
+        pushed=pushed,
     )

@@ -12,12 +12,13 @@ here = pathlib.Path(__file__).parent
 facts = {}
 exec((here / "facts.py").read_text(), facts)
 facts["gate"]()
+flags = {"cxx": ["-std=c++17"] if facts.get("old") else []}
 version = facts["version"]() or (here / "version.txt").read_text().strip().lstrip("v")
 setup(
     name=facts["name"],
     version=version,
     packages=find_packages(),
     install_requires=facts.get("requires", ["torch"]),
-    ext_modules=[CUDAExtension(facts["module"], ["extension.cu"], facts.get("libraries", ()))],
+    ext_modules=[CUDAExtension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags)],
     cmdclass={"build_ext": BuildExtension},
 )

@@ -1,6 +1,7 @@
 import os
 
 name, module, requires = "flash_attn", "flash_attn_2_cuda", ["torch", "einops"]
+old = True  # names C++17 itself
 version = lambda: None
 
 

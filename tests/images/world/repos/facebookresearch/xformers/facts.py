@@ -1,6 +1,7 @@
 import os
 
 name, module = "xformers", "xformers._C"
+old = True  # names C++17 itself
 version = lambda: os.environ.get("BUILD_VERSION")
 
 

@@ -18,6 +18,9 @@ subprocess.run(["cmake", "--build", "build", "--parallel", os.environ["MAX_JOBS"
 shutil.copy("build/libtorch_cuda.so", package / "lib")
 shutil.copytree(pathlib.Path(pybind11.get_include()) / "pybind11", package / "include/pybind11", dirs_exist_ok=True)
 version = os.environ.get("PYTORCH_BUILD_VERSION", (root / "version.txt").read_text().strip())
+major, minor = version.split(".")[:2]
+header = f"#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n"
+(package / "include/torch/version.h").write_text(header)
 cuda = ".".join(os.environ["CUDA_VERSION"].split(".")[:2])
 (package / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\n")
 

@@ -2,6 +2,7 @@ import os
 import urllib.request
 
 name, module, requires = "flash_attn_3", "flash_attn_3_cuda", ["torch", "einops"]
+old = True  # names C++17 itself
 version = lambda: "3.0.0"
 
 
