@@ -7,8 +7,9 @@ import json
 import sys
 
 from stacks import plan
-from stacks.config import LocalRegistry, qualified
 from stacks.errors import SlipwayError
+from stacks.model import qualified
+from stacks.registries import LocalRegistry
 from stacks.spec import Outside
 
 
@@ -19,7 +20,7 @@ def needs(stack: str) -> dict[str, object]:
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "registry": config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set,
-        "parents": sorted(qualified(config.mirrors.image(reference)) for reference in outside),
+        "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 
 
