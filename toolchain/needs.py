@@ -1,6 +1,7 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
 
-`registry` tells whether it pushes to the registry that we start, `parents` lists its outside images, mirrors applied.
+`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `parents` lists
+its outside images, mirrors applied.
 """
 
 import json
@@ -9,7 +10,7 @@ import sys
 from stacks import plan
 from stacks.errors import SlipwayError
 from stacks.model import qualified
-from stacks.registries import LocalRegistry
+from stacks.registries import EcrRegistry, LocalRegistry
 from stacks.spec import Outside
 
 
@@ -20,6 +21,7 @@ def needs(stack: str) -> dict[str, object]:
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "registry": config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set,
+        "aws": config.publish and isinstance(to, EcrRegistry),
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 

@@ -93,6 +93,23 @@ def test_the_life_of_a_stack(project: AwsProject) -> None:
     assert not json.loads(project.exported())["deployment"].get("resources")
 
 
+def test_a_tag_of_an_image_is_never_moved_but_the_stacks_own_is(project: AwsProject) -> None:
+    """By AWS's own API: the registry that stands in for its layers knows nothing of immutability."""
+    project.up()
+    name = f"{project.path}/link0"
+
+    def put(tag: str, content: str) -> None:
+        project.ecr.put_image(
+            repositoryName=name, imageManifest=json.dumps({"schemaVersion": 2, "x": content}), imageTag=tag
+        )
+
+    for tag in ("abc1234-base", "keep-t"):
+        put(tag, "first")
+    put("keep-t", "second")
+    with pytest.raises(project.ecr.exceptions.ImageTagAlreadyExistsException):
+        put("abc1234-base", "second")
+
+
 def test_no_token_is_seen_in_state_outputs_or_on_the_screen(project: AwsProject) -> None:
     shown = project.preview("--diff").shown + project.up().shown
     project.configure(word="two")
