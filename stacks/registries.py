@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
@@ -38,6 +38,10 @@ class _Registry(Model):
         Raises:
             SlipwayError: naming the ways to give credentials.
         """
+
+    def owned(self, images: Iterable[str]) -> frozenset[str]:  # noqa: ARG002 - most registries make repositories by themselves
+        """Return the full names of the repositories that a stack with these images creates, and so alone may have."""
+        return frozenset()
 
     def pulled(self, reference: str) -> str:
         """Return where a build pulls an outside parent from: the reference itself, but for a registry that caches."""
@@ -309,6 +313,10 @@ class EcrRegistry(_Registry):
     def prefixes(self) -> dict[str, str]:
         """The cached registries, with the first part of their repositories' names."""
         return {name: cache.prefix or name for name, cache in self.pull_through_cache.items()}
+
+    def owned(self, images: Iterable[str]) -> frozenset[str]:
+        """Return a repository for each image, unless another stack has them."""
+        return frozenset(f"{self.repository}/{image}" for image in images) if self.create else frozenset()
 
     def pulled(self, reference: str) -> str:
         """Return the name under which ECR caches a parent; the reference itself where it caches none of its kind."""

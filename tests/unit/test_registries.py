@@ -221,6 +221,12 @@ def test_a_cached_parent_keeps_the_digest_and_the_tag_that_it_has_without_the_ca
     assert cached.tag == bare.tag
 
 
+def test_a_stack_owns_the_repositories_that_it_creates() -> None:
+    assert ecr().owned(["torch", "wheel"]) == {f"{HOST}/ml/torch", f"{HOST}/ml/wheel"}
+    assert not ecr(create=False).owned(["torch"])
+    assert not load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.owned(["torch"])
+
+
 def test_the_kinds_are_the_unions() -> None:
     union = get_args(get_args(registries.Registry)[0])
     assert {get_args(kind.model_fields["kind"].annotation)[0] for kind in union} == set(registries.KINDS)
