@@ -26,7 +26,7 @@ _DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
 """Registries that ECR reaches at another host than their images' names have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EcrRegistryArgs(RegistryArgs):
     """What an :class:`EcrRegistry` is made of.
 
@@ -36,10 +36,10 @@ class EcrRegistryArgs(RegistryArgs):
     ``signed`` is false where the machine has no AWS credentials, which a preview does without.
     """
 
-    account: str = ""
-    region: str = ""
-    stack: str = ""
-    images: Sequence[str] = ()
+    account: str
+    region: str
+    stack: str
+    images: Sequence[str]
     create: bool = True
     keep_newest: int = 30
     kms_key: str | None = None
@@ -59,7 +59,7 @@ class EcrRegistry(Registry):
         self._name = name
         super().__init__(name, args, opts)
 
-    def build(self) -> None:
+    def _declare(self) -> None:
         """Declare the provider, which refuses another account's credentials, the repositories and the caches."""
         args = self._args
         if not args.publish:

@@ -16,7 +16,7 @@ class Login:
     password: pulumi.Input[str] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RegistryArgs:
     """What every registry is made of: the prefix of every image's name, host and path, and whether to push at all."""
 
@@ -41,10 +41,10 @@ class Registry(pulumi.ComponentResource):
         self.repository = args.repository
         self.server = args.repository.partition("/")[0]
         self.publish = args.publish
-        self.build()
+        self._declare()
         self.register_outputs({"repository": args.repository})
 
-    def build(self) -> None:
+    def _declare(self) -> None:
         """Declare what the registry itself consists of; most exist already."""
 
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - what lasts longer than a build needs no order
@@ -62,7 +62,7 @@ class LocalRegistry(Registry):
     """A registry on this machine, without credentials."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PasswordRegistryArgs(RegistryArgs):
     """A user name, and a password or token that outlives a build; both or neither."""
 

@@ -58,10 +58,10 @@ def _registry(plan: Plan) -> Registry:
     if isinstance(config, registries.EcrRegistry):
         return _ecr(plan, config)
     if isinstance(config, registries.LocalRegistry):
-        return LocalRegistry("registry", RegistryArgs(config.repository, plan.config.publish))
+        return LocalRegistry("registry", RegistryArgs(repository=config.repository, publish=plan.config.publish))
     args = PasswordRegistryArgs(
-        config.repository,
-        plan.config.publish,
+        repository=config.repository,
+        publish=plan.config.publish,
         username=config.username,
         password=config.password.get_secret_value() if config.password else None,
     )
@@ -81,10 +81,10 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
     return EcrRegistry(
         "registry",
         EcrRegistryArgs(
-            config.repository,
-            plan.config.publish,
-            account=config.account or "",
-            region=config.region or "",
+            repository=config.repository,
+            publish=plan.config.publish,
+            account=config.account,
+            region=config.region,
             stack=plan.stack,
             images=[image.spec.name for image in plan.images],
             create=config.create,

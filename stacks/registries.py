@@ -227,12 +227,12 @@ class EcrRegistry(_Registry):
     repository: Repository = Field(
         description="Prefix of every image's name, such as 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml.",
     )
-    account: str | None = Field(
-        None,
-        pattern="^[0-9]{12}$",
+    account: str = Field(
+        "",
+        pattern="^([0-9]{12})?$",
         description="AWS account, 12 digits. Default: the host's; needed where the host is a name of your own.",
     )
-    region: str | None = Field(None, description="AWS region. Default: the host's, as account.")
+    region: str = Field("", description="AWS region. Default: the host's, as account.")
     create: bool = Field(
         default=True,
         description="Create and own the repositories and cache rules. false where another stack does, or where they "
@@ -268,7 +268,7 @@ class EcrRegistry(_Registry):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.account is None or self.region is None:
+        if not self.account or not self.region:
             raise ValueError(
                 f"repository '{one_line(self.repository)}': expected <account>.dkr.ecr.<region>.amazonaws.com/<path>; "
                 "where a name of your own stands in front of ECR, give account and region as well"

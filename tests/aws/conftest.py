@@ -25,7 +25,7 @@ HTPASSWD = f"AWS:$2b$05$abcdefghijklmnopqrstuu/4ofrUS75HrKu6f.iuRo0I/XlrmpqlC\no
 """TOKEN, hashed with bcrypt, and the password of another user."""
 OTHER_PASSWORD = "second-horse"
 
-NO_SIGN = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+NO_SIGN: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
 """What takes a project's AWS credentials away."""
 
 

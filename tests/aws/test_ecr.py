@@ -213,8 +213,8 @@ def test_changed_credentials_change_nothing(project: AwsProject, registry: Regis
     """The same registry, said to be a generic one: a user and password that the environment gives."""
     generic = {"kind": "generic", "repository": f"{registry.address}/{project.path}"}
     super(AwsProject, project).configure(registry=generic)
-    first = {"SLIPWAY_REGISTRY_USERNAME": "AWS", "SLIPWAY_REGISTRY_PASSWORD": TOKEN}
-    second = {"SLIPWAY_REGISTRY_USERNAME": "other", "SLIPWAY_REGISTRY_PASSWORD": OTHER_PASSWORD}
+    first: dict[str, Any] = {"SLIPWAY_REGISTRY_USERNAME": "AWS", "SLIPWAY_REGISTRY_PASSWORD": TOKEN}
+    second: dict[str, Any] = {"SLIPWAY_REGISTRY_USERNAME": "other", "SLIPWAY_REGISTRY_PASSWORD": OTHER_PASSWORD}
     project.up(**first)
     assert UNCHANGED.search(project.preview("--expect-no-changes", **second).shown)
     assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
