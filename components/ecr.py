@@ -19,6 +19,15 @@ from components.tag import ExtraTag, ExtraTagArgs
 KEEP = "keep-"
 """Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
 
+IMMUTABLE: Mapping[str, Any] = {
+    "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
+    "image_tag_mutability_exclusion_filters": [{"filter": f"{KEEP}*", "filter_type": "WILDCARD"}],
+}
+"""An image's tags are its own and never move; the stack's follows it."""
+
+MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
+"""A product's tag is its content: whoever else builds the same one pushes the same tag, with other times in it."""
+
 _MOST_KEPT = 1000
 """More tags of :data:`KEEP` than a repository will ever have: it has one for each stack."""
 
@@ -30,9 +39,9 @@ _DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
 class EcrRegistryArgs(RegistryArgs):
     """What an :class:`EcrRegistry` is made of.
 
-    ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` are the names that a repository is
-    needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``caches`` maps the
-    registries to pull through to the prefix of their repositories and the ARN of a secret to log in with.
+    ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
+    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``caches``
+    maps the registries to pull through to the prefix of their repositories and the ARN of a secret to log in with.
     ``signed`` is false where the machine has no AWS credentials, which a preview does without.
     """
 
@@ -40,6 +49,7 @@ class EcrRegistryArgs(RegistryArgs):
     region: str
     stack: str
     images: Sequence[str]
+    products: Sequence[str] = ()
     create: bool = True
     keep_newest: int = 30
     kms_key: str | None = None
@@ -72,7 +82,9 @@ class EcrRegistry(Registry):
         self._invoke = pulumi.InvokeOptions(provider=provider)
         if args.create:
             for image in args.images:
-                self._repository(image)
+                self._repository(image, IMMUTABLE)
+            for product in args.products:
+                self._repository(product, MUTABLE)
             for upstream, (prefix, credential) in args.caches.items():
                 aws.ecr.PullThroughCacheRule(
                     f"{self._name}-{prefix}",
@@ -98,14 +110,12 @@ class EcrRegistry(Registry):
         tag = ExtraTagArgs(ref=ref, tag=f"{KEEP}{self._args.stack}", login=self.login([ref]))
         ExtraTag(f"{name}-keep", tag, pulumi.ResourceOptions(parent=parent))
 
-    def _repository(self, image: str) -> None:
+    def _repository(self, image: str, mutability: Mapping[str, Any]) -> None:
         args = self._args
         repository = aws.ecr.Repository(
             f"{self._name}-{image}",
             name=f"{args.repository.partition('/')[2]}/{image}",
-            # All tags but one are the image's own and never move.
-            image_tag_mutability="IMMUTABLE_WITH_EXCLUSION",
-            image_tag_mutability_exclusion_filters=[{"filter": f"{KEEP}*", "filter_type": "WILDCARD"}],
+            **mutability,
             image_scanning_configuration={"scan_on_push": True},
             encryption_configurations=[encryption(args.kms_key)],
             force_delete=args.force_delete,

@@ -16,6 +16,8 @@ from stacks.tags import Suffix
 
 DIGEST = "sha256:" + "a" * 64
 SECRET = "4dabf18193072939515e22adb298388d"
+CHAIN: dict[str, dict[str, str]] = {"torch": {}, "extras": {"BASE_IMAGE": "torch"}}
+"""The images with their parents."""
 TOKEN = "t0ken-"
 """How every password that AWS gives starts."""
 
@@ -53,7 +55,7 @@ class Recorder(pulumi.runtime.Mocks):
         return self.resources["slipway:image:ImageVariant", name]
 
 
-def planned(name: str, **parents: str) -> PlannedImage:
+def planned(name: str, *, product: bool = False, **parents: str) -> PlannedImage:
     spec = ImageSpec(
         name=name,
         dockerfile=f"{name}/Dockerfile",
@@ -62,6 +64,7 @@ def planned(name: str, **parents: str) -> PlannedImage:
         description="d",
         licenses="MIT",
         suffix=Suffix(variant="base"),
+        product=product,
     )
     return PlannedImage(
         spec=spec,
@@ -73,8 +76,8 @@ def planned(name: str, **parents: str) -> PlannedImage:
     )
 
 
-def run(*, preview: bool = False, **config: Any) -> tuple[Recorder, dict[str, Any]]:
-    """Deploy a chain of two images; return what was registered and the outputs' values."""
+def run(*, preview: bool = False, products: tuple[str, ...] = (), **config: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Deploy a chain of two images, or of ``products`` among them; return what was registered and the outputs' values."""
     recorder = Recorder()
     values: dict[str, Any] = {}
 
@@ -83,7 +86,7 @@ def run(*, preview: bool = False, **config: Any) -> tuple[Recorder, dict[str, An
         plan = Plan(
             "t",
             flavors.load({"flavor": "local", **config}, "stack t"),
-            (planned("torch"), planned("extras", BASE_IMAGE="torch")),
+            tuple(planned(name, product=name in products, **parents) for name, parents in CHAIN.items()),
         )
         outputs = deploy(plan)
         values["outputs"] = await pulumi.Output.from_input(outputs).future()

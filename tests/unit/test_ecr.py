@@ -48,6 +48,12 @@ def test_each_image_has_a_repository_with_all_that_it_should_have() -> None:
     assert json.loads(policies["registry-torch"]["policy"]) == lifecycle(30)
 
 
+def test_a_products_tag_may_be_pushed_by_whoever_builds_it_too() -> None:
+    recorder, _ = run(registry=ECR, products=("torch",))
+    mutability = {name: inputs["imageTagMutability"] for name, inputs in recorder.of_type(REPOSITORY).items()}
+    assert mutability == {"registry-torch": "MUTABLE", "registry-extras": "IMMUTABLE_WITH_EXCLUSION"}
+
+
 def test_choices_reach_aws() -> None:
     registry = {
         **ECR,

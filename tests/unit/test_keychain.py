@@ -1,4 +1,4 @@
-"""Which credentials the embedded docker provider shows to a registry, and when it reads them."""
+"""What the embedded docker provider shows to a registry that wants to know who pushes, and says of a refusal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from toolchain.docker_provider import reference
+from toolchain.docker_provider.build import _push_error
 from toolchain.docker_provider.credentials import Keychain
 from toolchain.docker_provider.inputs import Build, Image, Registry
 from toolchain.provider_base import ProviderError
@@ -67,3 +69,13 @@ def test_a_configuration_that_cannot_be_read_is_said_before_the_build(docker_con
     docker_config.write_text(json.dumps({"credHelpers": {HOST: "missing"}}))
     with pytest.raises(ProviderError, match=f"credentials for {HOST}: .*docker-credential-missing"):
         Keychain(image(Registry(server=HOST)))
+
+
+def test_a_tag_that_does_not_move_is_said_to_be_there_and_not_to_be_pushed_again() -> None:
+    """As ECR has it, where another machine has built and pushed the same."""
+    said = "tag invalid: The image tag 'a' already exists in the 'x' repository and cannot be overwritten because ..."
+    line = _push_error(reference.parse(f"{HOST}/x:a"), said)
+    assert line.startswith(f"error pushing image {HOST}/x:a: tag invalid: ")
+    assert line.endswith(f"{HOST} has that tag from another build of the same: use that, or delete it.")
+    again = _push_error(reference.parse(f"{HOST}/x:a"), "unauthorized: no")
+    assert again.endswith(f"or run `docker login` for {HOST}. The image is built; the next run pushes it.")
