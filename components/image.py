@@ -73,6 +73,7 @@ class ImageVariant(pulumi.ComponentResource):
         super().__init__(f"slipway:image:{kind}", name, self.plan, opts)
         self.tag = args.tag
         self.name = f"{args.repository}:{args.tag}"
+        login = args.registry.login([parent.ref for parent in args.parents.values()])
         image = docker.Image(
             name,
             image_name=self.name,
@@ -83,7 +84,7 @@ class ImageVariant(pulumi.ComponentResource):
                 target=args.target,
                 args={**args.args, **args.labels, **_parent_args(args)},
             ),
-            registry=args.registry.credentials,
+            registry=docker.RegistryArgs(server=args.registry.server, username=login.username, password=login.password),
             skip_push=not args.registry.publish,
             opts=pulumi.ResourceOptions(parent=self),
         )

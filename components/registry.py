@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 import pulumi
-import pulumi_docker as docker
+
+
+@dataclass(frozen=True)
+class Login:
+    """User name and password for a push. Without both, the machine's own Docker login serves."""
+
+    username: pulumi.Input[str] | None = None
+    password: pulumi.Input[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryArgs:
+    """What every registry is made of: the prefix of every image's name, host and path, and whether to push at all."""
+
+    repository: str
+    publish: bool = True
 
 
 class Registry(pulumi.ComponentResource):
@@ -12,45 +30,67 @@ class Registry(pulumi.ComponentResource):
     repository: str
     """The prefix of every image's name: host and path."""
 
+    server: str
+    """The registry's ``host[:port]``."""
+
     publish: bool
     """Whether images are pushed; without, a build needs no credential."""
 
-    credentials: docker.RegistryArgs
-    """Where to push and as whom; without user name and password the machine's own Docker login serves."""
+    def __init__(self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(f"slipway:registry:{type(self).__name__}", name, {"repository": args.repository}, opts)
+        self.repository = args.repository
+        self.server = args.repository.partition("/")[0]
+        self.publish = args.publish
+        self._declare()
+        self.register_outputs({"repository": args.repository})
+
+    def _declare(self) -> None:
+        """Declare what the registry itself consists of; most exist already."""
+
+    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - what lasts longer than a build needs no order
+        """Return credentials, made once ``after`` is known: as late as may be, where they do not last."""
+        return Login()
+
+    def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
+        """See that the image ``name``, pushed as ``ref``, stays in the registry as long as the stack exports it.
+
+        Most registries delete nothing by themselves.
+        """
 
 
 class LocalRegistry(Registry):
     """A registry on this machine, without credentials."""
 
-    def __init__(
-        self, name: str, repository: str, *, publish: bool = True, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
-        super().__init__("slipway:registry:LocalRegistry", name, {"repository": repository}, opts)
-        self.repository = repository
-        self.publish = publish
-        self.credentials = docker.RegistryArgs(server=repository.partition("/")[0])
-        self.register_outputs({"repository": repository})
+
+@dataclass(frozen=True, kw_only=True)
+class PasswordRegistryArgs(RegistryArgs):
+    """A user name, and a password or token that outlives a build; both or neither."""
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
 
 
 class PasswordRegistry(Registry):
-    """A registry that takes a user name and a password or token, such as GHCR's; both stay secret."""
+    """A registry that takes a user name and a password or token, which stays secret."""
 
-    def __init__(
-        self,
-        name: str,
-        repository: str,
-        *,
-        username: str | None = None,
-        password: pulumi.Input[str] | None = None,
-        publish: bool = True,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("slipway:registry:PasswordRegistry", name, {"repository": repository}, opts)
-        self.repository = repository
-        self.publish = publish
-        self.credentials = docker.RegistryArgs(
-            server=repository.partition("/")[0],
-            username=username,
-            password=None if password is None else pulumi.Output.secret(password),
-        )
-        self.register_outputs({"repository": repository})
+    def __init__(self, name: str, args: PasswordRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._args = args
+        super().__init__(name, args, opts)
+
+    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - it lasts
+        """Return the user name and the password, the password as a secret; none where nothing is pushed."""
+        if not self.publish or self._args.password is None:
+            return Login()
+        return Login(self._args.username, pulumi.Output.secret(self._args.password))
+
+
+class GenericRegistry(PasswordRegistry):
+    """Any registry that takes a user name and a password."""
+
+
+class GhcrRegistry(PasswordRegistry):
+    """GitHub's container registry: a token that may write packages, such as the job's own."""
+
+
+class AcrRegistry(PasswordRegistry):
+    """Azure's container registry: a service principal, or a token of the registry's own."""

@@ -7,8 +7,17 @@ from typing import Any
 import pulumi
 
 from components.image import ImageVariant, ImageVariantArgs
-from components.registry import LocalRegistry, PasswordRegistry, Registry
-from stacks.config import LocalRegistry as LocalConfig
+from components.registry import (
+    AcrRegistry,
+    GenericRegistry,
+    GhcrRegistry,
+    LocalRegistry,
+    PasswordRegistry,
+    PasswordRegistryArgs,
+    Registry,
+    RegistryArgs,
+)
+from stacks import aws, registries
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 
@@ -26,8 +35,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
     for image in plan.images:
         name = image.spec.name
         # A component that waits for its parents' is shown below them.
-        after = pulumi.ResourceOptions(depends_on=[variants[parent] for parent in image.siblings.values()])
+        after = pulumi.ResourceOptions(depends_on=[registry, *(variants[parent] for parent in image.siblings.values())])
         variants[name] = ImageVariant(name, _arguments(image, registry, variants), after)
+        registry.keep(name, variants[name].ref, variants[name])
         files[image.spec.dockerfile] = variants[name].plan["files"]
     built = {
         name: {"ref": variant.ref, "digest": variant.digest, "tag": variant.tag} for name, variant in variants.items()
@@ -45,14 +55,48 @@ def deploy(plan: Plan) -> dict[str, Any]:
 
 def _registry(plan: Plan) -> Registry:
     config = plan.config.registry
-    if isinstance(config, LocalConfig):
-        return LocalRegistry("registry", config.repository, publish=plan.config.publish)
-    return PasswordRegistry(
-        "registry",
-        config.repository,
+    if isinstance(config, registries.EcrRegistry):
+        return _ecr(plan, config)
+    if isinstance(config, registries.LocalRegistry):
+        return LocalRegistry("registry", RegistryArgs(repository=config.repository, publish=plan.config.publish))
+    args = PasswordRegistryArgs(
+        repository=config.repository,
+        publish=plan.config.publish,
         username=config.username,
         password=config.password.get_secret_value() if config.password else None,
-        publish=plan.config.publish,
+    )
+    return _PASSWORD_KINDS[config.kind]("registry", args)
+
+
+_PASSWORD_KINDS: dict[str, type[PasswordRegistry]] = {
+    "acr": AcrRegistry,
+    "generic": GenericRegistry,
+    "ghcr": GhcrRegistry,
+}
+
+
+def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
+    from components.ecr import EcrRegistry, EcrRegistryArgs  # noqa: PLC0415 - no other stack should pay for it
+
+    return EcrRegistry(
+        "registry",
+        EcrRegistryArgs(
+            repository=config.repository,
+            publish=plan.config.publish,
+            account=config.account,
+            region=config.region,
+            stack=plan.stack,
+            images=[image.spec.name for image in plan.images if not image.spec.product],
+            products=[image.spec.name for image in plan.images if image.spec.product],
+            create=config.create,
+            keep_newest=config.keep_newest,
+            kms_key=config.kms_key,
+            force_delete=config.force_delete,
+            caches={
+                name: (prefix, config.pull_through_cache[name].credential) for name, prefix in config.prefixes.items()
+            },
+            signed=not pulumi.runtime.is_dry_run() or aws.signed(),
+        ),
     )
 
 

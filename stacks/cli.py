@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from stacks import affected, plan, schema
-from stacks.collisions import Built, collisions
+from stacks.collisions import Built, collisions, owned_twice
 from stacks.errors import SlipwayError
 from stacks.source import ROOT, stack_names
 
@@ -79,6 +79,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _check(_: argparse.Namespace) -> int:
     built, mistakes = [], []
+    owned: dict[str, frozenset[str]] = {}
     for name in stack_names():
         try:
             made = plan.make(name)
@@ -87,10 +88,12 @@ def _check(_: argparse.Namespace) -> int:
             continue
         specs = [image.spec for image in made.images]
         built.append(Built(name, made.config.registry.repository, specs))
+        if made.config.publish:
+            owned[name] = made.config.registry.owned(spec.name for spec in specs)
         products = sum(spec.product for spec in specs)
         beside = f" from {products} build products" if products else ""
         print(f"{name}: {len(specs) - products} image{'s' if len(specs) - products > 1 else ''}{beside}, ok")
-    mistakes += collisions(built)
+    mistakes += collisions(built) + owned_twice(owned)
     for mistake in dict.fromkeys(mistakes):  # what is wrong with the branch is wrong with every stack
         print(mistake, file=sys.stderr)
     return 1 if mistakes else 0

@@ -8,6 +8,7 @@ stacks changed by one commit have one revision.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
@@ -40,6 +41,19 @@ def collisions(stacks: Iterable[Built]) -> list[str]:
             lines.append(
                 f"stacks {one.stack} and {other.stack}: {names} would have equal tags in {one.repository} but differ "
                 f"in {_differences([(ours[key], theirs[key]) for key in keys])}; set slipway:tagSuffix in one of them"
+            )
+    return lines
+
+
+def owned_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return one line for each two stacks that both create a repository; ``stacks`` maps each to those it creates."""
+    lines = []
+    for (one, ours), (other, theirs) in combinations(stacks.items(), 2):
+        if both := sorted(ours & theirs):
+            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+            lines.append(
+                f"stacks {one} and {other}: both create the repository {both[0]}{more}; say "
+                "slipway:registry.create: false in one of them, or give it another repository"
             )
     return lines
 

@@ -10,23 +10,22 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     PlainValidator,
-    SecretStr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from stacks.errors import SlipwayError, one_line, suggest
+from stacks.model import PREFIX, Model, qualified
+from stacks.registries import KINDS, LocalRegistry, Registry
 from stacks.source import NAMESPACE
 from stacks.tags import check_tail
 from stacks.versions import Incompatible
@@ -35,71 +34,8 @@ from stacks.versions.pytorch import check_companion, final_version, torch_releas
 Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""
 
-REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
-"""Environment variable with the local registry's ``host:port``; set by the toolchain."""
-
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
 """Environment variable with a JSON ``mirrors`` block that applies where the stack's own says nothing."""
-
-
-class Model(BaseModel):
-    """What every configuration model shares: frozen, camelCase outside, unknown keys refused with the nearest."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        coerce_numbers_to_str=True,
-        validate_default=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, values: Any) -> Any:
-        if isinstance(values, Mapping):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            for key in values:
-                if key not in known:
-                    raise ValueError(
-                        f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
-                    )
-        return values
-
-
-# The grammar of image references is that of the OCI distribution specification.
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
-_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_PATH = rf"{_NAME}(?:/{_NAME})*"
-_REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")
-_REFERENCE = re.compile(
-    rf"(?:{_HOST}/)?{_PATH}(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
-)
-
-
-def _host(value: str) -> str:
-    if not re.fullmatch(_HOST, value):
-        raise ValueError("expected host:port, such as 127.0.0.1:5000")
-    return value
-
-
-def _path(value: str) -> str:
-    if not re.fullmatch(_PATH, value):
-        raise ValueError("expected a lower-case path of letters, digits and . _ - /, such as acme/images")
-    return value
-
-
-def _repository(value: str) -> str:
-    host, slash, _ = value.partition("/")
-    if not slash or not _REPOSITORY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
-        raise ValueError("expected a host and a lower-case path without a tag, such as ghcr.io/acme/images")
-    return value
-
-
-def _reference(value: str) -> str:
-    match = _REFERENCE.fullmatch(value)
-    if not match or not (match["tag"] or match["digest"]):
-        raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
-    return value
 
 
 def _url(value: str) -> str:
@@ -148,89 +84,11 @@ def _certificate(value: str) -> str:
     return "\n".join(blocks) + "\n"
 
 
-Host = Annotated[str, AfterValidator(_host)]
-Path = Annotated[str, AfterValidator(_path)]
-Repository = Annotated[str, AfterValidator(_repository)]
-Reference = Annotated[str, AfterValidator(_reference)]
 Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
 SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Label = Annotated[str, AfterValidator(_label)]
-
-
-class LocalRegistry(Model):
-    """A registry on this machine, without credentials: the one the toolchain starts, or another on loopback."""
-
-    kind: Literal["local"] = Field("local", description="A registry on this machine, without credentials.")
-    address: Host = Field(
-        default_factory=lambda: os.environ.get(REGISTRY_VARIABLE) or "127.0.0.1:5000",
-        description=f"host:port of the registry. Default: ${REGISTRY_VARIABLE}, else 127.0.0.1:5000.",
-    )
-    path: Path = Field("slipway", description="Path on the registry below which the repositories stand.")
-
-    @property
-    def repository(self) -> str:
-        """The prefix of every image's name."""
-        return f"{self.address}/{self.path}"
-
-
-class GenericRegistry(Model):
-    """A registry that takes a user name and a password; without them the machine's own Docker login serves."""
-
-    VARIABLES: ClassVar[Mapping[str, str]] = {
-        "username": "SLIPWAY_REGISTRY_USERNAME",
-        "password": "SLIPWAY_REGISTRY_PASSWORD",
-    }
-    """Environment variables that stand in for what the configuration leaves out."""
-
-    kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
-    repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
-    username: str | None = Field(
-        None, description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login."
-    )
-    password: SecretStr | None = Field(
-        None,
-        description="Password or token, always a secret. Default: $SLIPWAY_REGISTRY_PASSWORD, else as username.",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_environment(cls, values: Any) -> Any:
-        """Fill in from the environment, if both are there then: a fork's job has a user name, but no secrets."""
-        if not isinstance(values, Mapping):
-            return values
-        found = {key: values.get(key) or os.environ.get(variable) for key, variable in cls.VARIABLES.items()}
-        return {**values, **found} if all(found.values()) else values
-
-    @model_validator(mode="after")
-    def _both_or_neither(self) -> Self:
-        if (self.username is None) != (self.password is None):
-            missing = "password" if self.password is None else "username"
-            raise ValueError(
-                f"'{missing}' is missing: give username and password (or ${self.VARIABLES[missing]}), or neither "
-                "to use the machine's Docker login"
-            )
-        return self
-
-
-class GhcrRegistry(GenericRegistry):
-    """GitHub's container registry; in GitHub Actions the job's own actor and token are the default."""
-
-    VARIABLES: ClassVar[Mapping[str, str]] = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
-
-    kind: Literal["ghcr"] = Field(description="GitHub's container registry.")  # type: ignore[assignment]
-    repository: Repository = Field(description="Prefix of every image's name, such as ghcr.io/acme/images.")
-    username: str | None = Field(
-        None, description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login."
-    )
-    password: SecretStr | None = Field(
-        None,
-        description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username.",
-    )
-
-
-Registry = Annotated[LocalRegistry | GenericRegistry | GhcrRegistry, Field(discriminator="kind")]
 
 
 class Mirrors(Model):
@@ -268,7 +126,7 @@ class Mirrors(Model):
     def _prefixes(cls, value: dict[str, str]) -> dict[str, str]:
         for source, target in value.items():
             for side in (source, target):
-                if not re.fullmatch(rf"{_HOST}(?:/{_PATH})?", side):
+                if not PREFIX.fullmatch(side):
                     raise ValueError(f"'{one_line(side)}': expected a registry or repository without a tag")
         return value
 
@@ -279,14 +137,6 @@ class Mirrors(Model):
             if full.startswith(source) and full[len(source) : len(source) + 1] in {"/", ":", "@"}:
                 return self.images[source] + full[len(source) :]
         return reference
-
-
-def qualified(reference: str) -> str:
-    """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
-    host, slash, _ = reference.partition("/")
-    if not slash:
-        return f"docker.io/library/{reference}"
-    return reference if "." in host or ":" in host or host == "localhost" else f"docker.io/{reference}"
 
 
 class Torch(Model):
@@ -348,6 +198,21 @@ class StackConfig(Model):
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
+
+    @field_validator("registry")
+    @classmethod
+    def _login(cls, value: Registry, info: ValidationInfo) -> Registry:
+        if info.data.get("publish"):
+            value.check_half()
+        return value
+
+    def pulled(self, reference: str) -> str:
+        """Return where a build pulls an outside parent from: a mirror, and what the registry caches through it.
+
+        Without pushing nobody is logged in to the registry, so nothing is pulled through it.
+        """
+        mirrored = self.mirrors.image(reference)
+        return self.registry.pulled(mirrored) if self.publish else mirrored
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:
@@ -428,7 +293,7 @@ def _line(detail: ErrorDetails, where: str) -> str:
     if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
-    keys = [str(part) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
+    keys = [str(part) for part in detail["loc"] if part not in KINDS]
     name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")

@@ -17,8 +17,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from stacks.config import Mirrors, qualified
+from stacks.config import Mirrors
 from stacks.errors import SlipwayError
+from stacks.model import qualified
 from stacks.spec import ImageSpec, Outside
 
 _FILE = "stacks/lock.toml"

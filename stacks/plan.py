@@ -11,6 +11,7 @@ from stacks import context, dockerfile, flavors, lock, revision, tags
 from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
+from stacks.registries import check_sealed
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
@@ -89,7 +90,7 @@ def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]
     Raises:
         SlipwayError: there is no such stack, or its configuration is wrong.
     """
-    return specs(read_stack(stack, root), f"stack {stack}", root)
+    return specs(_written(stack, root), f"stack {stack}", root)
 
 
 def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
@@ -101,7 +102,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag is
             too long.
     """
-    written = read_stack(stack, root)
+    written = _written(stack, root)
     config, ordered = specs(written if values is None else values, f"stack {stack}", root)
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
@@ -126,7 +127,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                 args={
                     **spec.args,
                     **spec.tuning,
-                    **_outside(spec, config.mirrors),
+                    **_outside(spec, config),
                     **_mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args}),
                 },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
@@ -137,6 +138,12 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     )
 
 
+def _written(stack: str, root: Path) -> dict[str, Any]:
+    values = read_stack(stack, root)
+    check_sealed(values, f"stack {stack}")
+    return values
+
+
 def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
     try:
         return tags.render(revision, spec.suffix)
@@ -144,9 +151,9 @@ def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
         raise SlipwayError(f"stack {stack}: {spec.name}: {error}") from None
 
 
-def _outside(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
+def _outside(spec: ImageSpec, config: StackConfig) -> dict[str, str]:
     return {
-        argument: mirrors.image(parent.reference) + (f"@{parent.digest}" if parent.digest else "")
+        argument: config.pulled(parent.reference) + (f"@{parent.digest}" if parent.digest else "")
         for argument, parent in spec.parents.items()
         if isinstance(parent, Outside)
     }

@@ -1,14 +1,16 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
 
-`registry` tells whether it pushes to the registry that we start, `parents` lists its outside images, mirrors applied.
+`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `parents` lists
+its outside images, mirrors applied.
 """
 
 import json
 import sys
 
 from stacks import plan
-from stacks.config import LocalRegistry, qualified
 from stacks.errors import SlipwayError
+from stacks.model import qualified
+from stacks.registries import EcrRegistry, LocalRegistry
 from stacks.spec import Outside
 
 
@@ -19,7 +21,8 @@ def needs(stack: str) -> dict[str, object]:
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "registry": config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set,
-        "parents": sorted(qualified(config.mirrors.image(reference)) for reference in outside),
+        "aws": config.publish and isinstance(to, EcrRegistry),
+        "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from toolchain import (
+    aws_plugin,
     base_image,
     engine,
     environment,
@@ -36,7 +37,11 @@ def needless(checkout: Checkout, stack: str) -> set[str]:
     environment = {**os.environ, mirrors.VARIABLE: "", **said, "PYTHONPATH": str(checkout.root)}
     python = checkout.venv / "bin" / "python"
     needs = json.loads(output([python, "-P", "-m", "toolchain.needs", stack], env=environment, timeout=60))
-    used = {registry.NAME: needs["registry"], base_image.NAME: base_image.QUALIFIED in needs["parents"]}
+    used = {
+        registry.NAME: needs["registry"],
+        base_image.NAME: base_image.QUALIFIED in needs["parents"],
+        aws_plugin.NAME: needs["aws"],
+    }
     return {name for name, needed in used.items() if not needed}
 
 
@@ -47,8 +52,10 @@ def ready(checkout: Checkout, stack: str | None = None) -> list[Part]:
     """
     modes.even(checkout)
     python_env.get(checkout)
-    left_out = needless(checkout, stack) if stack else set()
+    left_out = needless(checkout, stack) if stack else {aws_plugin.NAME}
     parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
+    if aws_plugin.NAME not in left_out:
+        parts.append(aws_plugin.get(checkout))
     golang.clean(checkout)
     environment.save(checkout, parts)
     return parts

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
-from stacks.config import Model, Package, StackConfig, Torch, Url, Version, check_published, switched
+from stacks.config import Package, StackConfig, Torch, Url, Version, check_published, switched
+from stacks.model import Model
 from stacks.versions import (
     Edition,
     Incompatible,

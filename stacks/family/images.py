@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stacks.config import Model
 from stacks.family.config import Extras, FamilyConfig, is_commit
+from stacks.model import Model
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions import cuda, extra_archs, torch_release

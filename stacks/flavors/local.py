@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from stacks.config import Reference, StackConfig, Torch, check_published
+from stacks.config import StackConfig, Torch, check_published
+from stacks.model import Reference
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.pytorch import check_audio_wheel

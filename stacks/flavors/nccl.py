@@ -8,10 +8,11 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import Reference, Version
+from stacks.config import Version
 from stacks.family.config import FamilyConfig
 from stacks.family.images import Variant, suffix, tuning
 from stacks.family.images import images as family
+from stacks.model import Reference
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.versions.hpcx import hpcx_archive
 

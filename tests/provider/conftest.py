@@ -104,13 +104,13 @@ class Registry:
 
 
 @contextmanager
-def own_registry(folder: Path, *, password: bool = False, megabytes: int = 0) -> Iterator[Registry]:
-    """Run a registry on a free port; with a password, only USER may come in; with megabytes, it has no more room."""
+def own_registry(folder: Path, *, htpasswd: str = "", megabytes: int = 0) -> Iterator[Registry]:
+    """Run a registry on a free port; with htpasswd, only its users may come in; with megabytes, it has no more room."""
     made = Registry(folder, free_port(), megabytes)
     (folder / "data").mkdir()
     auth = ""
-    if password:
-        (folder / "htpasswd").write_text(_HTPASSWD)
+    if htpasswd:
+        (folder / "htpasswd").write_text(htpasswd)
         auth = f"auth: {{htpasswd: {{realm: parity, path: {folder / 'htpasswd'}}}}}\n"
     (folder / "config.yml").write_text(
         f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'data'}}}}}\n"
@@ -126,7 +126,7 @@ def own_registry(folder: Path, *, password: bool = False, megabytes: int = 0) ->
 @pytest.fixture(scope="session")
 def locked_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """A registry that wants USER and PASSWORD."""
-    with own_registry(tmp_path_factory.mktemp("locked"), password=True) as made:
+    with own_registry(tmp_path_factory.mktemp("locked"), htpasswd=_HTPASSWD) as made:
         yield made
 
 

@@ -16,6 +16,8 @@ from toolchain.part import Part
 OURS = json.loads(mirrors.ours("127.0.0.1:5000"))
 HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
 GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
+ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
+LOGIN = {"credential": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughcache/hub"}
 UBUNTU = "ubuntu:24.04"
 
 
@@ -39,16 +41,19 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("config", "said", "needless"),
     [
-        ({}, {}, set()),
-        ({}, OURS, set()),
-        ({}, HUB, {"base image"}),
-        ({"mirrors": HUB}, {}, {"base image"}),
-        ({"base": UBUNTU}, {}, {"base image"}),
-        ({"base": "docker.io/library/debian:bookworm-slim"}, {}, set()),
-        ({"registry": GHCR}, {}, {"registry"}),
-        ({"registry": {"kind": "local", "address": "127.0.0.1:9"}}, {}, {"registry"}),
-        ({"registry": GHCR, "base": UBUNTU}, {}, {"registry", "base image"}),
-        ({"publish": False}, {}, {"registry"}),
+        ({}, {}, {"AWS provider"}),
+        ({}, OURS, {"AWS provider"}),
+        ({}, HUB, {"base image", "AWS provider"}),
+        ({"mirrors": HUB}, {}, {"base image", "AWS provider"}),
+        ({"base": UBUNTU}, {}, {"base image", "AWS provider"}),
+        ({"base": "docker.io/library/debian:bookworm-slim"}, {}, {"AWS provider"}),
+        ({"registry": GHCR}, {}, {"registry", "AWS provider"}),
+        ({"registry": {"kind": "local", "address": "127.0.0.1:9"}}, {}, {"registry", "AWS provider"}),
+        ({"registry": GHCR, "base": UBUNTU}, {}, {"registry", "base image", "AWS provider"}),
+        ({"publish": False}, {}, {"registry", "AWS provider"}),
+        ({"registry": ECR}, {}, {"registry"}),
+        ({"registry": {**ECR, "pullThroughCache": {"docker.io": LOGIN}}}, {}, {"registry", "base image"}),
+        ({"registry": ECR, "publish": False}, {}, {"registry", "AWS provider"}),
     ],
 )
 def test_only_what_a_stack_uses_is_had(

@@ -11,6 +11,7 @@ from tests.toolchain.clone import Clone
 from tests.toolchain.release import PROGRAMS, Release, archive
 from toolchain import apt, golang, net, pulumi_cli
 from toolchain.checkout import Checkout
+from toolchain.provider_choice import ON_DEMAND
 
 GO = """
 case "$1" in
@@ -312,7 +313,11 @@ def test_the_official_plugin_is_used_where_it_can_be_had(installable: Clone, rel
     release.files[name] = content
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
     part = installable.get("provider_choice")
-    assert (part["used"], part["why"], part["env"]) == ("official plugin", "", {"SLIPWAY_DOCKER_PROVIDER": "official"})
+    assert (part["used"], part["why"], part["env"]) == (
+        "official plugin",
+        "",
+        {"SLIPWAY_DOCKER_PROVIDER": "official", **ON_DEMAND},
+    )
     assert not installable.checkout.embedded.exists()
     asked = len(release.asked)
     assert installable.get("provider_choice") == part
@@ -344,6 +349,22 @@ def test_the_provider_can_be_forced(installable: Clone, release: Release) -> Non
     assert installable.refused("provider_choice") == (
         "slipway: SLIPWAY_DOCKER_PROVIDER=offical: allowed are official and embedded"
     )
+
+
+def test_the_aws_provider_is_installed_where_a_stack_needs_it(installable: Clone, release: Release) -> None:
+    version = installable.checkout.locked("pulumi-aws")
+    installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
+    assert re.fullmatch(
+        f"slipway: the AWS provider {version}, which pushing to ECR needs, cannot be had: .*404.*; "
+        "put pulumi-resource-aws on PATH, or take another kind of slipway:registry",
+        installable.refused("aws_plugin"),
+    )
+    plugin = f"pulumi-resource-aws-v{version}-linux-{apt.machine()}.tar.gz"
+    release.files[plugin] = archive("", {"pulumi-resource-aws": ""})
+    part = installable.get("aws_plugin")
+    assert (part["used"], part["version"]) == ("official plugin", version)
+    installable.program("pulumi-resource-aws", "echo")
+    assert installable.get("aws_plugin")["used"] == str(installable.programs / "pulumi-resource-aws")
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""A registry on loopback as far as the lock asks it: tags, digests, and the anonymous token of the big public ones."""
+"""A registry on loopback: tags, digests, manifests, a password, and the anonymous token of the big public ones."""
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -12,11 +13,16 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Registry:
-    """What the registry has and was asked: ``digests`` by ``name:tag``; a status code stands for a refusal."""
+    """What the registry has and was asked: ``digests`` by ``name:tag``; a status code stands for a refusal.
+
+    ``manifests`` are by ``name:tag`` or ``name@digest``, for whoever shows ``login``, ``user:password``.
+    """
 
     def __init__(self, port: int) -> None:
         self.address = f"127.0.0.1:{port}"
         self.digests: dict[str, str | int] = {}
+        self.manifests: dict[str, bytes] = {}
+        self.login: str | None = None
         self.token: str | None = None
         self.asked: list[str] = []
         self.accepted = ""
@@ -40,8 +46,33 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         address = urlsplit(self.path)
+        if address.path.startswith("/v2/"):
+            if self._let_in():
+                found = self.registry.manifests.get(self._name())
+                headers = {"Content-Type": "application/vnd.oci.image.manifest.v1+json"}
+                self._answer(404, {}) if found is None else self._answer(200, headers, found)
+            return
         self.registry.asked.append(f"GET {address.path} {parse_qs(address.query)}")
         self._answer(200, {}, json.dumps({"token": self.registry.token}).encode())
+
+    def do_PUT(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self._let_in():
+            self.registry.asked.append(f"PUT {self.path} {self.headers['Content-Type']}")
+            self.registry.manifests[self._name()] = content
+            self._answer(201, {})
+
+    def _let_in(self) -> bool:
+        login = self.registry.login
+        expected = None if login is None else f"Basic {base64.b64encode(login.encode()).decode()}"
+        if self.headers["Authorization"] == expected:
+            return True
+        self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
+        return False
+
+    def _name(self) -> str:
+        name, _, tag = self.path.removeprefix("/v2/").partition("/manifests/")
+        return f"{name}@{tag}" if tag.startswith("sha256:") else f"{name}:{tag}"
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(status)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacks import flavors
-from stacks.collisions import Built, collisions
+from stacks.collisions import Built, collisions, owned_twice
 from stacks.fingerprint import fingerprints
 from stacks.source import ROOT, stack_file
 from stacks.spec import in_order
@@ -92,3 +92,12 @@ def test_check_reports_a_collision_and_fails(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("stacks base-cu121 and other: torch, torch-extras would have equal tags in ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_repository_has_one_owner() -> None:
+    assert owned_twice({"a": {"r/x"}, "b": {"r/y"}, "c": set()}) == []
+    (line,) = owned_twice({"a": {"r/x", "r/y", "r/z"}, "b": {"r/y", "r/z"}})
+    assert line == (
+        "stacks a and b: both create the repository r/y and 1 more; say slipway:registry.create: false in one of them, "
+        "or give it another repository"
+    )

@@ -2,91 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
-import pulumi
 import pytest
 
-from components.stack import deploy
-from stacks import flavors
-from stacks.plan import Plan, PlannedImage
-from stacks.spec import ImageSpec, Outside, Sibling
-from stacks.tags import Suffix
-
-DIGEST = "sha256:" + "a" * 64
-SECRET = "4dabf18193072939515e22adb298388d"
+from tests.unit.mocks import DIGEST, SECRET, run
 
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
         monkeypatch.delenv(name, raising=False)
-
-
-class Recorder(pulumi.runtime.Mocks):
-    """Keeps every resource that is registered, and answers images as the provider does."""
-
-    def __init__(self) -> None:
-        self.resources: dict[tuple[str, str], dict[str, Any]] = {}
-
-    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        assert (args.typ, args.name) not in self.resources
-        self.resources[args.typ, args.name] = args.inputs
-        if args.typ != "docker:index/image:Image":
-            return args.name, args.inputs
-        name = args.inputs["imageName"]
-        pushed = f"{name.rpartition(':')[0]}@{DIGEST}"
-        return name, {**args.inputs, "repoDigest": DIGEST if args.inputs["skipPush"] else pushed}
-
-    def call(self, _: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        raise AssertionError("no component calls a function")
-
-    def image(self, name: str) -> dict[str, Any]:
-        return self.resources["docker:index/image:Image", name]
-
-    def variant(self, name: str) -> dict[str, Any]:
-        return self.resources["slipway:image:ImageVariant", name]
-
-
-def planned(name: str, **parents: str) -> PlannedImage:
-    spec = ImageSpec(
-        name=name,
-        dockerfile=f"{name}/Dockerfile",
-        args={"V": "1"},
-        parents={a: Sibling(image=p) for a, p in parents.items()} or {"BASE_IMAGE": Outside(reference="debian:12")},
-        description="d",
-        licenses="MIT",
-        suffix=Suffix(variant="base"),
-    )
-    return PlannedImage(
-        spec=spec,
-        repository=f"r.example/x/{name}",
-        tag="abc1234-base",
-        args={"V": "1"},
-        siblings=parents,
-        files={f"{name}/Dockerfile": "f" * 64},
-    )
-
-
-def run(**config: Any) -> tuple[Recorder, dict[str, Any]]:
-    """Deploy a chain of two images; return what was registered and the outputs' values."""
-    recorder = Recorder()
-    values: dict[str, Any] = {}
-
-    async def go() -> None:
-        pulumi.runtime.set_mocks(recorder, project="slipway", stack="t", preview=False)
-        plan = Plan(
-            "t",
-            flavors.load({"flavor": "local", **config}, "stack t"),
-            (planned("torch"), planned("extras", BASE_IMAGE="torch")),
-        )
-        outputs = deploy(plan)
-        values["outputs"] = await pulumi.Output.from_input(outputs).future()
-        values["secret"] = await pulumi.Output.from_input(outputs).is_secret()
-
-    asyncio.run(go())
-    return recorder, values
 
 
 def test_a_child_is_built_on_its_parents_digest() -> None:
@@ -141,6 +65,25 @@ def test_a_registrys_password_is_a_secret_and_stands_nowhere_else() -> None:
     assert given["value"] == {"server": "r.example", "username": "me", "password": "hunter2"}
     rest = {key: value for key, value in recorder.resources.items() if key[0] != "docker:index/image:Image"}
     assert "hunter2" not in repr(rest) + repr(values["outputs"])
+
+
+@pytest.mark.parametrize(
+    ("registry", "typ"),
+    [
+        ({"kind": "generic", "repository": "r.example/x"}, "GenericRegistry"),
+        ({"kind": "ghcr", "repository": "ghcr.io/acme/x"}, "GhcrRegistry"),
+        ({"kind": "acr", "repository": "acme1.azurecr.io/x"}, "AcrRegistry"),
+    ],
+)
+def test_a_password_goes_along_only_where_something_is_pushed(registry: dict[str, str], typ: str) -> None:
+    login = {"username": "me", "password": "hunter2"}
+    for publish in (True, False):
+        recorder, _ = run(registry={**registry, **login}, publish=publish)
+        assert recorder.of_type(f"slipway:registry:{typ}") == {"registry": {"repository": registry["repository"]}}
+        given = recorder.image("torch")["registry"]
+        server = {"server": registry["repository"].partition("/")[0]}
+        assert given.get("value", given) == (server | login if publish else server)
+        assert ("hunter2" in repr(recorder.resources)) == publish
 
 
 @pytest.mark.parametrize("typ", ["slipway:image:ImageVariant", "slipway:registry:LocalRegistry"])

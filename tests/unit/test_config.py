@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from stacks import flavors
-from stacks.config import GhcrRegistry, LocalRegistry, Mirrors, from_pulumi, qualified
+from stacks.config import Mirrors, from_pulumi
 from stacks.errors import SlipwayError
+from stacks.model import qualified
+from stacks.registries import GhcrRegistry, LocalRegistry
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
@@ -60,7 +62,7 @@ def test_a_flavor_is_all_that_is_needed() -> None:
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
         (
             {"registry": {"kind": "ghrc"}},
-            "stack x: slipway:registry.kind: 'ghrc': expected one of local, generic, ghcr (did you mean 'ghcr'?)",
+            "stack x: slipway:registry.kind: 'ghrc': expected one of local, ecr, ghcr, acr, generic (did you mean 'ghcr'?)",
         ),
         ({"registry": {"path": "x"}}, "stack x: slipway:registry: 'kind' is required"),
         ({"torch": None}, "stack x: slipway:torch: has no value: write one, or leave the key out"),

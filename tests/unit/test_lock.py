@@ -17,7 +17,7 @@ import pytest
 from stacks import lock, plan
 from stacks.config import Mirrors
 from stacks.errors import SlipwayError
-from stacks.registry import digest
+from stacks.registry import digest, tag
 from stacks.source import ROOT
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -84,6 +84,31 @@ def test_a_login_that_no_token_gives_is_one_line(registry: Registry) -> None:
     registry.digests["acme/base:1.0"] = 401
     with pytest.raises(SlipwayError, match=r"the registry wants a login; only public images can be locked \(401\)$"):
         digest(f"{registry.address}/acme/base:1.0")
+
+
+def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> None:
+    registry.login, registry.manifests[f"acme/base@{ONE}"] = "AWS:token", b'{"as": "it is"}'
+    for _ in range(2):
+        tag(f"{registry.address}/acme/base@{ONE}", "keep-t", ("AWS", "token"))
+    assert registry.manifests["acme/base:keep-t"] == b'{"as": "it is"}'
+    assert registry.asked == ["PUT /v2/acme/base/manifests/keep-t application/vnd.oci.image.manifest.v1+json"] * 2
+
+
+@pytest.mark.parametrize(
+    ("login", "line"),
+    [
+        (("AWS", "hunter2"), "the registry refuses the login, or it may not push there; check slipway:registry's"),
+        (None, "the registry refuses the login, or it may not push there; check slipway:registry's credentials (401)"),
+        (("AWS", "token"), "there is no such image or tag (404)"),
+    ],
+)
+def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: Any, line: str) -> None:
+    registry.login = "AWS:token"
+    with pytest.raises(SlipwayError) as caught:
+        tag(f"{registry.address}/acme/base@{ONE}", "keep-t", login)
+    assert str(caught.value).startswith(f"{registry.address}/acme/base@{ONE}: {line}")
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_registry_that_is_not_there_is_one_line() -> None:

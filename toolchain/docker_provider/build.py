@@ -25,19 +25,27 @@ from toolchain.provider_base import Operation, Properties, ProviderError
 _STORE_SECONDS: Final = 5
 """How long a built image may take to show up in the engine's store."""
 
+_NEXT: Final = "The image is built; the next run pushes it."
 _ADVICE: Final = (
     (
-        r"unauthorized|denied|no basic auth|authentication|incorrect username|forbidden|\b401\b|\b403\b",
-        "check registry.username and registry.password, or run `docker login` for {registry}",
+        r"immutable|cannot be overwritten",
+        "{registry} has that tag from another build of the same: use that, or delete it.",
     ),
-    (r"no space left|disk quota", "free space where the registry {registry} (or the Docker daemon) keeps its data"),
+    (
+        r"unauthorized|denied|no basic auth|authentication|incorrect username|forbidden|\b401\b|\b403\b",
+        f"check registry.username and registry.password, or run `docker login` for {{registry}}. {_NEXT}",
+    ),
+    (
+        r"no space left|disk quota",
+        f"free space where the registry {{registry}} (or the Docker daemon) keeps its data. {_NEXT}",
+    ),
     (
         r"server gave HTTP response to HTTPS client",
-        "list {registry} under insecure-registries of the Docker daemon, or serve it over TLS",
+        f"list {{registry}} under insecure-registries of the Docker daemon, or serve it over TLS. {_NEXT}",
     ),
     (
         r"",  # not reached, no space left, broken: each in many words
-        "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it",
+        "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it. " + _NEXT,
     ),
 )
 """What a failed push says to what can be done about it; the first that fits counts."""
@@ -271,4 +279,4 @@ def _admitting(patterns: list[str], needed: list[str]) -> list[str]:
 def _push_error(name: reference.Reference, error: str) -> str:
     advice = next(text for pattern, text in _ADVICE if re.search(pattern, error, re.IGNORECASE))
     hint = advice.format(registry=name.domain)
-    return f"error pushing image {name}: {' '.join(error.split())}: {hint}. The image is built; the next run pushes it."
+    return f"error pushing image {name}: {' '.join(error.split())}: {hint}"

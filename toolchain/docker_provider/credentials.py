@@ -45,25 +45,35 @@ class Keychain:
         image: the image; its registry's user and password count for its own registry, if both are given.
 
     Attributes:
-        own: for the image's own registry.
         warning: what to tell the user about half-given credentials; "" for nothing.
     """
 
     def __init__(self, image: Image) -> None:
-        self._config = docker.auth.load_config()
         registry = image.registry
         self.warning = ""
-        self.own = Credential()
-        self._server = ""
+        self._given: Credential | None = None
+        self._server = self._looked_up = ""
         if registry.username and registry.password:
             self._server = reference.registry_of(registry.server, image.name)
-            self.own = Credential(self._server, registry.username, registry.password)
-        else:
-            for given, missing in (("username", "password"), ("password", "username")):
-                if getattr(registry, given):
-                    self.warning = f"{missing} was not set, although {given} was; using host credentials file"
-            if image.build.cache_from or not image.skip_push:
-                self.own = self._configured(reference.registry_of(registry.server, image.name))
+            self._given = Credential(self._server, registry.username, registry.password)
+            return
+        for given, missing in (("username", "password"), ("password", "username")):
+            if getattr(registry, given):
+                self.warning = f"{missing} was not set, although {given} was; using host credentials file"
+        if image.build.cache_from or not image.skip_push:
+            self._looked_up = reference.registry_of(registry.server, image.name)
+            self._configured(self._looked_up)  # what cannot be read is said before the build
+
+    @property
+    def own(self) -> Credential:
+        """For the image's own registry: the program's, else what the Docker client's configuration says now.
+
+        A helper named there makes a new token each time, so the push after a long build has a fresh one. The official
+        provider reads it once, before the build.
+        """
+        if self._given:
+            return self._given
+        return self._configured(self._looked_up) if self._looked_up else Credential()
 
     def for_host(self, host: str) -> Credential:
         """Return the credential for a registry that a build pulls from."""
@@ -72,14 +82,15 @@ class Keychain:
 
     def everything(self) -> str:
         """Return the value of `X-Registry-Config`, which the first builder wants."""
-        known = {server: self._configured(server).payload() for server in self._config.auths or {}}
+        auths = docker.auth.load_config().auths or {}
+        known = {server: self._configured(server).payload() for server in auths}
         if self._server:
             known[self._server] = self.own.payload()
         return encoded(known)
 
     def _configured(self, server: str) -> Credential:
         try:
-            found = self._config.resolve_authconfig(server)
+            found = docker.auth.load_config().resolve_authconfig(server)
         except docker.errors.DockerException as error:
             raise ProviderError(f"credentials for {server}: {' '.join(str(error).split())}") from error
         if not found:

@@ -1,0 +1,178 @@
+"""``EcrRegistry``: repositories in Amazon's registry, and tokens for them that are made when they are needed.
+
+Imported only by stacks that push there: ``pulumi_aws`` costs every program that loads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.registry import Login, Registry, RegistryArgs
+from components.tag import ExtraTag, ExtraTagArgs
+
+KEEP = "keep-"
+"""Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
+
+IMMUTABLE: Mapping[str, Any] = {
+    "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
+    "image_tag_mutability_exclusion_filters": [{"filter": f"{KEEP}*", "filter_type": "WILDCARD"}],
+}
+"""An image's tags are its own and never move; the stack's follows it."""
+
+MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
+"""A product's tag is its content: whoever else builds the same one pushes the same tag, with other times in it."""
+
+_MOST_KEPT = 1000
+"""More tags of :data:`KEEP` than a repository will ever have: it has one for each stack."""
+
+_DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
+"""Registries that ECR reaches at another host than their images' names have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EcrRegistryArgs(RegistryArgs):
+    """What an :class:`EcrRegistry` is made of.
+
+    ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
+    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``caches``
+    maps the registries to pull through to the prefix of their repositories and the ARN of a secret to log in with.
+    ``signed`` is false where the machine has no AWS credentials, which a preview does without.
+    """
+
+    account: str
+    region: str
+    stack: str
+    images: Sequence[str]
+    products: Sequence[str] = ()
+    create: bool = True
+    keep_newest: int = 30
+    kms_key: str | None = None
+    force_delete: bool = False
+    caches: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    signed: bool = True
+
+
+class EcrRegistry(Registry):
+    """Amazon's registry: a repository for each image, immutable tags, scans, encryption and a lifecycle policy.
+
+    Without pushing there is nothing of it: no AWS provider, no repository, no token.
+    """
+
+    def __init__(self, name: str, args: EcrRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._args = args
+        self._name = name
+        super().__init__(name, args, opts)
+
+    def _declare(self) -> None:
+        """Declare the provider, which refuses another account's credentials, the repositories and the caches."""
+        args = self._args
+        if not args.publish:
+            return
+        account: dict[str, Any] = {"allowed_account_ids": [args.account]} if args.signed else _unsigned()
+        provider = aws.Provider(
+            f"{self._name}-aws", region=args.region, **account, opts=pulumi.ResourceOptions(parent=self)
+        )
+        self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
+        self._invoke = pulumi.InvokeOptions(provider=provider)
+        if args.create:
+            for image in args.images:
+                self._repository(image, IMMUTABLE)
+            for product in args.products:
+                self._repository(product, MUTABLE)
+            for upstream, (prefix, credential) in args.caches.items():
+                aws.ecr.PullThroughCacheRule(
+                    f"{self._name}-{prefix}",
+                    ecr_repository_prefix=prefix,
+                    upstream_registry_url=_DOCKER_HUB.get(upstream, upstream),
+                    credential_arn=credential,
+                    opts=self._opts,
+                )
+
+    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
+        """Return a token for 12 hours that is asked for once ``after`` is known, as a secret; none at a preview."""
+        if not self.publish or pulumi.runtime.is_dry_run():
+            return Login()
+        account = pulumi.Output.all(*after).apply(lambda _: self._args.account)
+        token = aws.ecr.get_authorization_token_output(registry_id=account, opts=self._invoke)
+        return Login(token.user_name, pulumi.Output.secret(token.password))
+
+    def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
+        """Give an exported digest the stack's own tag, which takes it from the lifecycle policy."""
+        if not self.publish:
+            return
+        # Asked for after the push: a token made before it may have ended with the build.
+        tag = ExtraTagArgs(ref=ref, tag=f"{KEEP}{self._args.stack}", login=self.login([ref]))
+        ExtraTag(f"{name}-keep", tag, pulumi.ResourceOptions(parent=parent))
+
+    def _repository(self, image: str, mutability: Mapping[str, Any]) -> None:
+        args = self._args
+        repository = aws.ecr.Repository(
+            f"{self._name}-{image}",
+            name=f"{args.repository.partition('/')[2]}/{image}",
+            **mutability,
+            image_scanning_configuration={"scan_on_push": True},
+            encryption_configurations=[encryption(args.kms_key)],
+            force_delete=args.force_delete,
+            opts=self._opts,
+        )
+        aws.ecr.LifecyclePolicy(
+            f"{self._name}-{image}",
+            repository=repository.name,
+            policy=json.dumps(lifecycle(args.keep_newest)),
+            opts=self._opts,
+        )
+
+
+def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfigurationArgsDict:
+    """Return a repository's encryption: by a key of one's own, else AES-256 with AWS's."""
+    return {"encryption_type": "KMS", "kms_key": kms_key} if kms_key else {"encryption_type": "AES256"}
+
+
+def lifecycle(newest: int) -> dict[str, Any]:
+    """Return the policy that keeps what stacks export, and beside it the newest images.
+
+    A rule that can match nothing more than it keeps takes its images from all later rules: "an image that matches the
+    tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
+    lifecycle policies). A rule for ``any`` must come last.
+    """
+    return {
+        "rules": [
+            {
+                "rulePriority": 1,
+                "description": "Keep what a stack exports.",
+                "selection": {
+                    "tagStatus": "tagged",
+                    "tagPrefixList": [KEEP],
+                    "countType": "imageCountMoreThan",
+                    "countNumber": _MOST_KEPT,
+                },
+                "action": {"type": "expire"},
+            },
+            {
+                "rulePriority": 2,
+                "description": f"Keep the newest {newest}.",
+                "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": newest},
+                "action": {"type": "expire"},
+            },
+        ]
+    }
+
+
+def _unsigned() -> dict[str, Any]:
+    """Return what lets Amazon's provider start without credentials, for a preview: it asks nothing of AWS then.
+
+    It refuses to start where it finds none (pulumi-aws #4076), so it is given a pair that opens nothing.
+    """
+    return {
+        "access_key": "preview",
+        "secret_key": "preview",
+        "skip_credentials_validation": True,
+        "skip_metadata_api_check": True,
+        "skip_requesting_account_id": True,
+    }

@@ -1,0 +1,141 @@
+"""The pod of a GitHub Actions runner: its container, and a Docker daemon of its own beside it. Plain data, no Pulumi.
+
+ARC's own ``containerMode: dind`` takes no change ("if any customization is required ... containerMode should remain
+empty, and configuration should be applied to the template", gha-runner-scale-set's values.yaml), so the whole template
+is written here: GPUs, devices of the fabric, a volume for layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stacks.runners import KubernetesRunners
+from stacks.versions.nodes import EFA, INFINIBAND, node
+
+Spec = dict[str, Any]
+"""A part of a Kubernetes object, as its API has it."""
+
+ACCOUNT = "runner"
+PRIORITY_CLASS = "slipway-build"
+SOCKETS = "/var/run"
+WORK = "/home/runner/_work"
+EXTERNALS = "/home/runner/externals"
+_DOCKER_GROUP = "123"
+"""The group of ``docker`` in GitHub's runner image."""
+
+
+def template(config: KubernetesRunners, runner: str, docker: str) -> Spec:
+    """Return the pod template of a runner scale set.
+
+    Args:
+        config: what the runners are to be.
+        runner: image of GitHub's runner.
+        docker: image of the Docker daemon.
+    """
+    return {
+        "metadata": {"labels": labels(config)},
+        "spec": {
+            **scheduling(config),
+            "serviceAccountName": ACCOUNT,
+            "automountServiceAccountToken": False,
+            "priorityClassName": PRIORITY_CLASS,
+            "terminationGracePeriodSeconds": config.grace * 60,
+            "initContainers": [_externals(runner), _daemon(docker)],
+            "containers": [_runner(config, runner)],
+            "volumes": _volumes(config),
+        },
+    }
+
+
+def scheduling(config: KubernetesRunners) -> Spec:
+    """Return what brings a pod onto a node of the profile, and one runner's build away from another's."""
+    profile = node(config.profile)
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels(config)},
+    }
+    spec: Spec = {"nodeSelector": dict(profile.selector), "topologySpreadConstraints": [spread]}
+    if profile.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in profile.tolerations]
+    return spec
+
+
+def labels(config: KubernetesRunners) -> dict[str, str]:
+    """Return the labels by which the namespace's other objects know a runner's pod."""
+    return {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": f"runner-{config.profile}"}
+
+
+def devices(config: KubernetesRunners) -> dict[str, str]:
+    """Return the extended resources of one runner, as ``limits``: Kubernetes requests as many as it limits.
+
+    EFA takes huge pages with it (EKS user guide). A pod that asks for no GPU gets none, but where a node's plugin sets
+    no guard it could still see them all (NVIDIA's device plugin, README): ``NVIDIA_VISIBLE_DEVICES`` is set besides.
+    """
+    asked = {resource: str(count) for resource, count in config.devices.items()}
+    hugepages = node(config.profile).hugepages
+    return {**asked, "hugepages-2Mi": hugepages} if EFA in asked and hugepages else asked
+
+
+def _externals(image: str) -> Spec:
+    """Return the step that copies the runner's own Node.js to where the daemon finds it for a job's containers."""
+    return {
+        "name": "init-dind-externals",
+        "image": image,
+        "command": ["cp", "-r", f"{EXTERNALS}/.", "/home/runner/tmpDir/"],
+        "volumeMounts": [{"name": "dind-externals", "mountPath": "/home/runner/tmpDir"}],
+    }
+
+
+def _daemon(image: str) -> Spec:
+    """Return the daemon as a native sidecar: there before the runner, ended after it."""
+    mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS, "layers": "/var/lib/docker"}
+    return {
+        "name": "dind",
+        "image": image,
+        "args": ["dockerd", "--host=unix:///var/run/docker.sock", "--group=$(DOCKER_GROUP_GID)"],
+        "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}],
+        "securityContext": {"privileged": True},
+        "restartPolicy": "Always",
+        "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
+        "volumeMounts": _mounts(mounts),
+    }
+
+
+def _runner(config: KubernetesRunners, image: str) -> Spec:
+    asked = devices(config)
+    mounts = {"work": WORK, "dind-sock": SOCKETS, **({"shm": "/dev/shm"} if asked else {})}  # noqa: S108 - a pod's own
+    env = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
+    if not asked:
+        env["NVIDIA_VISIBLE_DEVICES"] = "void"
+    container: Spec = {
+        "name": "runner",
+        "image": image,
+        "command": ["/home/runner/run.sh"],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "securityContext": {"runAsUser": 1001, "runAsNonRoot": True, "privileged": False},
+        "volumeMounts": _mounts(mounts),
+    }
+    if asked:
+        container["resources"] = {"limits": asked}
+    if {EFA, INFINIBAND} & asked.keys():
+        # The fabric's memory is pinned; its limit is lifted by this capability alone.
+        container["securityContext"]["capabilities"] = {"add": ["IPC_LOCK"]}
+    return container
+
+
+def _volumes(config: KubernetesRunners) -> list[Spec]:
+    claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
+    if config.storage_class:
+        claim["storageClassName"] = config.storage_class
+    volumes: list[Spec] = [{"name": name, "emptyDir": {}} for name in ("work", "dind-sock", "dind-externals")]
+    volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+    if devices(config):
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
+    return volumes
+
+
+def _mounts(paths: Mapping[str, str]) -> list[Spec]:
+    return [{"name": name, "mountPath": path} for name, path in paths.items()]

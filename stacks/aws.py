@@ -1,0 +1,25 @@
+"""What a program may know of AWS's credentials on its machine: whether there is a sign of any."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+_FILES = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}
+
+
+def signed() -> bool:
+    """Tell whether the environment or AWS's files say where credentials are (AWS SDKs reference, credential chain).
+
+    Nothing is asked: an EC2 instance that gets them from its metadata alone counts as having none.
+    """
+    return any(os.environ.get(name) for name in _VARIABLES) or any(
+        Path(os.environ.get(name) or default).expanduser().is_file() for name, default in _FILES.items()
+    )

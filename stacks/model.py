@@ -1,0 +1,89 @@
+"""What every model of the configuration is made from: the base class, and the grammar of image names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+
+from stacks.errors import one_line, suggest
+
+
+class Model(BaseModel):
+    """What every configuration model shares: frozen, camelCase outside, unknown keys refused with the nearest."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        coerce_numbers_to_str=True,
+        validate_default=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in values:
+                if key not in known:
+                    raise ValueError(
+                        f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
+                    )
+        return values
+
+
+# The grammar of image references is that of the OCI distribution specification.
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_PATH = rf"{_NAME}(?:/{_NAME})*"
+_REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")
+_REFERENCE = re.compile(
+    rf"(?:{_HOST}/)?{_PATH}(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
+)
+
+PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
+"""A registry or a repository, without a tag."""
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(_HOST, value):
+        raise ValueError("expected host:port, such as 127.0.0.1:5000")
+    return value
+
+
+def _path(value: str) -> str:
+    if not re.fullmatch(_PATH, value):
+        raise ValueError("expected a lower-case path of letters, digits and . _ - /, such as acme/images")
+    return value
+
+
+def _repository(value: str) -> str:
+    host, slash, _ = value.partition("/")
+    if not slash or not _REPOSITORY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
+        raise ValueError("expected a host and a lower-case path without a tag, such as ghcr.io/acme/images")
+    return value
+
+
+def _reference(value: str) -> str:
+    match = _REFERENCE.fullmatch(value)
+    if not match or not (match["tag"] or match["digest"]):
+        raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
+    return value
+
+
+Host = Annotated[str, AfterValidator(_host)]
+Path = Annotated[str, AfterValidator(_path)]
+Repository = Annotated[str, AfterValidator(_repository)]
+Reference = Annotated[str, AfterValidator(_reference)]
+
+
+def qualified(reference: str) -> str:
+    """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
+    host, slash, _ = reference.partition("/")
+    if not slash:
+        return f"docker.io/library/{reference}"
+    return reference if "." in host or ":" in host or host == "localhost" else f"docker.io/{reference}"

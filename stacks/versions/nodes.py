@@ -1,0 +1,81 @@
+"""Nodes of clusters, by the names under which a stack asks for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stacks.versions.errors import Incompatible
+from stacks.versions.tables import table
+
+GPU = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
+INFINIBAND = "rdma/ib"
+
+_SOURCE = "stacks/versions/nodes.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One kind of node.
+
+    Attributes:
+        name: of the profile, such as ``eks-p5``.
+        selector: labels that only such nodes have.
+        tolerations: of the taints that such pools are given, as Kubernetes writes them.
+        limits: the most of each extended resource that one pod can have.
+        hugepages: size of the 2 MiB pages that go with EFA; None where there is none.
+        cores: CPUs; None where nodes of this name differ.
+        memory: GiB; None likewise.
+    """
+
+    name: str
+    selector: Mapping[str, str]
+    tolerations: tuple[Mapping[str, str], ...]
+    limits: Mapping[str, int]
+    hugepages: str | None
+    cores: int | None
+    memory: int | None
+
+    def most(self, resource: str) -> int:
+        """Return how many of a resource the node has."""
+        return self.limits.get(resource, 0)
+
+
+def node_names() -> tuple[str, ...]:
+    """Return every profile in the table."""
+    return tuple(table("nodes"))
+
+
+@functools.cache
+def node(name: str, *, field: str = "runners.profile") -> Node:
+    """Return a profile's row.
+
+    Raises:
+        Incompatible: there is no such profile.
+    """
+    if name not in table("nodes"):
+        raise Incompatible(field, name, "is not a known profile", node_names(), _SOURCE, known=False)
+    row = table("nodes")[name]
+    return Node(
+        name=name,
+        selector=row["selector"],
+        tolerations=tuple(row["tolerations"]),
+        limits=row["limits"],
+        hugepages=row.get("hugepages"),
+        cores=row.get("cores"),
+        memory=row.get("memory"),
+    )
+
+
+def check_count(profile: str, resource: str, count: int, *, field: str) -> None:
+    """Refuse more of a resource than a profile's node has: such a pod would wait forever.
+
+    Raises:
+        Incompatible: naming the counts that a pod can have.
+    """
+    most = node(profile).most(resource)
+    if not 0 <= count <= most:
+        allowed = ("0",) if most == 0 else (f"0 to {most}",)
+        raise Incompatible(field, str(count), f"is more {resource} than a node of {profile} has", allowed, _SOURCE)

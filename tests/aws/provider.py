@@ -1,0 +1,228 @@
+"""A stand-in for Pulumi's AWS plugin, which no package registry has: the tokens that Slipway uses, and real AWS calls.
+
+It is run as ``python -m tests.aws.provider``, and calls what ``AWS_ENDPOINT_URL`` names through boto3, which validates and
+signs every request. What it takes from the plugin are names, defaults and which changes replace a resource; that it needs
+credentials to start, also for a preview; and that it refuses another account than those allowed.
+"""
+
+# ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import boto3
+import grpc
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.stub import Stubber
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import provider_pb2
+
+from toolchain.provider_base import (
+    Host,
+    Properties,
+    Provider,
+    ProviderError,
+    decode_struct,
+    encode_struct,
+    plain,
+    serve,
+)
+
+Client = Any
+"""A boto3 client; its methods exist only while it runs."""
+
+NO_CREDENTIALS: Final = "No valid credential sources found."
+"""How the plugin begins its refusal to start."""
+
+
+@contextmanager
+def _one_line(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise ProviderError(f"{what}: {' '.join(str(error).split())}") from error
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one type of resource is made, changed and ended; ``replaces`` are the inputs that AWS cannot change."""
+
+    create: Callable[[Client, Properties], tuple[str, Properties]]
+    update: Callable[[Client, str, Properties, Properties], Properties]
+    delete: Callable[[Client, str, Properties], None]
+    replaces: frozenset[str]
+
+
+def _mutability(inputs: Properties) -> dict[str, Any]:
+    return {
+        "imageTagMutability": inputs.get("imageTagMutability", "MUTABLE"),
+        "imageTagMutabilityExclusionFilters": inputs.get("imageTagMutabilityExclusionFilters", []),
+    }
+
+
+def _create_repository(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    made = client.create_repository(
+        repositoryName=inputs["name"],
+        **_mutability(inputs),
+        imageScanningConfiguration=inputs.get("imageScanningConfiguration", {}),
+        encryptionConfiguration=inputs.get("encryptionConfigurations", [{"encryptionType": "AES256"}])[0],
+    )["repository"]
+    more = {"arn": made["repositoryArn"], "registryId": made["registryId"], "repositoryUrl": made["repositoryUri"]}
+    return inputs["name"], {**inputs, **more}
+
+
+def _update_repository(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    client.put_image_tag_mutability(repositoryName=name, **_mutability(news))
+    scanning = news.get("imageScanningConfiguration", {})
+    client.put_image_scanning_configuration(repositoryName=name, imageScanningConfiguration=scanning)
+    return {**olds, **news}
+
+
+def _delete_repository(client: Client, name: str, olds: Properties) -> None:
+    client.delete_repository(repositoryName=name, force=olds.get("forceDelete", False))
+
+
+def _put_policy(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    made = client.put_lifecycle_policy(repositoryName=inputs["repository"], lifecyclePolicyText=inputs["policy"])
+    return inputs["repository"], {**inputs, "registryId": made["registryId"]}
+
+
+def _create_cache_rule(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    """Moto has no such action: the request is validated and made, and answered here."""
+    with Stubber(client) as stubbed:
+        stubbed.add_response("create_pull_through_cache_rule", {})
+        client.create_pull_through_cache_rule(**inputs)
+    return inputs["ecrRepositoryPrefix"], inputs
+
+
+KINDS: Final = {
+    "aws:ecr/repository:Repository": Kind(
+        _create_repository,
+        _update_repository,
+        _delete_repository,
+        frozenset({"name", "encryptionConfigurations"}),
+    ),
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": Kind(
+        _put_policy,
+        lambda client, _, __, news: _put_policy(client, news)[1],
+        lambda client, name, _: client.delete_lifecycle_policy(repositoryName=name),
+        frozenset({"repository"}),
+    ),
+    "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": Kind(
+        _create_cache_rule,
+        lambda client, _, __, news: _create_cache_rule(client, news)[1],
+        lambda *_: None,
+        frozenset({"ecrRepositoryPrefix", "upstreamRegistryUrl"}),
+    ),
+}
+
+
+class AwsProvider(Provider):
+    """Provides :data:`KINDS` and ``getAuthorizationToken``."""
+
+    version = "7.51.1"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._session = boto3.Session()
+
+    def CheckConfig(
+        self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.CheckResponse:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        return _diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)), frozenset())
+
+    def Configure(
+        self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.ConfigureResponse:
+        """Find credentials, and see whose they are, unless told not to."""
+        given = {name.rpartition(":")[2]: value for name, value in request.variables.items()}
+        self._session = boto3.Session(
+            region_name=given["region"],
+            aws_access_key_id=given.get("accessKey"),
+            aws_secret_access_key=given.get("secretKey"),
+        )
+        if self._session.get_credentials() is None:
+            raise ProviderError(f"{NO_CREDENTIALS} Please see the AWS provider's documentation")
+        allowed = json.loads(given.get("allowedAccountIds", "[]"))
+        if allowed:
+            with _one_line("unable to validate AWS credentials"):
+                account = self._session.client("sts").get_caller_identity()["Account"]
+            if account not in allowed:
+                raise ProviderError(f"AWS account ID not allowed: {account}")
+        return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True)
+
+    def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
+        assert request.tok == "aws:ecr/getAuthorizationToken:getAuthorizationToken", request.tok
+        args = plain(decode_struct(request.args))
+        with _one_line(request.tok):
+            answer = self._session.client("ecr").get_authorization_token(registryIds=[args["registryId"]])
+        data = answer["authorizationData"][0]
+        username, _, password = base64.b64decode(data["authorizationToken"]).decode().partition(":")
+        found = {
+            "authorizationToken": data["authorizationToken"],
+            "expiresAt": data["expiresAt"].isoformat(),
+            "id": self._session.region_name,
+            "password": password,
+            "proxyEndpoint": data["proxyEndpoint"],
+            "region": self._session.region_name,
+            "userName": username,
+        }
+        response = provider_pb2.InvokeResponse()
+        getattr(response, "return").CopyFrom(encode_struct(found))
+        return response
+
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        olds, news = plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news))
+        return _diff(olds, news, KINDS[_type(request.urn)].replaces)
+
+    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
+        if request.preview:
+            return provider_pb2.CreateResponse(properties=request.properties)
+        with _one_line(request.urn.rpartition("::")[2]):
+            made, outputs = KINDS[_type(request.urn)].create(
+                self._session.client("ecr"), plain(decode_struct(request.properties))
+            )
+        return provider_pb2.CreateResponse(id=made, properties=encode_struct(outputs))
+
+    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
+        if request.preview:
+            return provider_pb2.UpdateResponse(properties=request.news)
+        olds, news = plain(decode_struct(request.olds)), plain(decode_struct(request.news))
+        with _one_line(request.urn.rpartition("::")[2]):
+            outputs = KINDS[_type(request.urn)].update(self._session.client("ecr"), request.id, olds, news)
+        return provider_pb2.UpdateResponse(properties=encode_struct(outputs))
+
+    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
+        with _one_line(request.urn.rpartition("::")[2]):
+            KINDS[_type(request.urn)].delete(
+                self._session.client("ecr"), request.id, plain(decode_struct(request.properties))
+            )
+        return empty_pb2.Empty()
+
+
+def _type(urn: str) -> str:
+    return urn.split("::")[2].rpartition("$")[2]
+
+
+def _diff(olds: Properties, news: Properties, replaces: frozenset[str]) -> provider_pb2.DiffResponse:
+    changed = sorted(key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key) and key != "version")
+    some = provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE
+    return provider_pb2.DiffResponse(
+        changes=some, diffs=changed, replaces=[key for key in changed if key in replaces], deleteBeforeReplace=True
+    )
+
+
+if __name__ == "__main__":
+    serve(AwsProvider)

@@ -1,0 +1,227 @@
+"""A stack that pushes to ECR, by the real engine: API calls go to moto, layers to a registry that wants ECR's token."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from components.ecr import lifecycle
+from tests.aws.conftest import ACCOUNT, NO_SIGN, OTHER_PASSWORD, REGION, TOKEN, AwsProject
+from tests.engine.project import MANIFESTS
+from tests.provider.conftest import Registry, own_registry
+
+UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+HUB = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:ecr-pullthroughcache/hub-AbCdEf"
+
+
+def asked(project: AwsProject, path: str, name: str, password: str = TOKEN) -> bytes:
+    """Return the manifest that the registry holds under a name, asked as who has ECR's token."""
+    request = urllib.request.Request(
+        f"http://{project.host}/v2/{path}/manifests/{name}",
+        headers={
+            "Accept": MANIFESTS,
+            "Authorization": f"Basic {base64.b64encode(f'AWS:{password}'.encode()).decode()}",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def manifest(project: AwsProject, image: str, name: str, password: str = TOKEN) -> str:
+    """Return the digest of what the registry holds of one of the project's images under a name."""
+    return f"sha256:{hashlib.sha256(asked(project, f'{project.path}/{image}', name, password)).hexdigest()}"
+
+
+def fetch(project: AwsProject, ref: str) -> Any:
+    """Return the manifest of ``host/path@digest``, asked as who has ECR's token."""
+    path, _, digest = ref.partition("/")[2].partition("@")
+    return json.loads(asked(project, path, digest))
+
+
+def operations(shown: str) -> dict[str, str]:
+    """Return what a run did, by type and name of the resource; what stayed as it was is left out."""
+    found = re.findall(r"^ *([~+-]+) +(?:[│├└─ ]*)(\S+:\S+:\S+) +(\S+) ", shown, re.MULTILINE)
+    return {f"{typ.rpartition(':')[2]} {name}": sign for sign, typ, name in found}
+
+
+def test_the_life_of_a_stack(project: AwsProject) -> None:
+    project.configure(length=2)
+    project.up()
+    repositories = project.repositories()
+    assert sorted(repositories) == ["link0", "link1"]
+    for repository in repositories.values():
+        assert repository["imageTagMutability"] == "IMMUTABLE_WITH_EXCLUSION"
+        assert repository["imageTagMutabilityExclusionFilters"] == [{"filterType": "WILDCARD", "filter": "keep-*"}]
+        assert repository["imageScanningConfiguration"] == {"scanOnPush": True}
+        assert repository["encryptionConfiguration"] == {"encryptionType": "AES256"}
+        name = repository["repositoryName"]
+        policy = project.ecr.get_lifecycle_policy(repositoryName=name)["lifecyclePolicyText"]
+        assert json.loads(policy) == lifecycle(30)
+    first = project.outputs()["images"]
+    for name, image in first.items():
+        assert image["ref"].startswith(f"{project.host}/{project.path}/{name}@sha256:")
+        assert manifest(project, name, "keep-t") == manifest(project, name, image["tag"]) == image["digest"]
+
+    assert UNCHANGED.search(project.up().shown)
+
+    project.configure(length=2, word="two", registry={"keepNewest": 5})
+    preview = project.preview().shown
+    assert re.search(r'~ WORD *: *"one" => "two"', preview), preview
+    changes = operations(preview)
+    assert changes.pop("LifecyclePolicy registry-link0") == changes.pop("LifecyclePolicy registry-link1") == "~"
+    assert not [change for change in changes if change.startswith(("Repository", "aws"))], preview
+    project.up()
+    policy = project.ecr.get_lifecycle_policy(repositoryName=f"{project.path}/link0")["lifecyclePolicyText"]
+    assert json.loads(policy) == lifecycle(5)
+    second = project.outputs()["images"]
+    for name, image in second.items():
+        assert image["digest"] != first[name]["digest"]
+        assert manifest(project, name, "keep-t") == image["digest"]
+        assert manifest(project, name, first[name]["tag"]) == first[name]["digest"]
+
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert not project.repositories()
+    assert not json.loads(project.exported())["deployment"].get("resources")
+
+
+def test_a_tag_of_an_image_is_never_moved_but_the_stacks_own_is(project: AwsProject) -> None:
+    """By AWS's own API: the registry that stands in for its layers knows nothing of immutability."""
+    project.up()
+    name = f"{project.path}/link0"
+
+    def put(tag: str, content: str) -> None:
+        project.ecr.put_image(
+            repositoryName=name, imageManifest=json.dumps({"schemaVersion": 2, "x": content}), imageTag=tag
+        )
+
+    for tag in ("abc1234-base", "keep-t"):
+        put(tag, "first")
+    put("keep-t", "second")
+    with pytest.raises(project.ecr.exceptions.ImageTagAlreadyExistsException):
+        put("abc1234-base", "second")
+
+
+def test_no_token_is_seen_in_state_outputs_or_on_the_screen(project: AwsProject) -> None:
+    shown = project.preview("--diff").shown + project.up().shown
+    project.configure(word="two")
+    shown += project.preview("--diff").shown + project.pulumi("up", "-s", "t", "--yes", "--diff").shown
+    state = project.exported()
+    assert "ciphertext" in state
+    assert project.repositories()
+    encoded = base64.b64encode(f"AWS:{TOKEN}".encode()).decode()
+    for text in (shown, state, json.dumps(project.outputs())):
+        assert TOKEN not in text
+        assert encoded not in text
+    everything = project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
+    assert TOKEN in everything  # so the search would have found it
+
+
+def test_a_preview_needs_no_credentials(project: AwsProject) -> None:
+    preview = project.preview(**NO_SIGN).shown
+    assert operations(preview)["Repository registry-link0"] == "+"
+    assert not project.repositories()
+    failed = project.up(check=False, **NO_SIGN)
+    assert failed.returncode != 0
+    assert "No valid credential sources found." in failed.shown
+    assert "Traceback" not in failed.shown
+    assert not project.repositories()
+    project.up()
+    again = project.preview(**NO_SIGN).shown
+    assert set(operations(again)) <= {"aws registry-aws"}, again
+
+
+def test_without_pushing_neither_credentials_nor_the_plugin_are_needed(project: AwsProject) -> None:
+    path = ":".join(folder for folder in project.environment["PATH"].split(":") if not folder.endswith("/plugins"))
+    project.configure(length=2, publish=False)
+    for run in (project.preview, project.up):
+        run(PATH=path, AWS_ENDPOINT_URL="http://127.0.0.1:9", **NO_SIGN)
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", image["ref"]) for image in project.outputs()["images"].values())
+    assert not project.repositories()
+
+
+def test_a_token_that_the_registry_refuses_is_one_clear_line(project: AwsProject, tmp_path: Any) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with own_registry(folder, htpasswd="AWS:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n") as other:
+        project.configure(registry={"repository": f"{other.address}/{project.path}"})
+        failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert re.search(
+        rf"error pushing image {other.address}/\S+: .*unauthorized.*: check registry.username", failed.shown
+    )
+    assert "Traceback" not in failed.shown
+    assert TOKEN not in failed.shown
+
+
+def test_another_accounts_credentials_are_refused_before_anything_is_made(project: AwsProject) -> None:
+    project.configure(registry={"account": "999999999999"})
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert f"AWS account ID not allowed: {ACCOUNT}" in failed.shown
+    assert not project.repositories()
+
+
+def test_a_key_encrypts_and_another_key_is_a_replacement_that_the_preview_shows(project: AwsProject) -> None:
+    caches = {"ghcr.io": {"credential": HUB}, "quay.io": {"prefix": "quay"}}
+    project.configure(registry={"kmsKey": KEY, "pullThroughCache": caches})
+    project.up()
+    encrypted = project.repositories()["link0"]["encryptionConfiguration"]
+    assert encrypted == {"encryptionType": "KMS", "kmsKey": KEY}
+    project.configure(registry={"pullThroughCache": caches})
+    changes = operations(project.preview().shown)
+    assert changes["Repository registry-link0"] == "+-"
+    assert not [change for change in changes if change.startswith("PullThrough")]
+
+
+def test_a_parent_is_pulled_through_the_registry_with_its_token(project: AwsProject) -> None:
+    """What ECR would have fetched from quay.io is pushed there beforehand."""
+    project.configure(registry={"repository": f"{project.host}/quay/{project.path}"})
+    project.up()
+    parent = project.outputs()["images"]["link0"]
+    cache = {"pullThroughCache": {"quay.io": {"prefix": "quay"}}}
+    project.configure(registry=cache, base=f"quay.io/{project.path}/link0:{parent['tag']}", word="two")
+    preview = project.preview().shown
+    assert f'"{project.host}/quay/{project.path}/link0:{parent["tag"]}"' in preview
+    project.up()
+    child = project.outputs()["images"]["link0"]
+    layers = {path: fetch(project, path)["layers"] for path in (parent["ref"], child["ref"])}
+    assert layers[child["ref"]][:-1] == layers[parent["ref"]]
+
+
+def test_repositories_that_are_there_already_are_used_and_outlive_the_stack(project: AwsProject) -> None:
+    project.ecr.create_repository(repositoryName=f"{project.path}/link0")
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert "RepositoryAlreadyExistsException" in failed.shown
+    project.configure(registry={"create": False})
+    project.up()
+    assert manifest(project, "link0", "keep-t") == project.outputs()["images"]["link0"]["digest"]
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert sorted(project.repositories()) == ["link0"]
+
+
+def test_changed_credentials_change_nothing(project: AwsProject, registry: Registry) -> None:
+    """The same registry, said to be a generic one: a user and password that the environment gives."""
+    generic = {"kind": "generic", "repository": f"{registry.address}/{project.path}"}
+    super(AwsProject, project).configure(registry=generic)
+    first: dict[str, Any] = {"SLIPWAY_REGISTRY_USERNAME": "AWS", "SLIPWAY_REGISTRY_PASSWORD": TOKEN}
+    second: dict[str, Any] = {"SLIPWAY_REGISTRY_USERNAME": "other", "SLIPWAY_REGISTRY_PASSWORD": OTHER_PASSWORD}
+    project.up(**first)
+    assert UNCHANGED.search(project.preview("--expect-no-changes", **second).shown)
+    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+    assert UNCHANGED.search(project.up(**second).shown)
+    super(AwsProject, project).configure(registry=generic, word="two")
+    project.up(**second)
+    shown = project.exported()
+    assert OTHER_PASSWORD not in shown
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        manifest(project, "link0", project.outputs()["images"]["link0"]["tag"], "wrong")

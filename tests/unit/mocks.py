@@ -1,0 +1,97 @@
+"""A chain of two images under Pulumi's mocks, which keep what is registered and answer as the providers do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pulumi
+from pulumi.runtime.stack import wait_for_rpcs
+
+from components.stack import deploy
+from stacks import flavors
+from stacks.plan import Plan, PlannedImage
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+
+DIGEST = "sha256:" + "a" * 64
+SECRET = "4dabf18193072939515e22adb298388d"
+CHAIN: dict[str, dict[str, str]] = {"torch": {}, "extras": {"BASE_IMAGE": "torch"}}
+"""The images with their parents."""
+TOKEN = "t0ken-"
+"""How every password that AWS gives starts."""
+
+
+class Recorder(pulumi.runtime.Mocks):
+    """Keeps every resource that is registered, and answers images as the provider does."""
+
+    def __init__(self) -> None:
+        self.resources: dict[tuple[str, str], dict[str, Any]] = {}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        assert (args.typ, args.name) not in self.resources
+        self.resources[args.typ, args.name] = args.inputs
+        if args.typ != "docker:index/image:Image":
+            return args.name, args.inputs
+        name = args.inputs["imageName"]
+        pushed = f"{name.rpartition(':')[0]}@{DIGEST}"
+        return name, {**args.inputs, "repoDigest": DIGEST if args.inputs["skipPush"] else pushed}
+
+    def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        """Answer the one function that a component calls: every token is another, as AWS's are."""
+        assert args.token == "aws:ecr/getAuthorizationToken:getAuthorizationToken"
+        self.calls.append((args.token, args.args))
+        return {"userName": "AWS", "password": f"{TOKEN}{len(self.calls)}"}, []
+
+    def of_type(self, typ: str) -> dict[str, dict[str, Any]]:
+        """Return the resources of a type, by name."""
+        return {name: inputs for (found, name), inputs in self.resources.items() if found == typ}
+
+    def image(self, name: str) -> dict[str, Any]:
+        return self.resources["docker:index/image:Image", name]
+
+    def variant(self, name: str) -> dict[str, Any]:
+        return self.resources["slipway:image:ImageVariant", name]
+
+
+def planned(name: str, *, product: bool = False, **parents: str) -> PlannedImage:
+    spec = ImageSpec(
+        name=name,
+        dockerfile=f"{name}/Dockerfile",
+        args={"V": "1"},
+        parents={a: Sibling(image=p) for a, p in parents.items()} or {"BASE_IMAGE": Outside(reference="debian:12")},
+        description="d",
+        licenses="MIT",
+        suffix=Suffix(variant="base"),
+        product=product,
+    )
+    return PlannedImage(
+        spec=spec,
+        repository=f"r.example/x/{name}",
+        tag="abc1234-base",
+        args={"V": "1"},
+        siblings=parents,
+        files={f"{name}/Dockerfile": "f" * 64},
+    )
+
+
+def run(*, preview: bool = False, products: tuple[str, ...] = (), **config: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Deploy a chain of two images, or of ``products`` among them; return what was registered and the outputs' values."""
+    recorder = Recorder()
+    values: dict[str, Any] = {}
+
+    async def go() -> None:
+        pulumi.runtime.set_mocks(recorder, project="slipway", stack="t", preview=preview)
+        plan = Plan(
+            "t",
+            flavors.load({"flavor": "local", **config}, "stack t"),
+            tuple(planned(name, product=name in products, **parents) for name, parents in CHAIN.items()),
+        )
+        outputs = deploy(plan)
+        values["outputs"] = await pulumi.Output.from_input(outputs).future()
+        await wait_for_rpcs()  # what no output waits for
+        values["secret"] = await pulumi.Output.from_input(outputs).is_secret()
+
+    asyncio.run(go())
+    return recorder, values

@@ -1,0 +1,81 @@
+"""What the embedded docker provider shows to a registry that wants to know who pushes, and says of a refusal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolchain.docker_provider import reference
+from toolchain.docker_provider.build import _push_error
+from toolchain.docker_provider.credentials import Keychain
+from toolchain.docker_provider.inputs import Build, Image, Registry
+from toolchain.provider_base import ProviderError
+
+HOST = "r.example"
+
+
+def image(registry: Registry, *, skip_push: bool = False) -> Image:
+    build = Build(
+        context=".",
+        dockerfile="Dockerfile",
+        args={},
+        builder="2",
+        cache_from=[],
+        add_hosts=[],
+        target="",
+        network="",
+        platform="linux/amd64",
+    )
+    return Image(f"{HOST}/x:1", build, registry, skip_push)
+
+
+@pytest.fixture(autouse=True)
+def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A Docker configuration whose helper makes another token each time that it is asked."""
+    helper = tmp_path / "docker-credential-counting"
+    helper.write_text(
+        f'#!/bin/sh\necho >> {tmp_path}/asked\necho "{{\\"ServerURL\\": \\"{HOST}\\", \\"Username\\": \\"AWS\\", '
+        f'\\"Secret\\": \\"token-$(wc -l < {tmp_path}/asked)\\"}}"\n'
+    )
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {HOST: "counting"}}))
+    return tmp_path / "config.json"
+
+
+def test_a_helper_is_asked_again_when_the_push_comes() -> None:
+    keychain = Keychain(image(Registry(server=HOST)))
+    before, then = keychain.own, keychain.own
+    assert (before.username, before.password) == ("AWS", "token-2")
+    assert then.password == "token-3"
+
+
+def test_what_the_program_gives_comes_first_and_nobody_else_is_asked(docker_config: Path) -> None:
+    keychain = Keychain(image(Registry(HOST, "me", "mine")))
+    assert (keychain.own.username, keychain.own.password) == ("me", "mine")
+    assert keychain.for_host(HOST) == keychain.own
+    assert not docker_config.with_name("asked").exists()
+
+
+def test_without_a_push_nobody_is_asked(docker_config: Path) -> None:
+    assert not Keychain(image(Registry(server=HOST), skip_push=True)).own.payload()
+    assert not docker_config.with_name("asked").exists()
+
+
+def test_a_configuration_that_cannot_be_read_is_said_before_the_build(docker_config: Path) -> None:
+    docker_config.write_text(json.dumps({"credHelpers": {HOST: "missing"}}))
+    with pytest.raises(ProviderError, match=f"credentials for {HOST}: .*docker-credential-missing"):
+        Keychain(image(Registry(server=HOST)))
+
+
+def test_a_tag_that_does_not_move_is_said_to_be_there_and_not_to_be_pushed_again() -> None:
+    """As ECR has it, where another machine has built and pushed the same."""
+    said = "tag invalid: The image tag 'a' already exists in the 'x' repository and cannot be overwritten because ..."
+    line = _push_error(reference.parse(f"{HOST}/x:a"), said)
+    assert line.startswith(f"error pushing image {HOST}/x:a: tag invalid: ")
+    assert line.endswith(f"{HOST} has that tag from another build of the same: use that, or delete it.")
+    again = _push_error(reference.parse(f"{HOST}/x:a"), "unauthorized: no")
+    assert again.endswith(f"or run `docker login` for {HOST}. The image is built; the next run pushes it.")

@@ -1,0 +1,252 @@
+"""Registries in a stack's configuration: what is accepted, the one line for each mistake, where parents come from."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from stacks import aws, flavors, lock, plan, registries
+from stacks.config import StackConfig
+from stacks.errors import SlipwayError
+from stacks.registries import EcrRegistry, GhcrRegistry, check_sealed
+from stacks.source import ROOT
+
+HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+ECR = {"kind": "ecr", "repository": f"{HOST}/ml"}
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+HUB = {"docker.io": {"credential": SECRET}}
+PASSWORDS = {"ghcr": "ghcr.io/acme/images", "acr": "acme1.azurecr.io/images", "generic": "r.example/x"}
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    kinds = (registries.GenericRegistry, registries.GhcrRegistry, registries.AcrRegistry)
+    names = {name for kind in kinds for name in kind.VARIABLES.values()}
+    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", *names):
+        monkeypatch.delenv(name, raising=False)
+
+
+def load(registry: dict[str, Any], **values: Any) -> StackConfig:
+    return flavors.load({"flavor": "local", "registry": registry, **values}, "stack x")
+
+
+def refusal(registry: dict[str, Any], **values: Any) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        load(registry, **values)
+    return str(caught.value)
+
+
+def ecr(**values: Any) -> EcrRegistry:
+    registry = load({**ECR, **values}).registry
+    assert isinstance(registry, EcrRegistry)
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("host", "account", "region"),
+    [
+        (HOST, "123456789012", "eu-west-1"),
+        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "123456789012", "cn-north-1"),
+        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "123456789012", "us-gov-west-1"),
+        ("123456789012.dkr-ecr.us-east-2.on.aws", "123456789012", "us-east-2"),
+        ("000000000000.dkr.ecr.us-east-1.localhost.localstack.cloud:4566", "000000000000", "us-east-1"),
+    ],
+)
+def test_an_ecr_host_says_account_and_region(host: str, account: str, region: str) -> None:
+    registry = ecr(repository=f"{host}/ml")
+    assert (registry.account, registry.region) == (account, region)
+
+
+def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
+    registry = ecr(repository="images.acme.example/ml", account="123456789012", region="eu-west-1")
+    assert registry.repository == "images.acme.example/ml"
+    assert registry.pulled("debian:12") == "debian:12"
+
+
+@pytest.mark.parametrize(
+    ("registry", "line"),
+    [
+        (
+            {"kind": "ecrr"},
+            "slipway:registry.kind: 'ecrr': expected one of local, ecr, ghcr, acr, generic (did you mean",
+        ),
+        (
+            {**ECR, "repository": "ghcr.io/acme"},
+            "slipway:registry: repository 'ghcr.io/acme': expected <account>.dkr.ecr.",
+        ),
+        ({**ECR, "repository": HOST}, f"slipway:registry.repository: '{HOST}': expected a host and a lower-case path"),
+        ({**ECR, "repository": f"{HOST}/ml:1"}, f"slipway:registry.repository: '{HOST}/ml:1': expected a host and"),
+        ({**ECR, "account": "1234"}, "slipway:registry.account: '1234': string should match pattern"),
+        (
+            {**ECR, "account": "9" * 12},
+            "slipway:registry: account '999999999999' is not the repository's, 123456789012",
+        ),
+        ({**ECR, "region": "us-east-1"}, "slipway:registry: region 'us-east-1' is not the repository's, eu-west-1"),
+        ({**ECR, "keepNewest": "0"}, "slipway:registry.keepNewest: '0': input should be greater than or equal to 1"),
+        ({**ECR, "keepNewest": "many"}, "slipway:registry.keepNewest: 'many': input should be a valid integer"),
+        ({**ECR, "kmsKey": "alias/mine"}, "slipway:registry: kmsKey 'alias/mine': expected a key's ARN, arn:aws:kms:"),
+        (
+            {**ECR, "kmsKey": KEY.replace("eu-west-1", "us-east-1")},
+            "slipway:registry: kmsKey is in us-east-1, but the repositories are in eu-west-1",
+        ),
+        ({**ECR, "scan": "x"}, "slipway:registry: unknown key 'scan'; the keys here are: kind, repository, account"),
+        (
+            {**ECR, "pullThroughCache": {"dockr.io": {}}},
+            "slipway:registry.pullThroughCache: 'dockr.io' is none that ECR",
+        ),
+        (
+            {**ECR, "pullThroughCache": {"docker.io": {}}},
+            "slipway:registry.pullThroughCache: docker.io: 'credential' is missing: ECR caches it only with a login",
+        ),
+        (
+            {**ECR, "pullThroughCache": {"docker.io": {"credential": "hunter2"}}},
+            "slipway:registry.pullThroughCache.docker.io.credential: 'hunter2': expected the ARN of a Secrets Manager",
+        ),
+        (
+            {**ECR, "pullThroughCache": {"quay.io": {"prefix": "Q"}}},
+            "slipway:registry.pullThroughCache.quay.io.prefix: 'Q': expected 2 to 30 lower-case letters",
+        ),
+        (
+            {"kind": "ghcr", "repository": "docker.io/acme"},
+            "slipway:registry.repository: 'docker.io/acme': expected ghcr.io/<owner>/<path>",
+        ),
+        (
+            {"kind": "acr", "repository": "acme.example/x"},
+            "slipway:registry.repository: 'acme.example/x': expected <registry>.azurecr.io/<path>; a registry at another",
+        ),
+        (
+            {"kind": "acr", "repository": PASSWORDS["acr"], "username": "u"},
+            "slipway:registry: 'password' is missing: give username and password (or $AZURE_CLIENT_SECRET)",
+        ),
+    ],
+)
+def test_each_mistake_is_one_line_that_names_it(registry: dict[str, Any], line: str) -> None:
+    message = refusal(registry)
+    assert message.startswith(f"stack x: {line}"), message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["acme1.azurecr.io", "acme1-a1b2c3d4.azurecr.io", "acme1.westeurope.geo.azurecr.io", "acme1.azurecr.cn"],
+)
+def test_acr_has_several_forms_of_hosts(host: str) -> None:
+    assert load({"kind": "acr", "repository": f"{host}/x"}).registry.repository == f"{host}/x"
+
+
+def test_a_service_principal_comes_from_azures_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_CLIENT_ID", "0-1")
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "hunter2")
+    config = load({"kind": "acr", "repository": PASSWORDS["acr"]})
+    assert isinstance(config.registry, registries.AcrRegistry)
+    assert (config.registry.username, config.registry.password) != (None, None)
+    assert "hunter2" not in repr(config) + config.model_dump_json()
+
+
+@pytest.mark.parametrize("kind", sorted(PASSWORDS))
+def test_half_a_credential_matters_only_where_something_is_pushed(kind: str) -> None:
+    registry = {"kind": kind, "repository": PASSWORDS[kind], "username": "u"}
+    assert "'password' is missing" in refusal(registry)
+    assert not load(registry, publish=False).publish
+
+
+@pytest.mark.parametrize("kind", ["acr", "ghcr"])
+def test_without_a_login_nothing_is_built_for_a_registry_that_wants_one(kind: str) -> None:
+    registry = load({"kind": kind, "repository": PASSWORDS[kind]}).registry
+    host = PASSWORDS[kind].partition("/")[0]
+    with pytest.raises(SlipwayError) as caught:
+        registry.check_login()
+    message = str(caught.value)
+    assert message.startswith(f"slipway:registry: no credentials for {host}: set slipway:registry.username and")
+    assert all(way in message for way in ("--secret", "docker login", "publish: false", "$"))
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("configured", ["auths", "credHelpers"])
+def test_dockers_own_login_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, configured: str) -> None:
+    (tmp_path / "docker").mkdir()
+    entry: Any = {"ghcr.io": {"auth": "dTpw"}} if configured == "auths" else {"ghcr.io": "not-installed-here"}
+    (tmp_path / "docker/config.json").write_text(json.dumps({configured: entry}))
+    load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.check_login()
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "empty"))
+    load({"kind": "ghcr", "repository": PASSWORDS["ghcr"], "username": "u", "password": "p"}).registry.check_login()
+
+
+@pytest.mark.parametrize("registry", [{"kind": "local"}, ECR, {"kind": "generic", "repository": PASSWORDS["generic"]}])
+def test_other_registries_ask_for_none_before_a_push(registry: dict[str, Any]) -> None:
+    load(registry).registry.check_login()
+
+
+def test_a_password_in_clear_text_in_a_file_is_refused_without_showing_it() -> None:
+    registry = {"kind": "ghcr", "repository": PASSWORDS["ghcr"], "username": "u"}
+    with pytest.raises(SlipwayError) as caught:
+        check_sealed({"registry": {**registry, "password": "hunter2"}}, "stack x")
+    assert str(caught.value).startswith("stack x: slipway:registry.password: stands in clear text in the stack's file")
+    assert "hunter2" not in str(caught.value)
+    check_sealed({"registry": {**registry, "password": {"secure": "v1:abc"}}}, "stack x")
+    check_sealed({}, "stack x")
+
+
+def test_parents_are_pulled_through_ecr_after_the_mirrors() -> None:
+    cached = {**ECR, "pullThroughCache": {**HUB, "quay.io": {"prefix": "quay"}}}
+    config = load(cached)
+    assert config.pulled("debian:12") == f"{HOST}/docker.io/library/debian:12"
+    assert config.pulled("nvidia/cuda:12.1.1-base") == f"{HOST}/docker.io/nvidia/cuda:12.1.1-base"
+    assert config.pulled("quay.io/a/b@sha256:" + "0" * 64) == f"{HOST}/quay/a/b@sha256:" + "0" * 64
+    assert config.pulled("ghcr.io/a/b:1") == "ghcr.io/a/b:1"
+    mirrored = load(cached, mirrors={"images": {"docker.io/nvidia": "own.example/nvidia"}})
+    assert mirrored.pulled("nvidia/cuda:1") == "own.example/nvidia/cuda:1"
+    assert mirrored.pulled("debian:12") == f"{HOST}/docker.io/library/debian:12"
+    assert load(cached, publish=False).pulled("debian:12") == "debian:12"
+
+
+def test_a_cached_parent_keeps_the_digest_and_the_tag_that_it_has_without_the_cache(tmp_path: Path) -> None:
+    """What ECR caches is the upstream's own; its lock is asked for there, where nobody has to log in."""
+    root = tmp_path / "checkout"
+    for folder in ("stacks", "dockerfiles"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__", "lock.toml"))
+    digest = "sha256:" + "d" * 64
+    lock.write(root, {"docker.io/library/debian:bookworm-slim": digest})
+    values = {"flavor": "local", "registry": {**ECR, "pullThroughCache": HUB}}
+    (cached,) = plan.make("local", values, root).images
+    (bare,) = plan.make("local", {**values, "registry": ECR}, root).images
+    assert cached.args["BASE_IMAGE"] == f"{HOST}/docker.io/library/debian:bookworm-slim@{digest}"
+    assert bare.args["BASE_IMAGE"] == f"debian:bookworm-slim@{digest}"
+    assert cached.tag == bare.tag
+
+
+def test_a_stack_owns_the_repositories_that_it_creates() -> None:
+    assert ecr().owned(["torch", "wheel"]) == {f"{HOST}/ml/torch", f"{HOST}/ml/wheel"}
+    assert not ecr(create=False).owned(["torch"])
+    assert not load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.owned(["torch"])
+
+
+def test_the_kinds_are_the_unions() -> None:
+    union = get_args(get_args(registries.Registry)[0])
+    assert {get_args(kind.model_fields["kind"].annotation)[0] for kind in union} == set(registries.KINDS)
+
+
+def test_a_job_without_a_secret_builds_for_ghcr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTOR", "octocat")
+    registry = load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}, publish=False).registry
+    assert isinstance(registry, GhcrRegistry)
+    assert registry.username is None
+
+
+def test_aws_credentials_are_seen_where_they_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*aws._VARIABLES, *aws._FILES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert not aws.signed()
+    monkeypatch.setenv("AWS_PROFILE", "ml")
+    assert aws.signed()
+    monkeypatch.delenv("AWS_PROFILE")
+    (tmp_path / "credentials").write_text("[default]\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    assert aws.signed()

@@ -1,0 +1,150 @@
+"""Runners on Kubernetes: what a configuration may say, and the objects that it becomes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import moto
+import pytest
+from pydantic import ValidationError
+
+from components.runners import guards, pod
+from stacks.runners import KubernetesRunners
+from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
+
+GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+RUNNER, DOCKER = "r.example/runner:1", "r.example/docker:1"
+
+
+def runners(**values: Any) -> KubernetesRunners:
+    return KubernetesRunners.model_validate({"kind": "kubernetes", "github": GITHUB, **values})
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        runners(**values)
+    (error,) = caught.value.errors()
+    return f"{'.'.join(map(str, error['loc']))}: {error['msg'].removeprefix('Value error, ')}"
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"profile": "eks-p6"}, "profile: runners.profile: 'eks-p6' is not a known profile (did you mean 'eks-p"),
+        ({"profile": "eks-p5", "gpus": 9}, ": runners.gpus: '9' is more nvidia.com/gpu than a node of eks-p5 has; allowed: 0 to 8"),
+        ({"profile": "eks-p4d", "efa": 5}, ": runners.efa: '5' is more vpc.amazonaws.com/efa than a node of eks-p4d has"),
+        ({"profile": "aks-ndv5", "efa": 1}, ": runners.efa: '1' is more vpc.amazonaws.com/efa than a node of aks-ndv5 has; allowed: 0"),
+        ({"gpus": 1}, ": runners.gpus: '1' is more nvidia.com/gpu than a node of cpu has; allowed: 0"),
+        ({"profile": "eks-p5", "gpus": 0, "efa": 4}, ": gpus is 0: EFA and InfiniBand serve GPUs"),
+        ({"minRunners": 5, "maxRunners": 2}, ": minRunners 5 is more than maxRunners 2"),
+        ({"minRunners": -1}, "minRunners: Input should be greater than or equal to 0"),
+        ({"cache": "200"}, "cache: a size needs a unit: 200Gi?"),
+        ({"cache": "200 GB"}, "cache: expected a size such as 200Gi, with one of Ki, Mi, Gi, Ti"),
+        ({"namespace": "Slip way"}, "namespace: expected 1 to 63 lower-case letters, digits and -"),
+        ({"github": {"url": "https://github.com/acme"}}, "github: no credentials for GitHub: give app, token"),
+        ({"github": {**GITHUB, "token": "hunter2"}}, "github: token and secret are given: leave one"),
+        ({"github": {"url": "github.com/acme", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
+        ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
+    message = refusal(**values)
+    assert message.startswith(line), message
+    assert "\n" not in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(("profile", "instance"), [("eks-p4d", "p4d.24xlarge"), ("eks-p5", "p5.48xlarge")])
+def test_a_profile_of_eks_is_the_instance_type_that_it_names(profile: str, instance: str) -> None:
+    """By the answers of EC2 that moto carries."""
+    table = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
+    described = json.loads(gzip.decompress(table.read_bytes()))[instance]
+    row = node(profile)
+    assert row.selector == {"node.kubernetes.io/instance-type": instance}
+    assert row.most(GPU) == sum(gpu["Count"] for gpu in described["GpuInfo"]["Gpus"])
+    assert row.most(EFA) == described["NetworkInfo"]["EfaInfo"]["MaximumEfaInterfaces"]
+    assert row.cores == described["VCpuInfo"]["DefaultVCpus"]
+    assert row.memory == described["MemoryInfo"]["SizeInMiB"] // 1024
+
+
+@pytest.mark.parametrize(
+    ("values", "limits"),
+    [
+        ({"profile": "cpu"}, {}),
+        ({"profile": "eks-p5"}, {GPU: "8", EFA: "32", "hugepages-2Mi": "5120Mi"}),
+        ({"profile": "eks-p4d", "gpus": 2, "efa": 0}, {GPU: "2"}),
+        ({"profile": "eks-p5", "gpus": 0}, {}),
+        ({"profile": "aks-ndv5", "infiniband": 4}, {GPU: "8", INFINIBAND: "4"}),
+    ],
+)
+def test_a_runner_asks_for_the_nodes_devices_by_their_names(values: dict[str, Any], limits: dict[str, str]) -> None:
+    config = runners(**values)
+    assert pod.devices(config) == limits
+    (runner,) = pod.template(config, RUNNER, DOCKER)["spec"]["containers"]
+    assert runner.get("resources", {}) == ({"limits": limits} if limits else {})
+    pinned = bool({EFA, INFINIBAND} & limits.keys())
+    assert (runner["securityContext"].get("capabilities") == {"add": ["IPC_LOCK"]}) == pinned
+    shared = any(mount["mountPath"] == "/dev/shm" for mount in runner["volumeMounts"])
+    assert shared == bool(limits)
+    assert any(e["name"] == "NVIDIA_VISIBLE_DEVICES" and e["value"] == "void" for e in runner["env"]) != bool(limits)
+
+
+@pytest.mark.parametrize("profile", node_names())
+def test_a_pod_is_whole_and_its_daemon_is_there_before_the_runner(profile: str) -> None:
+    config = runners(profile=profile, cache="300Gi", storageClass="gp3", grace=90)
+    made = pod.template(config, RUNNER, DOCKER)
+    spec = made["spec"]
+    volumes = {volume["name"] for volume in spec["volumes"]}
+    containers = spec["initContainers"] + spec["containers"]
+    assert {mount["name"] for container in containers for mount in container["volumeMounts"]} == volumes
+    externals, daemon = spec["initContainers"]
+    assert (externals["image"], daemon["image"]) == (RUNNER, DOCKER)
+    assert daemon["restartPolicy"] == "Always"  # what makes it a sidecar
+    assert [c["name"] for c in containers if c.get("securityContext", {}).get("privileged")] == ["dind"]
+    assert spec["terminationGracePeriodSeconds"] == 90 * 60
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["nodeSelector"] == node(profile).selector
+    (layers,) = [v["ephemeral"]["volumeClaimTemplate"]["spec"] for v in spec["volumes"] if v["name"] == "layers"]
+    assert layers["resources"] == {"requests": {"storage": "300Gi"}}
+    assert layers["storageClassName"] == "gp3"
+    for rule in spec["topologySpreadConstraints"]:
+        assert rule["labelSelector"]["matchLabels"].items() <= made["metadata"]["labels"].items()
+    assert json.loads(json.dumps(made)) == made
+
+
+def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> None:
+    config = runners(profile="eks-p5", maxRunners=3, namespace="gpu")
+    budget, account, quota = guards.disruption_budget(config), guards.service_account(config), guards.quota(config)
+    policies = guards.network_policies(config)
+    assert {m["metadata"]["namespace"] for m in (budget, account, quota, *policies)} == {"gpu"}
+    assert guards.namespace(config)["metadata"]["name"] == "gpu"
+    labels = pod.template(config, RUNNER, DOCKER)["metadata"]["labels"]
+    assert budget["spec"]["selector"]["matchLabels"] == labels
+    assert account["metadata"]["name"] == pod.template(config, RUNNER, DOCKER)["spec"]["serviceAccountName"]
+    assert (
+        guards.priority_class()["metadata"]["name"] == pod.template(config, RUNNER, DOCKER)["spec"]["priorityClassName"]
+    )
+    assert quota["spec"]["hard"] == {
+        "pods": "4",
+        "persistentvolumeclaims": "3",
+        "requests.nvidia.com/gpu": "24",
+        "requests.vpc.amazonaws.com/efa": "96",
+    }
+
+
+def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
+    closed, build = guards.network_policies(runners())
+    assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}  # no rule: nothing may
+    assert "ingress" not in build["spec"]
+    web = build["spec"]["egress"][1]
+    assert web["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}]
+    assert [port["port"] for port in web["ports"]] == [80, 443]
+
+
+def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
+    labels = guards.namespace(runners())["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert labels["pod-security.kubernetes.io/warn"] == "restricted"
