@@ -26,6 +26,9 @@ _VERSION = rf"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-{_CANDIDATE})?"
 _FIELDS = {
     "cuda": ("cuda", _VERSION),
     "distro": ("", r"(?:debian|rockylinux|ubi|ubuntu)[0-9][0-9.]*"),
+    "ngc": ("ngc", _VERSION),
+    "efa": ("efa", _VERSION),
+    "ofi": ("ofi", _VERSION),
     "nccl": ("nccl", _VERSION),
     "torch": ("torch", _VERSION),
     "vision": ("vision", _VERSION),
@@ -63,6 +66,9 @@ class Suffix(_Frozen):
     variant: str
     cuda: str | None = None
     distro: str | None = None
+    ngc: str | None = None
+    efa: str | None = None
+    ofi: str | None = None
     nccl: str | None = None
     torch: str | None = None
     vision: str | None = None

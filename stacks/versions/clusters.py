@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stacks.versions.errors import Incompatible
@@ -64,6 +65,36 @@ def needs_sync_memops(installer: str, nccl: str) -> bool:
     """Say whether this installer with this NCCL needs ``FI_EFA_SET_CUDA_SYNC_MEMOPS=0`` in the environment."""
     rule = table("efa")["rule"]["sync_memops"]
     return order(efa_installer(installer).version) < order(rule["installer"]) and order(nccl) >= order(rule["nccl"])
+
+
+def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer") -> None:
+    """Refuse an EFA installer that does not support the Ubuntu of an NGC parent, where that is known.
+
+    Raises:
+        Incompatible: naming the installers that do.
+    """
+    ubuntu = ngc(parent).ubuntu
+    if ubuntu and ubuntu not in efa_installer(installer, field=field).ubuntus:
+        why = f"does not support Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
+        fitting = [version for version in efa_versions() if ubuntu in efa_installer(version).ubuntus]
+        raise Incompatible(field, installer, why, fitting, _EFA)
+
+
+def efa_environment(given: Mapping[str, str], *, field: str = "environment") -> dict[str, str]:
+    """Return the variables of OpenMPI, NCCL and PMIx that a stack may set: what is given, else the default.
+
+    Raises:
+        Incompatible: one of the given is none of them, or is one without which EFA would silently not be used.
+    """
+    defaults, fixed = table("efa")["environment"], table("efa")["fixed"]
+    for name, value in given.items():
+        if name in fixed and value != fixed[name]["value"]:
+            rule = fixed[name]
+            raise Incompatible(f"{field}.{name}", value, rule["why"], (rule["value"],), rule["source"])
+        if name not in {*defaults, *fixed}:
+            why = "is no variable that an EFA image lets a stack set"
+            raise Incompatible(field, name, why, tuple(defaults), "stacks/versions/efa.toml", known=False)
+    return {name: given.get(name, default) for name, default in defaults.items()}
 
 
 def ofi_nccl_tag(version: str, *, field: str = "efa.ofiNccl") -> str:

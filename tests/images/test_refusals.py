@@ -13,11 +13,11 @@ from tests.images.index import VERSIONS, Index
     [
         (
             {"APT_MIRROR": "http://user:hunter2@127.0.0.1"},
-            "apt-install: APT_MIRROR holds a user:password@, which would stay in the image's history",
+            "with-apt: APT_MIRROR holds a user:password@, which would stay in the image's history",
         ),
         (
             {"APT_MIRROR": "ftp.debian.org"},
-            "apt-install: APT_MIRROR is 'ftp.debian.org', which is no http:// or https://",
+            "with-apt: APT_MIRROR is 'ftp.debian.org', which is no http:// or https://",
         ),
         ({"CA_CERTIFICATE": "/etc/ssl/root.pem"}, "trust-ca: CA_CERTIFICATE is not a PEM certificate"),
         (
@@ -46,5 +46,5 @@ def test_a_parent_without_an_archive_to_mirror(index: Index) -> None:
     docker("build", f"--tag={tag}", "--network=host", "-", text=bare.format(base=base_image()))
     done = build("", {**arguments, **VERSIONS, "BASE_IMAGE": tag}, "--network=host", "--target=installed")
     assert done.returncode != 0
-    assert "apt-install: APT_MIRROR is given, but no source of the parent image ends in /debian" in done.stdout
+    assert "with-apt: APT_MIRROR is given, but no source of the parent image ends in /debian" in done.stdout
     docker("rmi", tag)

@@ -59,8 +59,14 @@ class Dockerfile:
                 found[argument] = found.get(argument, True) and given
             for argument in _VARIABLE.findall(stage.parent):
                 found[argument] = found.get(argument, True) and self.globals[argument]
-            waiting += [stage.parent, *stage.needs]
+            waiting += [*self._named(stage.parent), *stage.needs]
         return found
+
+    def _named(self, parent: str) -> list[str]:
+        """Return the stages that a parent can be: an argument at the end of a stage's name stands for any."""
+        beginning = parent.partition("${")[0]
+        several = beginning if beginning and beginning != parent else None
+        return [name for name in self.stages if name == parent or (several and name.startswith(several))]
 
 
 def of(spec: ImageSpec) -> Dockerfile:

@@ -12,7 +12,7 @@ from stacks.source import stack_names
 from stacks.spec import ImageSpec
 from tests.unit import dockerfile
 
-VARIED: dict[str, dict[str, Any]] = {
+FAMILY: dict[str, dict[str, Any]] = {
     "everything on": {
         "transformerEngine": "2.12",
         "flashAttention3": "15270e6",
@@ -27,17 +27,28 @@ VARIED: dict[str, dict[str, Any]] = {
     "published wheels": {"torch": {"source": "wheel", "audio": False}},
     "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
 }
+EFA: dict[str, dict[str, Any]] = {
+    "everything on": {
+        "efa": {"ofiNccl": "1.20.0"},
+        "nccl": {"version": "2.32.3-1", "source": "build"},
+        "openmpi": {"pmix": "4.2.6"},
+        "extras": {"xformers": "0.0.35"},
+        "maxJobs": 2,
+    },
+    "everything off": {"nccl": {"tests": False}},
+}
+VARIED = {"base": FAMILY, "nccl": FAMILY, "efa": EFA}
 
 
 @functools.cache
 def every_spec() -> dict[str, ImageSpec]:
-    """Return the specs of every stack, and of the family's flavors varied, by what they are of."""
+    """Return the specs of every stack, and of flavors varied, by what they are of."""
     found = {}
     for stack in stack_names():
         for spec in plan.resolve(stack)[1]:
             found[f"{stack} {spec.name}"] = spec
-    for flavor in ("base", "nccl"):
-        for name, values in VARIED.items():
+    for flavor, variations in VARIED.items():
+        for name, values in variations.items():
             config = flavors.load({"flavor": flavor, **values}, name)
             for spec in flavors.flavor(flavor).images(config):
                 found[f"{flavor} {name}: {spec.name}"] = spec

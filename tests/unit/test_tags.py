@@ -33,9 +33,12 @@ TAILS = st.sampled_from(["flash_attn1.0.9", "a1b2c3d", "abcdefa", "x01234567", "
 ).filter(is_tail)
 SUFFIXES = st.builds(
     Suffix,
-    variant=st.sampled_from(["base", "nccl", "local", "fade", "abcdef"]),
+    variant=st.sampled_from(["base", "nccl", "local", "efa", "fade", "abcdef"]),
     cuda=st.none() | VERSION,
     distro=st.none() | st.sampled_from(["ubuntu20.04", "ubuntu24.04", "debian12"]),
+    ngc=st.none() | VERSION,
+    efa=st.none() | VERSION,
+    ofi=st.none() | VERSION,
     nccl=st.none() | VERSION,
     torch=st.none() | VERSION,
     vision=st.none() | VERSION,
@@ -56,6 +59,8 @@ SUFFIXES = st.builds(
         "x01234567-local-torch2.15.0-vision0.30.0-audio2.11.0",
         "a1b2c3d-base-cuda11.8.0-torch2.0.1-vision0.15.2-audio2.0.2-flash_attn1.0.9",
         "x01234567-source-gabc1234",
+        "a1b2c3d-efa-ngc26.03-efa1.51.0-ofi1.22.0-nccl2.32.3-1",
+        "a1b2c3d-efa-ngc23.10-efa1.29.0-ofi1.7.3-seed",
     ],
 )
 def test_known_forms_parse_and_render_the_same(tag: str) -> None:

@@ -84,9 +84,15 @@ FAULTS = {
 """Check -> stack and image, what is broken for it there, as root, and what it then says."""
 
 
+FOLDERS = ("common", "nccl-tests", "torch", "torch-extras")
+PARTS = DOCKERFILES / "common/checks"
+"""What checks are made of."""
+
+
 def test_every_check_that_is_not_on_the_real_torch_has_its_fault() -> None:
-    checks = [path for path in DOCKERFILES.glob("*/checks/**/*") if path.is_file() and path.parent != CHECKS]
-    elsewhere = {"common/checks/run", "torch/checks/gpu.py", "torch-extras/checks/gpu.py"}
+    found = (path for name in FOLDERS for path in (DOCKERFILES / name / "checks").rglob("*") if path.is_file())
+    checks = [path for path in found if path.parent not in {CHECKS, PARTS}]
+    elsewhere = {"torch/checks/gpu.py", "torch-extras/checks/gpu.py"}
     assert sorted(FAULTS) == sorted({path.relative_to(DOCKERFILES).as_posix() for path in checks} - elsewhere)
 
 
@@ -98,4 +104,5 @@ def test_a_check_says_no(built: Built, check: str) -> None:
     user = "exec" if name == "nccl-tests" else USER
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; {user} /tmp/check"
     image, program = built(stack).image(name), (DOCKERFILES / check).read_text()
-    assert said in image.fails("sh", "-c", script, options=("--user=0",), text=program)
+    options = ("--user=0", f"--volume={PARTS}:/srv:ro")
+    assert said in image.fails("sh", "-c", script, options=options, text=program)

@@ -20,12 +20,14 @@ KNOWN = {
     "11.8": [*["35", "37"], *OLD],
     "12.0": OLD,
     "12.1": OLD,
+    "12.2": OLD,
     "12.9": [*OLD, *["100", "101", "103", "120", "121"]],
     "13.2": ["75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"],
 }
 """CUDA, and the compute capabilities that its nvcc knows."""
 
 NCCL = {"11.8": "2.16.2-1", "12.0": "2.18.3-1", "12.1": "2.18.3-1", "12.9": "2.30.4-1", "13.2": "2.30.4-1"}
+MORE_NCCL = {"12.2": ["2.19.3-1"], "13.2": ["2.29.7-1", "2.32.3-1"]}
 PARENTS_NCCL = "2.15.5-1"
 CUDNN8, CUDNN9 = "8.9.0.131-1", "9.20.0.48-1"
 
@@ -39,7 +41,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
 
     def add(
         self,
@@ -147,7 +149,7 @@ def cuda(repository: Repository, version: str) -> None:
     repository.add(
         f"cuda-cuobjdump-{dashed}", full, {f"{root}/bin/cuobjdump": (HERE / "cuobjdump").read_text()}, "binutils"
     )
-    for release in (PARENTS_NCCL, NCCL[version]):
+    for release in filter(None, (PARENTS_NCCL, NCCL.get(version), *MORE_NCCL.get(version, []))):
         nccl(repository, f"{release}+cuda{version}")
     repository.add(
         f"datacenter-gpu-manager-4-cuda{major}",
@@ -213,6 +215,17 @@ def main() -> None:
     first.index()
     for distro in list(DISTROS)[1:]:
         shutil.copytree(first.folder, top / distro / "x86_64")
+    for distro in DISTROS:
+        keyring(Repository(top / distro / "x86_64"))
+
+
+def keyring(repository: Repository) -> None:
+    """What adds the repository to an image; NVIDIA's has the key besides, as its packages are signed."""
+    address = f"https://developer.download.nvidia.com/compute/cuda/repos/{repository.folder.parent.name}/x86_64"
+    repository.add("cuda-keyring", "1.1-1", {"etc/apt/sources.list.d/cuda.list": f"deb [trusted=yes] {address} /\n"})
+    # Its name has no architecture: it is fetched by its address.
+    made = repository.folder / "cuda-keyring_1.1-1_amd64.deb"
+    made.rename(made.with_name("cuda-keyring_1.1-1_all.deb"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""NCCL adds up right over all GPUs of all nodes, and goes over EFA. Started by torchrun, with provider.py beside it.
+
+Exits with 1, and one line for each process that does not, if a sum is wrong or NCCL's log does not name EFA's provider.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+log = Path(tempfile.mkdtemp(), "nccl")
+# Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process.
+os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH", "NCCL_DEBUG_FILE": f"{log}.%h.%p"}
+
+import provider  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+
+# Whole numbers, and sums below 2**24, which float32 holds exactly.
+numbers = torch.arange(1 << 26, device="cuda", dtype=torch.float32).remainder_(1024) * (rank + 1)
+expected = torch.arange(1 << 26, device="cuda", dtype=torch.float32).remainder_(1024) * (world * (world + 1) // 2)
+dist.all_reduce(numbers)
+good = torch.equal(numbers, expected)
+if not good:
+    print(f"rank {rank}: the sum is off by {(numbers - expected).abs().max().item()}", file=sys.stderr)
+
+torch.cuda.synchronize()
+start, rounds = time.perf_counter(), 10
+for _ in range(rounds):
+    dist.all_reduce(numbers)
+torch.cuda.synchronize()
+if rank == 0:
+    # Bus bandwidth as NCCL's tests define it: bytes over time, times 2(n-1)/n.
+    rate = numbers.nbytes * rounds / (time.perf_counter() - start) * 2 * (world - 1) / world
+    print(f"all-reduce of {numbers.nbytes >> 20} MiB over {world} GPUs: {rate / 1e9:.1f} GB/s bus bandwidth")
+
+lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
+efa, said = provider.verdict(lines)
+print("\n".join(f"rank {rank}: {line}" for line in said), file=sys.stdout if efa else sys.stderr)
+dist.destroy_process_group()
+sys.exit(not (good and efa))

@@ -1,0 +1,180 @@
+"""``efa``: NVIDIA's PyTorch image with Elastic Fabric Adapter in place of its InfiniBand software, for EC2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
+
+from stacks import versions
+from stacks.config import Model, StackConfig, SwitchedVersion, Version
+from stacks.family.config import Pin, is_commit
+from stacks.spec import ImageSpec, Outside
+from stacks.tags import Suffix
+from stacks.versions import Incompatible
+
+
+class Efa(Model):
+    """EFA's userspace: the installer, and the plugin by which NCCL uses it."""
+
+    installer: Version = Field("1.51.0", description="EFA installer.")
+    ofi_nccl: Version | None = Field(
+        None, description="aws-ofi-nccl to build, such as 1.7.4-aws or 1.19.0. Default: the one that the installer has."
+    )
+
+    @model_validator(mode="after")
+    def _has_a_plugin(self) -> Self:
+        bundled = versions.efa_installer(self.installer).ofi_nccl
+        if self.ofi_nccl:
+            versions.ofi_nccl_tag(self.ofi_nccl)
+        elif not bundled:
+            having = [version for version in versions.efa_versions() if versions.efa_installer(version).ofi_nccl]
+            why = "installs no aws-ofi-nccl: name one in efa.ofiNccl, such as 1.7.4-aws, or take a newer installer"
+            raise Incompatible("efa.installer", self.installer, why, having, "stacks/versions/efa.toml")
+        return self
+
+    @property
+    def plugin(self) -> str:
+        """The version that the plugin reports, such as ``1.7.3-aws``: the one to build, else the installer's."""
+        return (self.ofi_nccl or versions.efa_installer(self.installer).ofi_nccl or "").removeprefix("v")
+
+
+class Nccl(Model):
+    """NCCL in place of the parent's, and its tests; a plain version is NCCL's."""
+
+    version: SwitchedVersion = Field(default=False, description="NCCL with its package revision; false: the parent's.")
+    source: Literal["package", "build"] = Field("package", description="NVIDIA's package, or compiled from source.")
+    tests: SwitchedVersion = Field("2.20.0", description="NCCL's tests, or false for none.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        return values if isinstance(values, Mapping | Model) else {"version": values}
+
+
+class OpenMpi(Model):
+    """OpenMPI rebuilt against the PMIx of the host's Slurm, in place of the installer's."""
+
+    pmix: SwitchedVersion = Field(
+        default=False, description="The host's PMIx, as pmix_info says there; false: the installer's OpenMPI stays."
+    )
+    version: Version = Field("4.1.8", description="OpenMPI to build.")
+
+
+class Extras(Model):
+    """What is compiled against the parent's torch; a version, a commit, or false for none."""
+
+    xformers: Pin = Field(default=False, description="xformers.")
+
+
+def _text(values: Any) -> Any:
+    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else values
+
+
+def _joined(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+class Config(StackConfig):
+    """The keys of an ``efa`` stack."""
+
+    flavor: Literal["efa"] = "efa"
+    ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch to stand on.")
+    efa: Efa = Field(default_factory=Efa, description="EFA's installer, and the plugin for NCCL.")
+    nccl: Nccl = Field(default_factory=Nccl, description="Another NCCL than the parent's, and NCCL's tests.")
+    openmpi: OpenMpi = Field(default_factory=OpenMpi, description="OpenMPI rebuilt against the host's PMIx.")
+    extras: Extras = Field(default_factory=Extras, description="Extensions compiled against the parent's torch.")
+    arch_list: Annotated[str, BeforeValidator(_joined)] | None = Field(
+        None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
+    )
+    environment: Annotated[dict[str, str], BeforeValidator(_text)] = Field(
+        default_factory=dict, description="Variables of OpenMPI, NCCL and PMIx that are to differ from the default."
+    )
+    max_jobs: PositiveInt | None = Field(
+        None, description="Most compilers at once. Default: as cores and memory allow."
+    )
+
+    @field_validator("environment")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        versions.efa_environment(value)
+        for name, text in value.items():
+            if not re.fullmatch(r"[A-Za-z0-9_^.,:/=+-]*", text):
+                raise ValueError(f"expected only letters, digits and _ ^ . , : / = + - in {name}")
+        return value
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        parent = versions.ngc(self.ngc)
+        versions.check_efa_ubuntu(self.efa.installer, self.ngc)
+        if self.nccl.version:
+            if parent.cuda:
+                versions.nccl(self.nccl.version, parent.cuda, field="nccl.version")
+            versions.check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
+        if self.in_use:
+            field = "nccl.version" if self.nccl.version else "ngc"
+            versions.check_ofi_nccl(self.efa.plugin, self.in_use, field=field)
+        _ = self.archs
+        return self
+
+    @property
+    def in_use(self) -> str | None:
+        """The image's NCCL: the stack's, else the parent's; None where that is not known."""
+        return self.nccl.version or versions.ngc(self.ngc).nccl
+
+    @property
+    def archs(self) -> str:
+        """The compute capabilities in torch's own form: ``8.0 9.0+PTX``."""
+        cuda = versions.ngc(self.ngc).cuda or versions.cuda_versions()[-1]
+        if self.arch_list is None:
+            return versions.default_archs("efa-nccl", cuda, field="archList")
+        return versions.arch_list(self.arch_list, cuda, field="archList")
+
+
+def images(config: Config) -> list[ImageSpec]:
+    """Return the one image of an ``efa`` stack."""
+    efa, nccl, plugin = config.efa, config.nccl, config.efa.plugin
+    # A parent whose NCCL is not known is newer than the rule.
+    sync_memops = versions.needs_sync_memops(efa.installer, config.in_use or "99")
+    environment = versions.efa_environment(config.environment)
+    return [
+        ImageSpec(
+            name="efa",
+            dockerfile="efa/Dockerfile",
+            platform=config.platform,
+            args={
+                "EFA_INSTALLER_VERSION": efa.installer,
+                "DISABLE_NGC": "--disable-ngc" if versions.efa_installer(efa.installer).disable_ngc else "",
+                "OFI_NCCL_VERSION": plugin,
+                "OFI_NCCL_TAG": versions.ofi_nccl_tag(efa.ofi_nccl) if efa.ofi_nccl else "",
+                "NCCL_RELEASE": nccl.version or "",
+                "NCCL_SOURCE": nccl.source,
+                "NCCL_TESTS_VERSION": nccl.tests or "",
+                "PMIX_RELEASE": config.openmpi.pmix or "",
+                "OPENMPI_RELEASE": config.openmpi.version,
+                "XFORMERS_REF": _ref(config.extras.xformers),
+                "ARCH_LIST": config.archs,
+                "SYNC_MEMOPS": "0" if sync_memops else "unset",
+                **{f"SET_{name.upper()}": value for name, value in environment.items()},
+            },
+            tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
+            parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
+            description=f"NVIDIA's PyTorch {config.ngc} on Elastic Fabric Adapter",
+            licenses="Apache-2.0 AND BSD-3-Clause AND LicenseRef-NVIDIA-Deep-Learning-Container",
+            suffix=Suffix(
+                variant="efa",
+                ngc=config.ngc,
+                efa=efa.installer,
+                ofi=plugin.removesuffix("-aws"),
+                nccl=nccl.version or None,
+                tail=config.tag_suffix,
+            ),
+        )
+    ]
+
+
+def _ref(pin: str | Literal[False]) -> str:
+    """Return the tag or commit of a pin; empty where it is switched off."""
+    return "" if not pin else pin if is_commit(pin) else f"v{pin}"

@@ -1,0 +1,101 @@
+"""The checks of the EFA image: each passes on it, and says no to what it is there for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.images.efa.conftest import Built
+from tests.images.engine import DOCKERFILES
+
+CHECKS = DOCKERFILES / "efa/checks/build"
+PLUGIN = "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"
+ASKED = {
+    "EFA_INSTALLER_VERSION": "1.51.0",
+    "OFI_NCCL_VERSION": "1.22.0",
+    "NCCL_RELEASE": "",
+    "NCCL_TESTS_VERSION": "2.20.0",
+    "PMIX_RELEASE": "",
+    "XFORMERS_REF": "",
+}
+"""The arguments that the checks read, as the build of the default stack gives them."""
+
+FAULTS = {
+    "10-removed": [
+        ("mkdir /opt/hpcx/ompi", "/opt/hpcx/ompi is still there, and would be used in place of EFA"),
+        ("rm -r /opt/hpcx/ucc", "/opt/hpcx/ucc is gone, with which torch is linked"),
+        ("rm /opt/hpcx/ucx/lib/libucp.so.0", "libucp.so.0"),
+    ],
+    "20-efa": [
+        ("rm /opt/amazon/efa/lib/libfabric.so.1", "libfabric.so.1"),
+        ("sed -i s/FI_EFA_/FI_TCP_/g /opt/amazon/efa/lib/libfabric.so.1", "EFA's libfabric has no provider for EFA"),
+        ("export EFA_INSTALLER_VERSION=1.50.0", "the installer is '# EFA installer version: 1.51.0', not 1.50.0"),
+        ("install -D /dev/null /usr/lib/modules/6.1/efa.ko", "a kernel module is the host's"),
+    ],
+    "30-plugin": [
+        (f"rm {PLUGIN}", "libnccl-net-ofi.so does not load: libnccl-net-ofi.so: cannot open shared object file"),
+        ("export NCCL_NET_PLUGIN=spcx", "NCCL_NET_PLUGIN is 'spcx': NCCL would load another plugin"),
+        (
+            "rm /usr/lib/x86_64-linux-gnu/libhwloc.so.15*",
+            "libnccl-net-ofi.so does not load: libhwloc.so.15: cannot open",
+        ),
+        (
+            f"cp {PLUGIN} /opt/amazon/efa/lib/ && rm {PLUGIN}",
+            "libnccl-net-ofi.so is /opt/amazon/efa/lib/libnccl-net-ofi.so, not the image's",
+        ),
+        (
+            "cp /opt/amazon/efa/lib/libfabric.so.1 /usr/lib/ && rm /opt/amazon/efa/lib/libfabric.so.1 && ldconfig",
+            "does not take libfabric from EFA",
+        ),
+        (
+            f"echo 'int x;' | gcc -x c -shared -Wl,--no-as-needed -o {PLUGIN} - -L/opt/amazon/efa/lib -lfabric",
+            "is no plugin",
+        ),
+        ("export OFI_NCCL_VERSION=1.21.1", "the plugin is aws-ofi-nccl 1.22.0, not 1.21.1"),
+    ],
+    "40-nccl": [("export NCCL_RELEASE=2.32.3-1", "NCCL is not 2.32.3-1: 1 2.29.7")],
+    "50-mpi": [
+        ("rm /opt/amazon/openmpi/bin/mpirun", "mpirun is , not /opt/amazon/openmpi/bin/mpirun"),
+        ("export PMIX_RELEASE=4.2.6", "OpenMPI is not linked with PMIx 4.2.6 in /opt/pmix"),
+    ],
+    "60-tests": [("rm /opt/amazon/openmpi/lib/libmpi.so.40", ""), ("rm /opt/nccl-tests/build/gather_perf", "")],
+    "70-environment": [
+        ("export LD_LIBRARY_PATH=/usr/lib:$LD_LIBRARY_PATH", "which does not begin with EFA's libraries"),
+        ("rm /etc/ld.so.conf.d/*efa* /etc/ld.so.conf.d/*ofi* && ldconfig", "is not found without LD_LIBRARY_PATH"),
+        (
+            "sed -i s,^NCCL_NET_PLUGIN=.*,NCCL_NET_PLUGIN=spcx, /etc/environment",
+            "NCCL_NET_PLUGIN is 'spcx' in a session, 'ofi' in the image",
+        ),
+        ("ssh-keygen -A", "/etc/ssh/ssh_host_"),
+    ],
+    "80-xformers": [("export XFORMERS_REF=v0.0.35", "No module named 'xformers'")],
+    "90-user": [("userdel slipway", "there is no user slipway with the id 1000")],
+}
+"""Check -> what is broken for it, as root, and what it then says."""
+
+
+def test_every_check_has_its_faults() -> None:
+    assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
+
+
+def _asked(check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
+    program = (CHECKS / check).read_text()
+    script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; exec /tmp/check"
+    options = (
+        f"--volume={DOCKERFILES}/common/checks:/srv:ro",
+        *(f"--env={key}={value}" for key, value in ASKED.items()),
+    )
+    return script, options, program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", sorted(FAULTS))
+def test_a_check_passes_on_the_image(built: Built, check: str) -> None:
+    script, options, program = _asked(check, "true")
+    built().run("sh", "-c", script, options=options, text=program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("check", "fault", "said"), [(check, *fault) for check in FAULTS for fault in FAULTS[check]])
+def test_a_check_says_no(built: Built, check: str, fault: str, said: str) -> None:
+    script, options, program = _asked(check, fault)
+    assert said in built().fails("sh", "-c", script, options=options, text=program)

@@ -1,0 +1,258 @@
+"""The EFA image, built whole against stand-ins of its upstreams, asked what it promises."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.images.efa.conftest import Built
+from tests.images.efa.upstreams import Upstreams, arguments
+from tests.images.engine import DOCKERFILES, Image, build
+
+pytestmark = pytest.mark.slow
+
+DATABASE = ("/var/lib/dpkg/*", "/var/lib/apt/*", "/var/cache/*", "/etc/ld.so.cache")
+"""What any package changes."""
+
+RUNTIME = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+"""What the engine puts into a container."""
+
+
+def files(image: Image) -> dict[str, str]:
+    """Return an image's files with their content, and its links with where they lead."""
+    script = (
+        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type l -printf '%p\t%l\n' && "
+        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -print0 | xargs -0 sha256sum | "
+        r"sed -E 's/^([0-9a-f]{64})  (.*)$/\2\t\1/'"
+    )
+    rows = (line.rpartition("\t") for line in image.run("sh", "-c", script).splitlines())
+    return {path: what for path, _, what in rows if path not in RUNTIME}
+
+
+def environment(image: Image) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in image.config()["Config"]["Env"])
+
+
+def installed(image: Image) -> dict[str, str]:
+    """Return the distribution's packages of an image: name and version."""
+    listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
+    return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """Return the keys that only one has, or that stand for different values."""
+    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
+
+
+def test_the_parts_say_what_the_stack_asked_for(built: Built) -> None:
+    said = built().run("cat", "/opt/amazon/versions.txt").splitlines()
+    assert said[0] == "EFA installer version: 1.51.0"
+    assert "aws-ofi-nccl 1.22.0" in said
+    assert "NCCL 2.29.7" in said
+    assert "torch 2.11.0a0" in said
+
+
+def test_what_shadows_efa_is_gone_and_the_rest_of_the_parent_is_there(built: Built, upstreams: Upstreams) -> None:
+    parent, image = files(Image(upstreams.parent("26.03"))), files(built())
+    gone = {path for path in parent if path not in image}
+    removed = (
+        "/opt/hpcx/ompi/*",
+        "/opt/hpcx/nccl_rdma_sharp_plugin/*",
+        "/usr/local/mpi",
+        "/opt/amazon/aws-ofi-nccl/*",
+        "/etc/ld.so.conf.d/aws-ofi-nccl.conf",
+        *(
+            "/usr/*/ibv_*",
+            "/usr/include/infiniband/*",
+            "/usr/share/man/*",
+            "/usr/lib/*/libibverbs.*",
+            "/usr/lib/*/pkgconfig/*",
+        ),
+        *(
+            "/usr/lib/*/lib*-rdmav34.a",
+            "/usr/lib/*/libmlx*",
+            "/usr/lib/*/libefa*",
+            "/usr/lib/*/libmana*",
+            "/usr/share/doc/*",
+        ),
+        *DATABASE,
+    )
+    assert {path for path in gone if not any(fnmatch(path, pattern) for pattern in removed)} == set()
+    assert "/opt/hpcx/ucc/lib/libucc.so.1" in image
+    assert {path for path in gone if path.startswith("/opt/hpcx/")} == {
+        path for path in parent if path.startswith(("/opt/hpcx/ompi/", "/opt/hpcx/nccl_rdma_sharp_plugin/"))
+    }
+    # EFA's installer brings the libraries back.
+    assert "libibverbs1" in installed(built())
+
+
+def test_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) -> None:
+    parent, image = Image(upstreams.parent("26.03")).config()["Config"], built().config()["Config"]
+    assert (image["Entrypoint"], image["WorkingDir"], image["User"]) == (parent["Entrypoint"], "/workspace", "")
+    theirs, ours = dict(e.split("=", 1) for e in parent["Env"]), environment(built())
+    efa = "/opt/amazon/openmpi/lib:/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib"
+    assert {key: ours[key] for key in changed(theirs, ours)} == {
+        "LD_LIBRARY_PATH": f"{efa}:{theirs['LD_LIBRARY_PATH']}",
+        "MPI_HOME": "/opt/amazon/openmpi",
+        "NCCL_NET_PLUGIN": "ofi",
+        "NCCL_SOCKET_IFNAME": "^docker,lo,veth",
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_btl_tcp_if_exclude": "lo,docker0,veth_def_agent",
+        "OMPI_MCA_pml": "^ucx",
+        "OPAL_PREFIX": "/opt/amazon/openmpi",
+        "PATH": f"/opt/amazon/openmpi/bin:/opt/amazon/efa/bin:{theirs['PATH']}",
+        "PMIX_MCA_gds": "hash",
+    }
+    assert ours["NCCL_VERSION"] == "2.29.7"
+    prefix = "org.opencontainers.image"
+    assert image["Labels"][f"{prefix}.version"] == "efa-ngc26.03-efa1.51.0-ofi1.22.0"
+    assert image["Labels"][f"{prefix}.base.name"] == "nvcr.io/nvidia/pytorch:26.03-py3"
+
+
+def test_no_layer_holds_an_archive_or_a_package_list(built: Built) -> None:
+    for layer in built().layers():
+        left = [path for path in layer.files if path.endswith((".deb", ".tar.gz", ".whl", "_Packages"))]
+        assert [path for path in left if not path.startswith(("usr/share/python-wheels/", "var/lib/apt"))] == []
+
+
+SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
+    (
+        {"nccl": "2.32.3-1"},
+        (
+            "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
+            "/usr/include/nccl.h",
+            "/etc/apt/sources.list.d/cuda.list",
+            "/etc/environment",
+            "/opt/amazon/versions.txt",
+        ),
+        {"NCCL_VERSION": "2.32.3-1"},
+    ),
+    (
+        {"nccl": {"version": "2.32.3-1", "source": "build"}},
+        (
+            "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
+            "/usr/include/nccl.h",
+            "/etc/environment",
+            "/opt/amazon/versions.txt",
+        ),
+        {"NCCL_VERSION": "2.32.3-1"},
+    ),
+    ({"nccl": {"tests": False}}, ("/opt/nccl-tests/build/*_perf",), {}),
+    (
+        {"openmpi": {"pmix": "4.2.6"}},
+        (
+            "/opt/pmix/*",
+            "/opt/amazon/openmpi/lib/libevent*",
+            "/opt/amazon/openmpi/lib/libpmix*",
+            "/etc/ld.so.conf.d/pmix.conf",
+            "/usr/*/libevent*",
+            "/usr/include/event2/*",
+            "/usr/include/ev*.h",
+            "/usr/bin/event_rpcgen.py",
+            "/usr/share/doc/libevent*",
+        ),
+        {},
+    ),
+    (
+        {"efa": {"ofiNccl": "1.20.0"}},
+        ("/opt/amazon/ofi-nccl/lib/libnccl-net*.so", "/etc/ld.so.conf.d/100_ofinccl.conf", "/opt/amazon/versions.txt"),
+        {},
+    ),
+    (
+        {"extras": {"xformers": "0.0.35"}},
+        ("/usr/local/lib/python3*/dist-packages/xformers*/*",),
+        {},
+    ),
+]
+"""What is switched on or off, the files that then differ, and the variables."""
+
+
+@pytest.mark.parametrize(("switch", "differing", "variables"), SWITCHES)
+def test_a_switch_changes_what_is_listed_and_nothing_else(
+    built: Built, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    normal, other = built(), built(**switch)
+    found = changed(files(normal), files(other))
+    unlisted = {path for path in found if not any(fnmatch(path, pattern) for pattern in (*differing, *DATABASE))}
+    assert unlisted == set()
+    assert [pattern for pattern in differing if not any(fnmatch(path, pattern) for path in found)] == []
+    before, after = environment(normal), environment(other)
+    assert {key: after[key] for key in changed(before, after)} == variables
+
+
+def test_nccl_is_the_one_asked_for_as_a_package_in_either_way(built: Built) -> None:
+    package, compiled = built(nccl="2.32.3-1"), built(nccl={"version": "2.32.3-1", "source": "build"})
+    for image in (package, compiled):
+        assert installed(image)["libnccl2"] == installed(image)["libnccl-dev"] == "2.32.3-1+cuda13.2"
+        assert "NCCL 2.32.3" in image.run("cat", "/opt/amazon/versions.txt")
+
+
+def test_a_rebuilt_openmpi_takes_the_pmix_asked_for(built: Built) -> None:
+    linked = built(openmpi={"pmix": "4.2.6"}).run("sh", "-c", "ldd /opt/amazon/openmpi/lib/openmpi/mca_pmix_ext3x.so")
+    assert "libpmix.so.2 => /opt/pmix/lib/libpmix.so.2" in linked
+    assert "openmpi40-aws" not in installed(built(openmpi={"pmix": "4.2.6"}))
+
+
+def test_xformers_is_compiled_for_the_architectures_of_the_stack(built: Built) -> None:
+    said = built(extras={"xformers": "0.0.35"}).run("pip", "list", "--disable-pip-version-check")
+    assert re.search(r"^xformers +0\.0\.35$", said, re.MULTILINE)
+
+
+def test_an_older_installer_has_its_plugin_found_by_the_same_name(built: Built) -> None:
+    """One folder deeper, and without the flag that it does not know."""
+    image = built(efa={"installer": "1.43.0"})
+    assert "aws-ofi-nccl 1.16.1" in image.run("cat", "/opt/amazon/versions.txt")
+    link = image.run("readlink", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so").strip()
+    assert link == "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"
+
+
+def test_the_seeds_stack(built: Built) -> None:
+    image = built("efa-2310")
+    said = image.run("cat", "/opt/amazon/versions.txt")
+    assert said.startswith("EFA installer version: 1.29.0\n")
+    assert "aws-ofi-nccl 1.7.3-aws\n" in said
+    assert "NCCL 2.19.3\n" in said
+    ours = environment(image)
+    assert ours["FI_EFA_SET_CUDA_SYNC_MEMOPS"] == "0"
+    assert (ours["OMPI_MCA_pml"], ours["NCCL_SOCKET_IFNAME"]) == ("^cm,ucx", "^docker,lo")
+    assert ours["PMIX_MCA_gds"] == "^ds12"
+    assert "FI_EFA_SET_CUDA_SYNC_MEMOPS=0\n" in image.run("cat", "/etc/environment")
+    assert image.run("readlink", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so").strip().endswith("/libnccl-net.so")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"DISABLE_NGC": ""}, "settle: there is no aws-ofi-nccl below /opt/amazon/ofi-nccl"),
+        ({"OFI_NCCL_VERSION": "1.21.1"}, "the plugin is aws-ofi-nccl 1.22.0, not 1.21.1"),
+        ({"OFI_NCCL_TAG": "v9.9.9"}, "fetch-source: aws/aws-ofi-nccl has no tag 'v9.9.9'"),
+        ({"EFA_INSTALLER_VERSION": "1.40.0"}, "fetch: cannot download http"),
+        ({"EFA_SHA256": "0" * 64}, "computed checksum did NOT match"),
+        ({"DOWNLOADS_EFA": "https://user:hunter2@example.com"}, "fetch: DOWNLOADS_EFA holds a user:password@"),
+        ({"NCCL_RELEASE": "2.15.5-1"}, "install-nccl: NCCL 2.15.5-1 is older than the parent's (21505 < 22907)"),
+        ({"PMIX_RELEASE": "9.9.9"}, "fetch: cannot download http"),
+    ],
+)
+def test_a_build_ends_with_one_line_that_says_why(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
+    done = build("", {**arguments(upstreams), **wrong}, image="efa")
+    assert done.returncode != 0
+    assert said in done.stdout
+    assert "hunter2" not in done.stdout.replace("--build-arg", "")
+
+
+def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, tmp_path: Path) -> None:
+    """All layers are in the engine's cache by now; what is new is the check."""
+    built()
+    context = shutil.copytree(DOCKERFILES, tmp_path / "context")
+    planted = context / "efa/checks/build/00-planted"
+    planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
+    planted.chmod(0o755)
+    done = build("", arguments(upstreams), context=context, image="efa")
+    assert done.returncode != 0
+    assert "this image is no good" in done.stdout

@@ -1,0 +1,46 @@
+#!/bin/sh
+# ngc.sh: turns Debian into the stand-in of one of NVIDIA's PyTorch images: CUDA's compiler, NCCL, HPC-X, the distribution's
+# InfiniBand libraries, and a torch that is linked with HPC-X's UCC. It calls itself Ubuntu, as they do.
+set -eu
+
+short=$(printf '%s' "$CUDA_VERSION" | cut -d . -f 1,2)
+dashed=$(printf '%s' "$short" | tr . -)
+printf 'ID=ubuntu\nVERSION_ID="%s"\nPRETTY_NAME="Ubuntu %s"\n' "$UBUNTU" "$UBUNTU" > /etc/standin-release
+ln -sf standin-release /etc/os-release
+
+echo "deb [trusted=yes] file:///nvidia/compute/cuda/repos/ubuntu2404/x86_64 /" > /etc/apt/sources.list.d/cuda.list
+apt-get update -q
+nccl=$NCCL_VERSION-1+cuda$short
+apt-get install -q -y --no-install-recommends "cuda-nvcc-$dashed" "cuda-cudart-dev-$dashed" "cuda-driver-dev-$dashed" \
+  "cuda-nvml-dev-$dashed" "libnccl2=$nccl" "libnccl-dev=$nccl" bzip2 ibverbs-providers ibverbs-utils libibverbs-dev \
+  libnuma1 librdmacm1 pybind11-dev python3-dev python3-pip python3-setuptools python3-wheel
+apt-mark hold libnccl2 libnccl-dev
+ln -s "cuda-$short" /usr/local/cuda
+echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda.conf
+# They have no repository of NVIDIA's, and let pip install into the system.
+rm /etc/apt/sources.list.d/cuda.list /usr/lib/python3*/EXTERNALLY-MANAGED
+
+mkdir -p /opt/hpcx /opt/hpcx/nccl_rdma_sharp_plugin/lib /opt/amazon/aws-ofi-nccl/lib /opt/nvidia /workspace
+tar -xf /hpcx/hpcx.tbz -C /opt/hpcx --strip-components 1
+rm -r /opt/hpcx/sources
+chmod +x /opt/hpcx/ompi/bin/mpirun
+ln -s /opt/hpcx/ompi /usr/local/mpi
+for folder in /opt/hpcx/nccl_rdma_sharp_plugin /opt/amazon/aws-ofi-nccl; do
+  echo 'int ncclNetPlugin_v6;' | gcc -x c -shared -o "$folder/lib/libnccl-net.so" -
+done
+echo /opt/amazon/aws-ofi-nccl/lib > /etc/ld.so.conf.d/aws-ofi-nccl.conf
+printf '/opt/hpcx/%s/lib\n' ompi ucx ucc nccl_rdma_sharp_plugin > /etc/ld.so.conf.d/hpcx.conf
+printf '#!/bin/bash\nexec "$@"\n' > /opt/nvidia/nvidia_entrypoint.sh
+chmod +x /opt/nvidia/nvidia_entrypoint.sh
+ldconfig
+
+packages=$(python3 -c 'import site; print(site.getsitepackages()[0])')
+mkdir -p "$packages/torch/lib"
+cp -r /torch/utils /torch/include "$packages/torch/"
+cp /efa/torch.py "$packages/torch/__init__.py"
+gcc -shared -fPIC -o "$packages/torch/lib/libtorch_cuda.so" /efa/torch.c -I /opt/hpcx/ucc/include -L /opt/hpcx/ucc/lib -lucc \
+  -lnccl -L /usr/local/cuda/lib64 -lcudart -Wl,-rpath-link,/opt/hpcx/ucx/lib
+
+apt-get clean
+rm -rf /var/lib/apt/lists/*
+find / -xdev -name __pycache__ -prune -exec rm -r {} +

@@ -1,0 +1,177 @@
+"""The flavor ``efa``: its arguments, its tags, and the one line for each mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.dockerfile import arguments
+from stacks.errors import SlipwayError
+from stacks.source import ROOT
+from stacks.spec import CONTEXT, ImageSpec, Outside
+from stacks.tags import Revision, parse, render
+from stacks.versions import efa_environment
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def spec(**values: Any) -> ImageSpec:
+    config = flavors.load({"flavor": "efa", **values}, "stack x")
+    [image] = flavors.flavor("efa").images(config)
+    return image
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        spec(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_flavor_alone_is_the_stack_of_its_name() -> None:
+    [image] = plan.resolve("efa")[1]
+    assert image == spec()
+    assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:26.03-py3")}
+    off = {"OFI_NCCL_TAG", "NCCL_RELEASE", "PMIX_RELEASE", "XFORMERS_REF"}
+    assert {name for name, value in image.args.items() if not value} == off
+    assert (image.args["DISABLE_NGC"], image.args["SYNC_MEMOPS"]) == ("--disable-ngc", "unset")
+
+
+def test_the_seeds_stack_has_the_seeds_versions_and_settings() -> None:
+    [image] = plan.resolve("efa-2310")[1]
+    wanted = {
+        "EFA_INSTALLER_VERSION": "1.29.0",
+        "DISABLE_NGC": "",
+        "OFI_NCCL_VERSION": "1.7.3-aws",
+        "OFI_NCCL_TAG": "v1.7.3-aws",
+        "NCCL_RELEASE": "",
+        "PMIX_RELEASE": "",
+        "XFORMERS_REF": "",
+        "ARCH_LIST": "8.0 9.0",
+        "SYNC_MEMOPS": "0",
+        "SET_OMPI_MCA_PML": "^cm,ucx",
+        "SET_OMPI_MCA_BTL_TCP_IF_EXCLUDE": "lo,docker0",
+        "SET_NCCL_SOCKET_IFNAME": "^docker,lo",
+        "SET_PMIX_MCA_GDS": "^ds12",
+    }
+    assert {name: image.args[name] for name in wanted} == wanted
+    assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:23.10-py3")}
+
+
+@pytest.mark.parametrize(
+    ("values", "suffix"),
+    [
+        ({}, "efa-ngc26.03-efa1.51.0-ofi1.22.0"),
+        ({"nccl": "2.32.3-1"}, "efa-ngc26.03-efa1.51.0-ofi1.22.0-nccl2.32.3-1"),
+        ({"efa": {"ofiNccl": "1.20.0"}, "tagSuffix": "mine"}, "efa-ngc26.03-efa1.51.0-ofi1.20.0-mine"),
+        ({"ngc": "23.10", "efa": {"installer": "1.30.0", "ofiNccl": "1.7.4-aws"}}, "efa-ngc23.10-efa1.30.0-ofi1.7.4"),
+    ],
+)
+def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suffix: str) -> None:
+    made = spec(**values).suffix
+    assert made.render() == suffix
+    assert parse(render(Revision(commit="a1b2c3d"), made)) == (Revision(commit="a1b2c3d"), made)
+
+
+@pytest.mark.parametrize(
+    ("values", "changed"),
+    [
+        ({"nccl": "2.32.3-1"}, {"NCCL_RELEASE": "2.32.3-1"}),
+        ({"nccl": {"version": "2.32.3-1", "source": "build"}}, {"NCCL_RELEASE": "2.32.3-1", "NCCL_SOURCE": "build"}),
+        ({"nccl": {"tests": False}}, {"NCCL_TESTS_VERSION": ""}),
+        ({"nccl": False}, {}),
+        ({"openmpi": {"pmix": "4.2.6", "version": "4.1.6"}}, {"PMIX_RELEASE": "4.2.6", "OPENMPI_RELEASE": "4.1.6"}),
+        ({"extras": {"xformers": "0.0.35"}}, {"XFORMERS_REF": "v0.0.35"}),
+        ({"extras": {"xformers": "a" * 40}}, {"XFORMERS_REF": "a" * 40}),
+        ({"efa": {"ofiNccl": "v1.20.0"}}, {"OFI_NCCL_TAG": "v1.20.0", "OFI_NCCL_VERSION": "1.20.0"}),
+        ({"efa": {"installer": "1.47.0"}}, {"DISABLE_NGC": "", "EFA_INSTALLER_VERSION": "1.47.0", "OFI_NCCL_VERSION": "1.18.0"}),
+        ({"environment": {"NCCL_SOCKET_IFNAME": "eth0"}}, {"SET_NCCL_SOCKET_IFNAME": "eth0"}),
+        ({"environment": {"NCCL_NET_PLUGIN": "ofi"}}, {}),
+        ({"archList": "sm_90, 10.0+PTX"}, {"ARCH_LIST": "9.0 10.0+PTX"}),
+    ],
+)  # fmt: skip
+def test_a_switch_changes_its_own_arguments_and_no_other(values: dict[str, Any], changed: dict[str, str]) -> None:
+    assert spec(**values).args == {**spec().args, **changed}
+
+
+def test_jobs_change_how_fast_it_is_built_and_nothing_in_it() -> None:
+    assert spec(maxJobs=4).model_copy(update={"tuning": {}}) == spec()
+    assert spec(maxJobs=4).tuning == {"MAX_JOBS": "4"}
+
+
+def test_sync_memops_is_for_old_installers_with_new_nccl() -> None:
+    old = {"installer": "1.29.0", "ofiNccl": "1.7.3-aws"}
+    assert spec(ngc="23.10", efa=old).args["SYNC_MEMOPS"] == "0"
+    assert spec(ngc="23.10", efa={**old, "installer": "1.29.1"}).args["SYNC_MEMOPS"] == "unset"
+
+
+def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
+    defaults = arguments(ROOT / CONTEXT / "efa/Dockerfile")
+    assert {f"SET_{name.upper()}": value for name, value in efa_environment({}).items()} == {
+        name: value for name, value in defaults.items() if name.startswith("SET_")
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"efa": {"installer": "latest"}}, "slipway:efa.installer: 'latest' is not a known EFA installer; allowed: "),
+        (
+            {"ngc": "23.10", "efa": {"installer": "1.29.0"}},
+            "slipway:efa.installer: '1.29.0' installs no aws-ofi-nccl: name one in efa.ofiNccl, such as 1.7.4-aws",
+        ),
+        (
+            {"efa": {"installer": "1.29.0", "ofiNccl": "1.7.3-aws"}},
+            "slipway:efa.installer: '1.29.0' does not support Ubuntu 24.04, on which nvcr.io/nvidia/pytorch:26.03-py3 stands",
+        ),
+        ({"efa": {"ofiNccl": "1.19.0-aws"}}, "slipway:efa.ofiNccl: '1.19.0-aws' is not how that release is named"),
+        ({"efa": {"ofiNccl": "1.7.3"}}, "allowed: 1.7.3-aws;"),
+        ({"efa": {"ofiNccl": "master"}}, "slipway:efa.ofiNccl: 'master' is not an aws-ofi-nccl version"),
+        ({"ngc": "26.3"}, "slipway:ngc: '26.3' is not a known release of nvcr.io/nvidia/pytorch"),
+        ({"nccl": "2.19.3-1"}, "slipway:nccl.version: '2.19.3-1' is too old for CUDA 13.2.0"),
+        (
+            {"nccl": "2.28.9-1"},
+            "slipway:nccl.version: '2.28.9-1' is older than the NCCL of nvcr.io/nvidia/pytorch:26.03-py3; allowed: 2.29.7",
+        ),
+        ({"nccl": "2.32.3"}, "slipway:nccl.version: '2.32.3' is not a known NCCL release (did you mean '2.32.3-1'?)"),
+        (
+            {"nccl": {"version": "2.32.3-1", "source": "apt"}},
+            "slipway:nccl.source: 'apt': input should be 'package' or",
+        ),
+        (
+            {"environment": {"NCCL_NET_PLUGIN": "spcx"}},
+            "slipway:environment.NCCL_NET_PLUGIN: 'spcx' takes the traffic from EFA; newer NGC images name spcx; allowed: ofi;",
+        ),
+        (
+            {"environment": {"OPAL_PREFIX": "/opt/hpcx/ompi"}},
+            "slipway:environment.OPAL_PREFIX: '/opt/hpcx/ompi' is not where the OpenMPI of an EFA image is; allowed: /opt/amazon",
+        ),
+        (
+            {"environment": {"LD_LIBRARY_PATH": "/usr/lib"}},
+            "slipway:environment.LD_LIBRARY_PATH: '/usr/lib' would hide EFA's libraries; allowed: /opt/amazon/openmpi/lib:",
+        ),
+        (
+            {"environment": {"FI_EFA_SET_CUDA_SYNC_MEMOPS": "1"}},
+            "slipway:environment.FI_EFA_SET_CUDA_SYNC_MEMOPS: '1' follows from efa.installer and nccl",
+        ),
+        (
+            {"environment": {"NCCL_SOCKET_IFNAMES": "eth0"}},
+            "'NCCL_SOCKET_IFNAMES' is no variable that an EFA image lets a stack set (did you mean 'NCCL_SOCKET_IFNAME'?)",
+        ),
+        (
+            {"environment": {"OMPI_MCA_pml": "$(id)"}},
+            "slipway:environment: expected only letters, digits and _ ^ . , : / = + - in OMPI_MCA_pml",
+        ),
+        ({"archList": "7.0"}, "slipway:archList: '7.0' cannot be compiled by CUDA 13.2.0"),
+        ({"extras": {"xformers": "main"}}, "slipway:extras.xformers: 'main': expected a version"),
+        ({"cuda": "13.2.1"}, "unknown key 'cuda'"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(**values)
