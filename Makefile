@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 export STACK
 
 toolchain := $(PYTHON) -m toolchain
-pytest    := python -m pytest --numprocesses 2 --dist loadgroup $(PYTEST_ARGS)
+pytest    := python -m pytest --numprocesses 2 --dist loadscope $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help up preview down doctor ready lint test test-unit test-all bench lock

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import Model, StackConfig, SwitchedVersion, Version
+from stacks.config import StackConfig, SwitchedVersion, Version
 from stacks.family.config import Pin, is_commit
+from stacks.model import Model
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions import Incompatible
