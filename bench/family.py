@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from bench.errors import BenchError
 from bench.figures import Row, Target, columns, show
 from bench.setting import Setting
 from stacks.spec import Sibling
@@ -51,8 +52,11 @@ def run(setting: Setting) -> Iterator[Row]:
 
 
 def _sizes(setting: Setting, stack: str, world: World) -> Iterator[tuple[str, Size]]:
-    with step(f"f: {stack}, whole chain"):
-        made = chain.built(stack, world)
+    try:
+        with step(f"f: {stack}, whole chain"):
+            made = chain.built(stack, world)
+    except AssertionError as error:
+        raise BenchError(" | ".join(str(error).splitlines()[-3:])) from None
     try:
         for name, planned in made.planned.items():
             if planned.spec.product:

@@ -108,14 +108,14 @@ def test_extras_need_a_cuda_and_a_python() -> None:
 
 
 def test_an_extra_can_be_too_old_for_a_torch() -> None:
-    check_extra("deepspeed", "0.18.8", cuda_version="13.0.1", torch="2.11.0")
+    check_extra("deepspeed", "0.18.8", cuda_version="13.0.1", torch="2.13.0")
     check_extra("deepspeed", "0.19.5", cuda_version="13.2.1", torch="2.15.0")
     check_extra("deepspeed", "a" * 40, cuda_version="13.2.1", torch="2.15.0")
     with pytest.raises(
         Incompatible,
-        match=r"'0\.18\.8' does not build with torch 2\.12\.0; allowed: 0\.19\.5 and newer",
+        match=r"'0\.18\.8' does not build with torch 2\.14\.0; allowed: 0\.19\.5 and newer",
     ):
-        check_extra("deepspeed", "0.18.8", cuda_version="13.2.1", torch="2.12.0")
+        check_extra("deepspeed", "0.18.8", cuda_version="13.2.1", torch="2.14.0")
 
 
 @pytest.mark.parametrize("name", ["flash-attention", "deepspeed"])
