@@ -12,6 +12,7 @@ from typing import Any
 
 import pulumi
 import pulumi_aws as aws
+from pulumi.runtime import invoke_async
 
 from components.registry import Login, Registry, RegistryArgs
 from components.tag import ExtraTag, ExtraTagArgs
@@ -27,6 +28,8 @@ IMMUTABLE: Mapping[str, Any] = {
 
 MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
 """A product's tag is its content: whoever else builds the same one pushes the same tag, with other times in it."""
+
+_TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
 
 _MOST_KEPT = 1000
 """More tags of :data:`KEEP` than a repository will ever have: it has one for each stack."""
@@ -67,6 +70,7 @@ class EcrRegistry(Registry):
     def __init__(self, name: str, args: EcrRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._args = args
         self._name = name
+        self._repositories: list[pulumi.Output[str]] = []
         super().__init__(name, args, opts)
 
     def _declare(self) -> None:
@@ -78,8 +82,8 @@ class EcrRegistry(Registry):
         provider = aws.Provider(
             f"{self._name}-aws", region=args.region, **account, opts=pulumi.ResourceOptions(parent=self)
         )
+        self._provider = provider
         self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
-        self._invoke = pulumi.InvokeOptions(provider=provider)
         if args.create:
             for image in args.images:
                 self._repository(image, IMMUTABLE)
@@ -98,9 +102,8 @@ class EcrRegistry(Registry):
         """Return a token for 12 hours that is asked for once ``after`` is known, as a secret; none at a preview."""
         if not self.publish or pulumi.runtime.is_dry_run():
             return Login()
-        account = pulumi.Output.all(*after).apply(lambda _: self._args.account)
-        token = aws.ecr.get_authorization_token_output(registry_id=account, opts=self._invoke)
-        return Login(token.user_name, pulumi.Output.secret(token.password))
+        token: pulumi.Output[Mapping[str, str]] = pulumi.Output.all(*after, *self._repositories).apply(self._token)
+        return Login(token["userName"], pulumi.Output.secret(token["password"]))
 
     def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
         """Give an exported digest the stack's own tag, which takes it from the lifecycle policy."""
@@ -109,6 +112,16 @@ class EcrRegistry(Registry):
         # Asked for after the push: a token made before it may have ended with the build.
         tag = ExtraTagArgs(ref=ref, tag=f"{KEEP}{self._args.stack}", login=self.login([ref]))
         ExtraTag(f"{name}-keep", tag, pulumi.ResourceOptions(parent=parent))
+
+    async def _token(self, _: Sequence[object]) -> Mapping[str, str]:
+        """Ask AWS for a token. The SDK's own function ends the program with a traceback where AWS refuses."""
+        options = pulumi.InvokeOptions(provider=self._provider)
+        try:
+            token: Mapping[str, str] = await invoke_async(_TOKEN, {"registryId": self._args.account}, options)
+        except Exception as error:  # the SDK's, for whatever the provider says
+            said = " ".join(str(error).rpartition("returned an error: ")[2].split())
+            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {said}") from None
+        return token
 
     def _repository(self, image: str, mutability: Mapping[str, Any]) -> None:
         args = self._args
@@ -121,6 +134,7 @@ class EcrRegistry(Registry):
             force_delete=args.force_delete,
             opts=self._opts,
         )
+        self._repositories.append(repository.id)
         aws.ecr.LifecyclePolicy(
             f"{self._name}-{image}",
             repository=repository.name,
