@@ -287,12 +287,13 @@ def checkout(remote: Path, event: Event, folder: Path, depth: int) -> None:
     git = ["git", "-C", str(folder)]
     branch = event.ref.removeprefix("refs/heads/") if event.ref.startswith("refs/heads/") else None
     at = f"refs/remotes/origin/{branch}" if branch else f"refs/remotes/{event.ref.removeprefix('refs/')}"
-    every = ["+refs/heads/*:refs/remotes/origin/*"] if depth == 0 else []
+    every = [["fetch", "-q", "--no-tags", "origin", "+refs/heads/*:refs/remotes/origin/*"]] if depth == 0 else []
     shallow = [f"--depth={depth}"] if depth else []
     for words in (
         ["init", "-q", "-b", "unborn"],
         ["remote", "add", "origin", remote.as_uri()],
-        ["fetch", "-q", "--no-tags", *shallow, "origin", *every, f"+{event.sha}:{at}"],
+        *every,
+        ["fetch", "-q", "--no-tags", *shallow, "origin", f"+{event.sha}:{at}"],
         ["checkout", "-q", "-B", branch, at] if branch else ["checkout", "-q", "--detach", at],
     ):
         subprocess.run([*git, *words], check=True)
