@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,23 +92,20 @@ class Actions:
         self.variables = dict(variables)
         self.secrets: dict[str, str] = {}
         self.api = api
-        self._count = 0
 
     def run(
         self, name: str, event: Event, *, depth: int | None = None, inputs: Mapping[str, Any] | None = None,
         artifacts: Path | None = None,
     ) -> Run:  # fmt: skip
         """Run a workflow of the main branch, or of the pull request that the event is of, to its end."""
-        self._count += 1
-        store = artifacts or self.folder / f"artifacts-{self._count}"
+        home = Path(tempfile.mkdtemp(prefix="run-", dir=self.folder))
+        store = artifacts or home / "artifacts"
         store.mkdir(exist_ok=True)
-        home = self.folder / f"run-{self._count}"
         source = self._source(event, home)
         jobs, _ = _Workflow(self, event, home, store, depth, source).run(name, dict(inputs or {}), self.secrets)
         return Run(jobs, store)
 
     def _source(self, event: Event, home: Path) -> Path:
-        home.mkdir()
         files = home / "workflows"
         subprocess.run(["git", "clone", "-q", self.remote, files], check=True)
         git = ["git", "-C", str(files)]
