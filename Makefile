@@ -28,7 +28,7 @@ doctor: ## say which part of the toolchain is used, its version, and why
 ready: ## have the toolchain, and its services running, and nothing built
 	@$(toolchain) ready
 
-lint: ## check style, types, Dockerfiles and shell scripts
+lint: ## check style, types, Dockerfiles, shell scripts and workflows
 	@$(toolchain) packages
 	@$(toolchain) lint
 

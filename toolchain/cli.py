@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("down", help="end what Slipway started")
     verbs.add_parser("doctor", help="say which parts are used, and why")
     verbs.add_parser("env", help="print the environment, to be sourced")
-    verbs.add_parser("lint", help="check style, types, Dockerfiles and shell scripts")
+    verbs.add_parser("lint", help="check style, types, Dockerfiles, shell scripts and workflows")
     return parser
 
 

@@ -20,6 +20,7 @@ from ci import actions, comment, deployment, identity, machine, preview, pulumi,
 from ci.cli import main
 from stacks import plan
 from stacks.errors import SlipwayError
+from stacks.revision import BRANCH_VARIABLE
 from tests.unit.checkout import Checkout
 from tests.workflows.github import GitHub, serve
 
@@ -519,7 +520,7 @@ def test_a_variable_that_nobody_defined_is_one_line(
 def test_a_mistake_is_one_line(
     words: list[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("SLIPWAY_BRANCH", raising=False)
+    monkeypatch.setenv(BRANCH_VARIABLE, "")  # `preview` sets it; taken back afterwards
     assert main(words) == 1
     said = capsys.readouterr().err
     assert said.startswith(line)

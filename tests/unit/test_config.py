@@ -46,6 +46,10 @@ def test_a_flavor_is_all_that_is_needed() -> None:
         ({"tocrh": {}}, "stack x: config: unknown key 'tocrh' (did you mean 'torch'?); the keys here are: flavor, "),
         ({"torch": {"vison": "1"}}, "stack x: slipway:torch: unknown key 'vison' (did you mean 'vision'?)"),
         ({"torch": "2.15.0"}, "stack x: slipway:torch: '2.15.0': "),
+        (
+            {"runsOn": ["self-hosted", "a b"]},
+            "stack x: slipway:runsOn.1: 'a b': expected a runner's label, such as self-",
+        ),
         ({"publish": "maybe"}, "stack x: slipway:publish: 'maybe': "),
         ({"platform": "linux/arm"}, "stack x: slipway:platform: 'linux/arm': "),
         ({"base": "debian"}, "stack x: slipway:base: 'debian': expected an image reference with a tag or a digest"),

@@ -18,7 +18,7 @@ from tests.unit.checkout import DOCKERFILE, STACK, Checkout, config, make
 
 @pytest.fixture(autouse=True)
 def _no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_TYPE", "GITHUB_REF_NAME"):
+    for name in ("GITHUB_HEAD_REF", "GITHUB_REF_TYPE", "GITHUB_REF_NAME", revision.BRANCH_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -109,6 +109,10 @@ def test_a_branch_prefixes_the_tag_and_detached_ci_names_it(
     assert checkout.revision() == first
     monkeypatch.setenv("GITHUB_HEAD_REF", "fix/x")
     assert checkout.revision() == f"fix-x-{first}"
+    monkeypatch.setenv(revision.BRANCH_VARIABLE, "main")
+    for at in ("--detach", "feature/UCC"):
+        checkout.git("checkout", "-q", at)
+        assert checkout.revision() == first, "as which it is asked"
 
 
 def test_a_merge_that_brings_the_change_is_what_it_comes_from(checkout: Checkout, first: str) -> None:

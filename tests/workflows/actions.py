@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,23 +92,20 @@ class Actions:
         self.variables = dict(variables)
         self.secrets: dict[str, str] = {}
         self.api = api
-        self._count = 0
 
     def run(
         self, name: str, event: Event, *, depth: int | None = None, inputs: Mapping[str, Any] | None = None,
         artifacts: Path | None = None,
     ) -> Run:  # fmt: skip
         """Run a workflow of the main branch, or of the pull request that the event is of, to its end."""
-        self._count += 1
-        store = artifacts or self.folder / f"artifacts-{self._count}"
+        home = Path(tempfile.mkdtemp(prefix="run-", dir=self.folder))
+        store = artifacts or home / "artifacts"
         store.mkdir(exist_ok=True)
-        home = self.folder / f"run-{self._count}"
         source = self._source(event, home)
         jobs, _ = _Workflow(self, event, home, store, depth, source).run(name, dict(inputs or {}), self.secrets)
         return Run(jobs, store)
 
     def _source(self, event: Event, home: Path) -> Path:
-        home.mkdir()
         files = home / "workflows"
         subprocess.run(["git", "clone", "-q", self.remote, files], check=True)
         git = ["git", "-C", str(files)]
@@ -287,12 +285,13 @@ def checkout(remote: Path, event: Event, folder: Path, depth: int) -> None:
     git = ["git", "-C", str(folder)]
     branch = event.ref.removeprefix("refs/heads/") if event.ref.startswith("refs/heads/") else None
     at = f"refs/remotes/origin/{branch}" if branch else f"refs/remotes/{event.ref.removeprefix('refs/')}"
-    every = ["+refs/heads/*:refs/remotes/origin/*"] if depth == 0 else []
+    every = [["fetch", "-q", "--no-tags", "origin", "+refs/heads/*:refs/remotes/origin/*"]] if depth == 0 else []
     shallow = [f"--depth={depth}"] if depth else []
     for words in (
         ["init", "-q", "-b", "unborn"],
         ["remote", "add", "origin", remote.as_uri()],
-        ["fetch", "-q", "--no-tags", *shallow, "origin", *every, f"+{event.sha}:{at}"],
+        *every,
+        ["fetch", "-q", "--no-tags", *shallow, "origin", f"+{event.sha}:{at}"],
         ["checkout", "-q", "-B", branch, at] if branch else ["checkout", "-q", "--detach", at],
     ):
         subprocess.run([*git, *words], check=True)

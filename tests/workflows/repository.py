@@ -36,7 +36,7 @@ class Repository(Checkout):
             self.write(f"dockerfiles/link{number}/Dockerfile.dockerignore", f"*\n!link{number}\n")
             self.write(f"dockerfiles/link{number}/file.txt", f"content {number} {self.path}\n")
         self.configure("one", length=2)
-        self.configure("two", tagSuffix="two", runsOn=["self-hosted", "builders"])
+        self.configure("two", word="two", runsOn=["self-hosted", "builders"])
         self.git("init", "-q", "-b", "main")
         self.git("init", "-q", "--bare", "-b", "main", str(self.remote))
         self.git("remote", "add", "origin", str(self.remote))
@@ -52,7 +52,8 @@ class Repository(Checkout):
 
     def configure(self, stack: str, **values: Any) -> None:
         """Write a stack's YAML."""
-        registry = {"kind": "local", "address": os.environ.get("SLIPWAY_REGISTRY", "127.0.0.1:5000"), "path": self.path}
+        address = os.environ.get("SLIPWAY_REGISTRY", "127.0.0.1:5000")
+        registry = {"kind": "local", "address": address, "path": f"{self.path}/{stack}"}
         keys = {"flavor": "chain", "registry": registry, **values}
         lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
         self.write(f"stacks/Pulumi.{stack}.yaml", "\n".join(["config:", *lines]) + "\n")
