@@ -26,7 +26,7 @@ FAULTS = {
         ("rm /opt/hpcx/ucx/lib/libucp.so.0", "libucp.so.0"),
     ],
     "20-efa": [
-        ("rm /opt/amazon/efa/lib/libfabric.so.1", "libfabric.so.1"),
+        ("rm /opt/amazon/efa/lib/libfabric.so.1", "fi_info does not get EFA's libfabric.so.1"),
         ("sed -i s/FI_EFA_/FI_TCP_/g /opt/amazon/efa/lib/libfabric.so.1", "EFA's libfabric has no provider for EFA"),
         ("export EFA_INSTALLER_VERSION=1.50.0", "the installer is '# EFA installer version: 1.51.0', not 1.50.0"),
         ("install -D /dev/null /usr/lib/modules/6.1/efa.ko", "a kernel module is the host's"),
@@ -35,7 +35,7 @@ FAULTS = {
         (f"rm {PLUGIN}", "libnccl-net-ofi.so does not load: libnccl-net-ofi.so: cannot open shared object file"),
         ("export NCCL_NET_PLUGIN=spcx", "NCCL_NET_PLUGIN is 'spcx': NCCL would load another plugin"),
         (
-            "rm /usr/lib/x86_64-linux-gnu/libhwloc.so.15*",
+            "rm $(find / -xdev -name 'libhwloc.so.15*')",
             "libnccl-net-ofi.so does not load: libhwloc.so.15: cannot open",
         ),
         (

@@ -232,11 +232,11 @@ def test_the_seeds_stack(built: Built) -> None:
         ({"DISABLE_NGC": ""}, "settle: there is no aws-ofi-nccl below /opt/amazon/ofi-nccl"),
         ({"OFI_NCCL_VERSION": "1.21.1"}, "the plugin is aws-ofi-nccl 1.22.0, not 1.21.1"),
         ({"OFI_NCCL_TAG": "v9.9.9"}, "fetch-source: aws/aws-ofi-nccl has no tag 'v9.9.9'"),
-        ({"EFA_INSTALLER_VERSION": "1.40.0"}, "fetch: cannot download http"),
+        ({"EFA_INSTALLER_VERSION": "1.40.0"}, "fetch-archive: cannot download http"),
         ({"EFA_SHA256": "0" * 64}, "computed checksum did NOT match"),
-        ({"DOWNLOADS_EFA": "https://user:hunter2@example.com"}, "fetch: DOWNLOADS_EFA holds a user:password@"),
+        ({"DOWNLOADS_EFA": "https://user:hunter2@example.com"}, "fetch-archive: DOWNLOADS_EFA holds a user:password@"),
         ({"NCCL_RELEASE": "2.15.5-1"}, "install-nccl: NCCL 2.15.5-1 is older than the parent's (21505 < 22907)"),
-        ({"PMIX_RELEASE": "9.9.9"}, "fetch: cannot download http"),
+        ({"PMIX_RELEASE": "9.9.9"}, "fetch-archive: cannot download http"),
     ],
 )
 def test_a_build_ends_with_one_line_that_says_why(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
