@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
+    ByteSize,
     ConfigDict,
     Field,
     PlainValidator,
@@ -95,7 +97,8 @@ def _repository(value: str) -> str:
     return value
 
 
-def _reference(value: str) -> str:
+def check_reference(value: str) -> str:
+    """Return an image's reference; raises ValueError where it is none, or has neither tag nor digest."""
     match = _REFERENCE.fullmatch(value)
     if not match or not (match["tag"] or match["digest"]):
         raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
@@ -135,6 +138,12 @@ def switched(check: Callable[[str], str]) -> PlainValidator:
     return PlainValidator(validate)
 
 
+def _with_unit(value: Any) -> Any:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?[KMGTkmgt]i?B", str(value)):
+        raise ValueError("expected a size with its unit, such as 3.5 GB or 800 MiB")
+    return value
+
+
 def _certificate(value: str) -> str:
     blocks = re.findall(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----", value)
     if not blocks or "PRIVATE KEY" in value:
@@ -145,11 +154,12 @@ def _certificate(value: str) -> str:
 Host = Annotated[str, AfterValidator(_host)]
 Path = Annotated[str, AfterValidator(_path)]
 Repository = Annotated[str, AfterValidator(_repository)]
-Reference = Annotated[str, AfterValidator(_reference)]
+Reference = Annotated[str, AfterValidator(check_reference)]
 Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
 SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
+Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
 
 
 class LocalRegistry(Model):
@@ -338,6 +348,11 @@ class StackConfig(Model):
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")
+    budgets: dict[str, Size] = Field(
+        default_factory=dict,
+        description="Most compressed bytes that an image may have, by its name: {torch: 3.5 GB}. Above it, "
+        "`python -m stacks diff` fails.",
+    )
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:

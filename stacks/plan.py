@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import context, dockerfile, flavors, lock, revision, tags
+from stacks import context, dockerfile, flavors, lock, preview, revision, tags
 from stacks.config import Mirrors, StackConfig
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
@@ -36,6 +36,18 @@ class PlannedImage:
         """The name under which the image is built and pushed."""
         return f"{self.repository}:{self.tag}"
 
+    def shown(self, references: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the image is made of, as a preview compares it; ``references`` are its siblings' by name."""
+        return preview.shown(
+            args=self.args,
+            files=self.files,
+            labels=self.spec.label_args,
+            parents={argument: references[parent] for argument, parent in self.siblings.items()},
+            platform=self.spec.platform,
+            tag=self.tag,
+            target=self.spec.target,
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,9 +57,14 @@ class Plan:
     config: StackConfig
     images: tuple[PlannedImage, ...]
 
+    @property
+    def references(self) -> dict[str, str]:
+        """The images' full names with tags, by their names in the stack."""
+        return {image.spec.name: image.reference for image in self.images}
+
     def as_json(self) -> dict[str, Any]:
         """Return what ``python -m stacks show STACK --json`` prints."""
-        references = {image.spec.name: image.reference for image in self.images}
+        references = self.references
         return {
             "stack": self.stack,
             "images": [
@@ -79,7 +96,17 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     """
     config = flavors.load(values, where)
     images = flavors.flavor(config.flavor).images(config)
+    _check_budgets(config, [image.name for image in images], where)
     return config, in_order(lock.pinned(images, config.mirrors, lock.read(root)))
+
+
+def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> None:
+    for name in config.budgets:
+        if name not in names:
+            raise SlipwayError(
+                f"{where}: slipway:budgets: the stack builds no image '{one_line(name)}'{suggest(name, names)}; "
+                f"it builds: {', '.join(names)}"
+            )
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
