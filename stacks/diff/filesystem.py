@@ -49,7 +49,14 @@ class _Node:
     gone: bool = False
     place: int = -1
     cut: int = -1
-    children: dict[str, _Node] = field(default_factory=dict)
+    children: dict[str, _Node] | None = None
+
+    @property
+    def below(self) -> dict[str, _Node]:
+        """What is in it, to be changed; most names are files', and have nothing."""
+        if self.children is None:
+            self.children = {}
+        return self.children
 
     @property
     def file(self) -> Entry | None:
@@ -75,19 +82,19 @@ class Tree:
     def _lay(self, index: Index, place: int) -> None:
         for path in index.opaque:
             node = self._folder(path.split("/") if path else [], place)
-            node.children.clear()
+            node.children = None
             node.cut = place
         for path in index.gone:
             parent, name = self._parent(path, place)
-            parent.children[name] = _Node(gone=True, place=place, cut=place)
+            parent.below[name] = _Node(gone=True, place=place, cut=place)
         for path, entry in index.entries.items():
             parent, name = self._parent(path, place)
-            there = parent.children.get(name)
+            there = parent.below.get(name)
             if entry.kind == "directory" and (there is None or there.folder):
-                there = parent.children.setdefault(name, _Node())
+                there = parent.below.setdefault(name, _Node())
                 there.entry, there.place = entry, place
             else:
-                parent.children[name] = _Node(self._named(entry), place=place, cut=place)
+                parent.below[name] = _Node(self._named(entry), place=place, cut=place)
 
     def _named(self, entry: Entry) -> Entry:
         """Return the file that a hard link to a lower layer's file names, if that layer is read."""
@@ -95,9 +102,9 @@ class Tree:
             return entry
         node = self.root
         for part in entry.target.split("/"):
-            if part not in node.children:
+            if part not in (node.children or {}):
                 return entry
-            node = node.children[part]
+            node = node.below[part]
         return node.file or entry
 
     def _parent(self, path: str, place: int) -> tuple[_Node, str]:
@@ -116,7 +123,7 @@ class Tree:
             if part == "..":
                 way = way[:-1] or way
                 continue
-            child = way[-1].children.get(part)
+            child = way[-1].below.get(part)
             if child and child.entry and child.entry.kind == "symlink" and links < _MOST_LINKS:
                 links += 1
                 if child.entry.target.startswith("/"):
@@ -124,9 +131,9 @@ class Tree:
                 left.extend(reversed(child.entry.target.split("/")))
                 continue
             if child is None:
-                child = way[-1].children[part] = _Node(place=place)
+                child = way[-1].below[part] = _Node(place=place)
             elif not child.folder:
-                child = way[-1].children[part] = _Node(place=place, cut=place)
+                child = way[-1].below[part] = _Node(place=place, cut=place)
             way.append(child)
         return way[-1]
 
@@ -159,7 +166,7 @@ def _below(
     lost = before.shows(old_floor) - after.shows(new_floor)
     if lost and same_unread and not found:
         yield Difference(f"{path}/", "removed" if lost > 0 else "added", None, None, certain=False)
-    children = (old.children if old else {}, new.children if new else {})
+    children = ((old and old.children) or {}, (new and new.children) or {})
     for name in {**children[0], **children[1]}:
         below = f"{path}/{name}" if path else name
         ours, theirs = (there.get(name) for there in children)

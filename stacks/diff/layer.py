@@ -10,6 +10,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import IO, Any, Final, NamedTuple, cast
 
 import zstandard
@@ -23,6 +24,8 @@ _AUFS: Final = ".wh..wh."
 """Prefix of names by which AUFS kept books; nothing in them is the image's."""
 
 _CHUNK: Final = 1 << 20
+_BLOCK: Final = 1 << 16
+"""Bytes that `tarfile` takes at once: it copies what is left of them for each file."""
 _PERMISSIONS: Final = 0o7777
 
 _KINDS: Final[Mapping[bytes, str]] = {
@@ -78,7 +81,7 @@ def index(stream: IO[bytes], media_type: str) -> Index:
     """
     made = Index()
     try:
-        with tarfile.open(fileobj=_unpacked(stream, media_type), mode="r|", bufsize=_CHUNK) as archive:
+        with tarfile.open(fileobj=_unpacked(stream, media_type), mode="r|", bufsize=_BLOCK) as archive:
             while (member := archive.next()) is not None:
                 cast("Any", archive).members.clear()  # it would keep them all
                 _add(made, archive, member)
@@ -128,7 +131,7 @@ def _add(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None
 
 def _entry(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> Entry:
     kind = _KINDS.get(member.type, "file")
-    mode, owner = member.mode & _PERMISSIONS, (member.uid, member.gid)
+    mode, owner = _rights(member.mode & _PERMISSIONS, member.uid, member.gid)
     if kind == "file":
         listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
         return Entry(kind, mode, owner, member.size, content, packages=listed)
@@ -138,6 +141,12 @@ def _entry(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path:
     numbers = f"{member.type.decode()} {member.devmajor}:{member.devminor}"
     target = {"symlink": member.linkname, "device": numbers}.get(kind, "")
     return Entry(kind, 0o777 if kind == "symlink" else mode, owner, target=target)
+
+
+@cache
+def _rights(mode: int, uid: int, gid: int) -> tuple[int, tuple[int, int]]:
+    """Return mode and owner, the same objects for all files that have the same: there are hundreds of thousands."""
+    return mode, (uid, gid)
 
 
 def _read(file: IO[bytes], parse: packages.Parser | None) -> tuple[packages.Packages | None, bytes]:

@@ -49,7 +49,7 @@ def layers(*, links: bool) -> st.SearchStrategy[Layer]:
 
     def with_links(items: list[Item]) -> st.SearchStrategy[list[Item]]:
         files = [found.path for found in items if found.kind == "file"]
-        more = [st.just([])]
+        more: list[st.SearchStrategy[list[Item]]] = [st.just([])]
         if files:
             more.append(st.sampled_from(files).map(lambda path: [Item("h", "hardlink", path)]))
         if links:
