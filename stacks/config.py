@@ -433,7 +433,7 @@ def _line(detail: ErrorDetails, where: str) -> str:
     if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
-    keys = [str(part) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
+    keys = [one_line(str(part)) for part in detail["loc"] if part not in {"local", "generic", "ghcr"}]
     name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")

@@ -21,7 +21,7 @@ class PlannedImage:
 
     ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
     ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
-    relative to it, to a SHA-256, in hexadecimal.
+    relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments stand apart from what it does.
     """
 
     spec: ImageSpec
@@ -132,6 +132,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
     files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
+    shown = {name: dockerfile.told_apart(files[name], name, root / CONTEXT / name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
     revisions = revision.find(
         stack,
@@ -156,7 +157,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                     **_mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args}),
                 },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
-                files=files[spec.dockerfile],
+                files=shown[spec.dockerfile],
             )
             for spec in ordered
         ),
