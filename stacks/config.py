@@ -40,6 +40,9 @@ Package = Literal["vision", "audio"]
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""
 
+ENCRYPTED = "[secret]"
+"""What stands for a value that Pulumi encrypted, outside its programs."""
+
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
 """Environment variable with a JSON ``mirrors`` block that applies where the stack's own says nothing."""
 
@@ -416,7 +419,7 @@ def _without_secure(value: Any) -> Any:
     """Replace what Pulumi encrypted (``{secure: ...}``), unreadable outside a program, by a placeholder."""
     if isinstance(value, Mapping):
         if set(value) == {"secure"}:
-            return "[secret]"
+            return ENCRYPTED
         return {key: _without_secure(item) for key, item in value.items()}
     return [_without_secure(item) for item in value] if isinstance(value, list) else value
 

@@ -40,7 +40,8 @@ def told_apart(files: Mapping[str, str], name: str, path: Path) -> dict[str, str
 
     All of its text is hashed by the provider, and edited comments build anew: so a preview can say that it is they.
     """
-    comments, rest = [], []
+    comments: list[str] = []
+    rest: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         (comments if _COMMENT.match(line) else rest).append(line)
     apart = {name: rest} | ({f"{name} {COMMENTS}": comments} if comments else {})

@@ -96,7 +96,7 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     """
     config = flavors.load(values, where)
     images = flavors.flavor(config.flavor).images(config)
-    _check_budgets(config, [image.name for image in images], where)
+    _check_budgets(config, [image.name for image in images if not image.product], where)
     return config, in_order(lock.pinned(images, config.mirrors, lock.read(root)))
 
 

@@ -95,7 +95,8 @@ def _platforms(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _platform(said: Mapping[str, Any]) -> str:
-    return "/".join(part for part in (said["os"], said["architecture"], said.get("variant")) if part)
+    variant = said.get("variant") if said["architecture"] != "arm64" else None  # v8, said or not
+    return "/".join(part for part in (said["os"], said["architecture"], variant) if part)
 
 
 def _image(repository: Repository, digest: str, manifest: Mapping[str, Any]) -> Image:

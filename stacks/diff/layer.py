@@ -26,6 +26,8 @@ _AUFS: Final = ".wh..wh."
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 1 << 16
 """Bytes that `tarfile` takes at once: it copies what is left of them for each file."""
+_LARGEST: Final = 100_000_000
+"""Bytes of a database of packages; it is the only content that is held in memory."""
 _PERMISSIONS: Final = 0o7777
 
 _KINDS: Final[Mapping[bytes, str]] = {
@@ -133,6 +135,8 @@ def _entry(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path:
     kind = _KINDS.get(member.type, "file")
     mode, owner = _rights(member.mode & _PERMISSIONS, member.uid, member.gid)
     if kind == "file":
+        if packages.database(path) and member.size > _LARGEST:
+            raise Unreadable(f"/{path} has {member.size} bytes, more than a database of packages")
         listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
         return Entry(kind, mode, owner, member.size, content, packages=listed)
     if kind == "hardlink":

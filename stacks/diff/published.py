@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stacks import plan, preview
-from stacks.config import LocalRegistry
+from stacks.config import ENCRYPTED, LocalRegistry
 from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import Image, fetch
 from stacks.errors import SlipwayError, one_line, suggest
@@ -172,7 +172,7 @@ def _login(planned: Plan) -> Login | None:
     registry = planned.config.registry
     if isinstance(registry, LocalRegistry) or not (registry.username and registry.password):
         return None
-    if registry.password.get_secret_value() == "[secret]":  # which only Pulumi can read
+    if registry.password.get_secret_value() == ENCRYPTED:
         return None
     host = registry.repository.partition("/")[0]
     return Login(host, registry.username, registry.password.get_secret_value())
@@ -183,7 +183,7 @@ def _change(way: tuple[str, ...], before: Any, after: Any) -> Change:
 
 
 def _base(image: PlannedImage, published: Image) -> str | None:
-    """Say whether the outside image that a published one stands on is another one by now.
+    """Say that the outside image that a published one stands on is another one by now, or why that is not known.
 
     A tag is looked up; of a digest, what it was is among the arguments that changed.
     """
@@ -191,7 +191,10 @@ def _base(image: PlannedImage, published: Image) -> str | None:
     reference = image.args.get("BASE_IMAGE", "")
     if not isinstance(parent, Outside) or parent.digest or "@" in reference or reference == "scratch":
         return None
-    base = fetch(reference, platform=image.spec.platform)
+    try:
+        base = fetch(reference, platform=image.spec.platform)
+    except SlipwayError as error:  # it need not be within reach: the engine pulls it
+        return f"cannot be looked up: {error}"
     if published.diff_ids[: len(base.layers)] == base.diff_ids:
         return None
     return f"{reference} has moved: it is {base.digest} now, and the published image stands on another"

@@ -131,7 +131,9 @@ def _facts(found: Comparison) -> list[tuple[str, str]]:
     if was != now:
         facts.append(("base", f"{_cell(was or 'unnamed')} -> {_cell(now or 'unnamed')}"))
     elif found.base_moved:
-        facts.append(("base", f"{_cell(now or 'unnamed')} has moved: the lowest layers differ"))
+        facts.append(
+            ("base", f"{_cell(now)} has moved: the lowest layers differ" if now else "the lowest layers differ")
+        )
     if not (found.packages or found.settings or found.files):
         facts.append(("content", "no difference in packages, settings and files"))
     return facts

@@ -92,6 +92,14 @@ def test_a_dockerfile_of_which_only_comments_change_shows_as_that(project: Proje
     assert re.findall(r"[~+-] (\S.*?) *: *\"", preview) == ["tag", "tag", "link0/Dockerfile (comments only)"], preview
 
 
+def test_other_credentials_are_no_change(project: Project) -> None:
+    registry = {"kind": "generic", "repository": f"{project.registry}/{project.path}", "username": "me"}
+    project.configure(registry={**registry, "password": "one"})
+    project.up()
+    project.configure(registry={**registry, "password": "other", "username": "you"})
+    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+
+
 def test_a_file_that_is_ignored_changes_nothing(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/README.md", "about\n")

@@ -15,7 +15,11 @@ import zstandard
 from stacks.cli import main
 from stacks.diff.comparison import compare
 from stacks.diff.image import fetch
+from stacks.diff.published import _base as moved
 from stacks.errors import SlipwayError
+from stacks.plan import PlannedImage
+from stacks.spec import ImageSpec, Outside
+from stacks.tags import Suffix
 from tests.unit.layers import Item, archive
 from tests.unit.registry import INDEX, Registry, compress, digest_of, hasten, serve
 
@@ -330,6 +334,28 @@ def test_every_form_says_the_same_and_what_images_hold_stays_text(
     for form in (text, marked, raw):
         assert "\x1b" not in form
     assert json.loads(shown(capsys, before, after, "--json"))["packages"][0]["name"] == "numpy"
+
+
+def test_a_base_that_cannot_be_looked_up_is_said_and_ends_nothing(registry: Registry) -> None:
+    published = fetch(registry.image("a:1", [archive(BASE), archive(LARGE)]))
+    registry.image("base:1", [archive(BASE)])
+    registry.image("base:2", [archive(LARGE)])
+
+    def said(base: str) -> str | None:
+        spec = ImageSpec(
+            name="a",
+            dockerfile="a/Dockerfile",
+            parents={"BASE_IMAGE": Outside(reference=base)},
+            description="d",
+            licenses="MIT",
+            suffix=Suffix(variant="base"),
+        )
+        return moved(PlannedImage(spec, "r/a", "1", {"BASE_IMAGE": base}, {}, {}), published)
+
+    assert said(f"{registry.address}/base:1") is None
+    assert said("scratch") is None
+    assert re.fullmatch(r"\S+/base:2 has moved: it is sha256:\S+ now, .*", said(f"{registry.address}/base:2") or "")
+    assert (said(f"{registry.address}/base:3") or "").startswith("cannot be looked up: ")
 
 
 def test_equal_images_have_no_difference(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
