@@ -1,4 +1,4 @@
-"""``python -m stacks``: look at what the stacks would build, without Pulumi, Docker or a network."""
+"""``python -m stacks``: look at what the stacks would build; only ``diff`` and ``lock`` ask a registry."""
 
 from __future__ import annotations
 

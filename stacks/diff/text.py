@@ -23,8 +23,9 @@ def _part(part: Part) -> Iterator[str]:
 
 
 def _aligned(table: Table) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*table.rows, strict=True)]
-    for row in table.rows:
+    rows = [("", *table.columns), *table.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     if table.note:
         yield table.note
