@@ -11,6 +11,7 @@ import pytest
 from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import fetch
 from stacks.diff.packages import database
+from tests.images.conftest import Built
 from tests.images.engine import Image, base_image, docker, unique
 
 DEB = "mkdir -p /d/DEBIAN && printf 'Package: %s\\nVersion: %s\\nArchitecture: all\\nMaintainer: t\\nDescription: t\\n' {} {} > /d/DEBIAN/control && dpkg-deb --build /d /d.deb && dpkg -i /d.deb && rm -rf /d /d.deb"
@@ -29,7 +30,7 @@ RUN chmod u+s /bin/cat && touch /etc/open && chmod 666 /etc/open
 """
 
 
-def built(dockerfile: str) -> Image:
+def pushed(dockerfile: str) -> Image:
     """Build a Dockerfile without a context and push what comes of it."""
     name = f"{os.environ['SLIPWAY_REGISTRY']}/{unique('diff')}"
     docker("build", "--tag", name, "-", text=dockerfile)
@@ -59,16 +60,17 @@ def differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
 
-@pytest.fixture(scope="module")
-def pair(image: Image) -> Iterator[tuple[Image, Image]]:
-    """Two images on the real torch image, whose packages differ."""
-    images = built(BEFORE.format(parent=image.tag)), built(AFTER.format(parent=image.tag))
-    yield images
-    docker("rmi", "--force", *(each.tag for each in images))
+@pytest.fixture
+def images(built: Built) -> Iterator[tuple[Image, Image, Image]]:
+    """The torch image, of stand-ins' wheels, and two that stand on it, whose packages differ."""
+    parent = built().tag
+    own, before, after = (pushed(text.format(parent=parent)) for text in ("FROM {parent}\n", BEFORE, AFTER))
+    yield own, before, after
+    docker("rmi", "--force", own.tag, before.tag, after.tag)
 
 
-def test_packages_are_those_that_dpkg_and_pip_list_in_the_containers(pair: tuple[Image, Image]) -> None:
-    before, after = pair
+def test_packages_are_those_that_dpkg_and_pip_list_in_the_containers(images: tuple[Image, Image, Image]) -> None:
+    parent, before, after = images
     found = compare(fetch(before.tag), fetch(after.tag), thorough=True)
     assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))
     assert set(versions(found, "dpkg")) == {"slipway-one", "slipway-two", "slipway-four"}
@@ -79,17 +81,14 @@ def test_packages_are_those_that_dpkg_and_pip_list_in_the_containers(pair: tuple
         ("world-writable", "etc/open"),
     }
 
-
-def test_the_shared_layers_are_read_only_where_the_answer_needs_them(image: Image, pair: tuple[Image, Image]) -> None:
-    before, after = pair
     found = compare(fetch(before.tag), fetch(after.tag))
-    assert len(found.unread) == len(fetch(image.tag).layers)
+    assert len(found.unread) == len(fetch(parent.tag).layers)
     assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))  # both write a status of their own
     removed = [each for each in found.packages if each.manager == "pip"]
     assert [(each.name, each.after) for each in removed] == [("torchvision", None)]
 
     # Against the parent, which has its status in a layer far below.
-    found = compare(fetch(image.tag), fetch(before.tag))
+    found = compare(fetch(parent.tag), fetch(before.tag))
     assert versions(found, "dpkg") == {"slipway-one": (None, "1.0"), "slipway-two": (None, "1.0")}
 
 
@@ -102,7 +101,7 @@ RUN printf 'Name: one\\nVersion: 1.2\\nRelease: 3\\nEpoch: 4\\nSummary: t\\nLice
 
 @pytest.mark.slow
 def test_rpms_are_those_that_rpm_lists_in_the_container() -> None:
-    image = built(RPM.format(parent=base_image()))
+    image = pushed(RPM.format(parent=base_image()))
     try:
         said = image.run("rpm", "-qa", "--qf", "%{NAME}.%{ARCH} %{EPOCH}:%{VERSION}-%{RELEASE}\n")
         path = image.run(
