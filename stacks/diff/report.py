@@ -94,7 +94,9 @@ def _part(image: ImageDiff) -> Part:
     if image.base:
         facts.append(("base", _cell(image.base)))
     if image.newest and not image.content:
-        facts.append(("size", size(image.newest.size)))
+        facts.append(
+            ("size", f"{size(image.newest.size)} compressed{', as published' if image.state == 'changed' else ''}")
+        )
     if image.budget is not None and image.newest:
         facts.append(
             ("budget", f"{size(image.newest.size)} of {size(image.budget)}{', over it' if image.over else ''}")
