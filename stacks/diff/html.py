@@ -27,8 +27,9 @@ tr.added td:first-child { color: #1a7f37; } tr.removed td:first-child { color: #
 tr.changed td:first-child { color: #9a6700; } tr.note td:first-child { color: #b42318; font-weight: bold; }
 svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #1c2127; }
 .same { fill: #d0d7de; } .gone { fill: #f4a79d; } .new { fill: #8fd19e; } .moved { fill: #f2cc60; }
-.edge { fill: none; stroke: #8c959f; } .box, .layer { stroke: #fff; } .over { stroke: #b42318; stroke-width: 3; }
-.product { opacity: .6; }
+.edge { fill: none; stroke: #8c959f; } .box, .layer { stroke: #fff; }
+.product { stroke: #57606a; stroke-dasharray: 4 3; }
+.box.over { stroke: #b42318; stroke-width: 3; }
 @media (prefers-color-scheme: dark) {
   body { background: #14181c; color: #e4e8ec; } svg text { fill: #14181c; } svg text.plain { fill: #e4e8ec; }
   h2, th, td { border-color: #333b43; }

@@ -150,9 +150,10 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
             if was["ref"].partition("@")[0] != image.repository:
                 changes = [Change("repository", was["ref"].partition("@")[0], image.repository), *changes]
     state: State = "new" if was is None else "changed" if changes else "unchanged"
-    if state != "unchanged" and planned.config.publish and not spec.product:
-        later = fetch(image.reference, login) if Repository(image.reference, login).exists() else None
-        content = compare(published, later, thorough=thorough) if published and later else None
+    # A new image is not asked for: where there is no repository yet, registries want a login that can be refused.
+    if published and changes and planned.config.publish and Repository(image.reference, login).exists():
+        later = fetch(image.reference, login)
+        content = compare(published, later, thorough=thorough)
     return ImageDiff(
         spec.name,
         spec.product,

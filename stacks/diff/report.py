@@ -138,7 +138,7 @@ def _facts(found: Comparison) -> list[tuple[str, str]]:
             ("base", f"{_cell(now)} has moved: the lowest layers differ" if now else "the lowest layers differ")
         )
     if found.files:
-        counts = Counter(file.change for file in found.files)
+        counts: Counter[str] = Counter(file.change for file in found.files)
         facts.append(("files", ", ".join(f"{counts[change]} {change}" for change in _MARKS if counts[change])))
     if not (found.packages or found.settings or found.files):
         facts.append(("content", "no difference in packages, settings and files"))

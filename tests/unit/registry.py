@@ -28,7 +28,8 @@ class Registry:
 
     ``digests`` maps ``name:tag`` to a digest; a status code stands for a refusal. ``manifests`` and ``blobs`` have the
     content by digest; what a blob's digest does not say is what a corrupt one sends. ``refusals`` are the statuses of
-    the next answers; so many as ``broken`` says end in the middle, and none comes while it is ``silent``. ``login`` is who gets the token.
+    the next answers; so many as ``broken`` says end in the middle, and none comes while it is ``silent``. ``login`` is who gets the token,
+    or, where there is none, all else.
     """
 
     def __init__(self, port: int) -> None:
@@ -96,6 +97,10 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
+def _basic(login: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(login).encode()).decode()
+
+
 class _Handler(BaseHTTPRequestHandler):
     registry: Registry
 
@@ -113,8 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _give_token(self) -> None:
         login = self.registry.login
-        basic = login and "Basic " + base64.b64encode(":".join(login).encode()).decode()
-        if basic and self.headers["Authorization"] != basic:
+        if login and self.headers["Authorization"] != _basic(login):
             self._answer(401, {})
         else:
             self._answer(200, {}, json.dumps({"token": self.registry.token}).encode())
@@ -125,7 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.registry.accepted = self.headers["Accept"]
         token = self.registry.token
         name, kind, what = self.path.removeprefix("/v2/").rsplit("/", 2)
-        if token and self.headers["Authorization"] != f"Bearer {token}":
+        basic = self.registry.login and _basic(self.registry.login)
+        if basic and not token and self.headers["Authorization"] != basic:
+            self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
+        elif token and self.headers["Authorization"] != f"Bearer {token}":
             realm = f'realm="http://{self.registry.address}/token",service="test",scope="repository:{name}:pull"'
             self._answer(401, {"WWW-Authenticate": f"Bearer {realm}"})
         elif self.registry.refusals:

@@ -113,8 +113,18 @@ def test_what_is_not_there_is_said_to_be_gone_and_is_no_error_for_who_asks_wheth
     assert "may have been deleted (404)" in refusal(repository, digest)
 
 
-def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry) -> None:
-    registry.token, registry.login = "t", ("me", "s3cret")
+def test_the_login_of_a_github_job_is_for_its_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
+    monkeypatch.setenv("GITHUB_ACTOR", "me")
+    assert Repository("ghcr.io/a/b:1")._credentials() is None
+    monkeypatch.setenv("GITHUB_TOKEN", "s3cret")
+    assert Repository("ghcr.io/a/b:1")._credentials() == Login("ghcr.io", "me", "s3cret")
+    assert Repository("r.example/a/b:1")._credentials() is None
+
+
+@pytest.mark.parametrize("token", ["t", None])
+def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry, token: str | None) -> None:
+    registry.token, registry.login = token, ("me", "s3cret")
     digest = registry.blob(b"content")
     reference = f"{registry.address}/a/b:1"
     assert Repository(reference, Login(registry.address, "me", "s3cret")).blob(digest, read) == b"content"
