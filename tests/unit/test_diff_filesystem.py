@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stacks.diff.filesystem import Difference, Tree, differences
@@ -74,7 +74,7 @@ def tree(stack: Sequence[Layer]) -> Tree:
     return Tree([read(layer) for layer in stack])
 
 
-@settings(deadline=None)  # they write files
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(layers(links=True), max_size=4), st.lists(layers(links=True), max_size=4))
 def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Layer], after: list[Layer]) -> None:
     found = differences(tree(before), tree(after))
@@ -82,7 +82,7 @@ def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Lay
     assert all(file.certain for file in found)
 
 
-@settings(deadline=None)  # they write files
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(layers(links=True), max_size=5))
 def test_an_image_is_equal_to_itself(stack: list[Layer]) -> None:
     assert differences(tree(stack), tree(stack)) == []
@@ -91,7 +91,7 @@ def test_an_image_is_equal_to_itself(stack: list[Layer]) -> None:
 Mixed = list[tuple[str, Layer]]
 
 
-@settings(deadline=None)  # they write files
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(
     st.lists(
         st.tuples(st.sampled_from(["shared", "shared", "before", "after"]), layers(links=False)), min_size=1, max_size=6
