@@ -1,4 +1,4 @@
-"""``python -m bench [a] [b] [c] [d] [e] [f]``: measure, and print one table."""
+"""``python -m bench [a] [b] [c] [d] [e] [f] [g]``: measure, and print one table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import affected, build, bump, family, graph, size
+from bench import affected, build, bump, diff, family, graph, size
 from bench.errors import BenchError
 from bench.figures import Row, table, verdict
 from bench.services import Engine, registry
@@ -33,6 +33,7 @@ SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
     "d": size.run,
     "e": affected.run,
     "f": family.run,
+    "g": diff.run,
 }
 
 
@@ -64,7 +65,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Slipway beside what it stands on.")
     parser.add_argument(
-        "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d, e, f; default: all"
+        "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d, e, f, g; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer images")
     parser.add_argument(

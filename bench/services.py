@@ -108,7 +108,7 @@ class Engine:
         """
         root = self._client.info()["DockerRootDir"]
         if Path(root).is_dir() and (free := shutil.disk_usage(root).free) < needed:
-            raise BenchError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed to build torch images")
+            raise BenchError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed for its images")
 
     def new_parent(self, name: str, mark: str) -> str:
         """Push the parent image with one more file, which says ``mark``: nothing built on it comes from a cache.
@@ -142,6 +142,15 @@ class Engine:
                     raise BenchError(f"{name}: {line['error']}")
         except DockerException as error:
             raise BenchError(f"{name}: {error}") from None
+
+    @contextmanager
+    def pulled(self, reference: str) -> Iterator[None]:
+        """Pull an image, and remove it in the end."""
+        self._client.images.pull(reference)
+        try:
+            yield
+        finally:
+            self._remove(reference)
 
     def unpacked(self, reference: str) -> int:
         """Return the bytes of an image's files, over all its layers."""

@@ -10,6 +10,7 @@ import pulumi
 import pulumi_docker as docker
 
 from components.registry import Registry
+from stacks.preview import shown
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,15 @@ class ImageVariant(pulumi.ComponentResource):
     """What the image is made of, as a preview compares it: all of it known before anything is built."""
 
     def __init__(self, name: str, args: ImageVariantArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        self.plan = {
-            "args": dict(args.args),
-            "files": {path: content[:SHORT] for path, content in args.files.items()},
-            "labels": dict(args.labels),
-            "parents": {argument: parent.name for argument, parent in args.parents.items()},
-            "platform": args.platform,
-            "tag": args.tag,
-            "target": args.target,
-        }
+        self.plan = shown(
+            args=args.args,
+            files=args.files,
+            labels=args.labels,
+            parents={argument: parent.name for argument, parent in args.parents.items()},
+            platform=args.platform,
+            tag=args.tag,
+            target=args.target,
+        )
         kind = "BuildProduct" if args.product else "ImageVariant"
         super().__init__(f"slipway:image:{kind}", name, self.plan, opts)
         self.tag = args.tag
@@ -91,10 +92,6 @@ class ImageVariant(pulumi.ComponentResource):
         self.ref = image.repo_digest
         self.digest = image.repo_digest.apply(lambda ref: ref.rpartition("@")[2])
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
-
-
-SHORT = 12
-"""Hexadecimal digits of a file's hash that a preview shows."""
 
 
 def _parent_args(args: ImageVariantArgs) -> dict[str, pulumi.Input[str]]:

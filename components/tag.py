@@ -55,4 +55,6 @@ def _outputs(props: dict[str, Any]) -> dict[str, Any]:
 
 def _tag(props: dict[str, Any]) -> None:
     username, password = props.get("username"), props.get("password")
-    registry.tag(props["ref"], props["tag"], (username, password) if username and password else None)
+    host = props["ref"].partition("/")[0]
+    login = registry.Login(host, username, password) if username and password else None
+    registry.tag(props["ref"], props["tag"], login)

@@ -2,5 +2,5 @@
 
 The way through is :mod:`stacks.source` (the YAML) -> :mod:`stacks.config` (typed models) -> :mod:`stacks.flavors`
 (which images) -> :mod:`stacks.spec` (their graph) -> :mod:`stacks.plan` (names, tags and arguments, ready to build).
-Nothing here imports Pulumi, and only ``python -m stacks lock`` (:mod:`stacks.registry`) talks to a network.
+Nothing here imports Pulumi, and only ``python -m stacks lock`` and ``diff`` (:mod:`stacks.registry`) talk to a network.
 """

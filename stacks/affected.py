@@ -19,6 +19,7 @@ from stacks import context, plan, tree
 from stacks.config import MIRRORS_VARIABLE
 from stacks.errors import SlipwayError, one_line, shown, suggest
 from stacks.git import git
+from stacks.preview import leaves
 from stacks.source import stack_names
 from stacks.spec import CONTEXT
 from stacks.tree import Content, Contents, Told
@@ -161,15 +162,7 @@ def _differences(then: Content, now: Content) -> list[str]:
 def _facts(image: Content) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield all that decides an image as single values, each with the way to it: files first, then arguments."""
     spec = image.spec.model_dump(mode="json")
-    yield from _leaves({"files": image.files, "args": spec.pop("args"), **spec, "labels": image.labels})
-
-
-def _leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _leaves(item, *way, key)
-    else:
-        yield way, value
+    yield from leaves({"files": image.files, "args": spec.pop("args"), **spec, "labels": image.labels})
 
 
 def _difference(way: tuple[str, ...], before: object, after: object) -> str:

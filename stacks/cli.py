@@ -1,4 +1,4 @@
-"""``python -m stacks``: look at what the stacks would build, without Pulumi, Docker or a network."""
+"""``python -m stacks``: look at what the stacks would build; only ``diff`` and ``lock`` ask a registry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from stacks import affected, plan, schema
 from stacks.collisions import Built, collisions, owned_twice
@@ -31,6 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     specs = commands.add_parser("specs", help="print a stack's specs as JSON; what older commits are asked")
     specs.add_argument("stack", metavar="STACK")
     specs.set_defaults(run=_specs)
+    between = commands.add_parser("diff", help="compare what a stack last published with what would be built now")
+    between.add_argument(
+        "what", metavar="STACK [IMAGE] | REF REF", nargs="+", help="a stack, or two images' references"
+    )
+    between.add_argument("--thorough", action="store_true", help="read the layers that both images have as well")
+    form = between.add_mutually_exclusive_group()
+    for name, meaning in (
+        ("json", "all of it as JSON"),
+        ("markdown", "as Markdown, for a pull request"),
+        ("html", "as one self-contained page"),
+    ):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=meaning)
+    between.set_defaults(run=_diff)
     lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
@@ -136,6 +150,39 @@ def _lock(options: argparse.Namespace) -> int:
         was = before.get(name)
         print(f"{name}: {digest}" if was in {None, digest} else f"{name}: {was} -> {digest}")
     return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from stacks.diff import html, published, report, text  # noqa: PLC0415 - only two commands talk to a network
+    from stacks.diff.comparison import compare  # noqa: PLC0415
+    from stacks.diff.image import fetch  # noqa: PLC0415
+
+    what: list[str] = options.what
+    over: list[str] = []
+    found: Any
+    made: Any
+    if len(what) == 2 and all(map(_names_an_image, what)):
+        found = compare(*map(fetch, what), thorough=options.thorough)
+        made = report.of_images
+    elif len(what) <= 2 and not any(map(_names_an_image, what)):
+        found = published.diff(what[0], ROOT, *what[1:], thorough=options.thorough)
+        over = report.over(found)
+        made = report.of_stack
+    else:
+        raise SlipwayError(
+            "diff compares a stack with what it published, STACK [IMAGE], or two images by their references, REF REF"
+        )
+    if options.form == "json":
+        print(json.dumps(found.as_json(), indent=2))
+    else:
+        print({"markdown": text.markdown, "html": html.page, None: text.terminal}[options.form](made(found)))
+    for line in over:
+        print(line, file=sys.stderr)
+    return 1 if over else 0
+
+
+def _names_an_image(word: str) -> bool:
+    return bool(set("/:@") & set(word))  # which no stack's or image's name has
 
 
 def _schema(_: argparse.Namespace) -> int:

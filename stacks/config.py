@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
+    ByteSize,
     Field,
     PlainValidator,
     ValidationError,
@@ -33,6 +35,9 @@ from stacks.versions.pytorch import check_companion, final_version, torch_releas
 
 Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""
+
+ENCRYPTED = "[secret]"
+"""What stands for a value that Pulumi encrypted, outside its programs."""
 
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
 """Environment variable with a JSON ``mirrors`` block that applies where the stack's own says nothing."""
@@ -77,6 +82,12 @@ def switched(check: Callable[[str], str]) -> PlainValidator:
     return PlainValidator(validate)
 
 
+def _with_unit(value: Any) -> Any:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?[KMGTkmgt]i?B", str(value)):
+        raise ValueError("expected a size with its unit, such as 3.5 GB or 800 MiB")
+    return value
+
+
 def _certificate(value: str) -> str:
     blocks = re.findall(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----", value)
     if not blocks or "PRIVATE KEY" in value:
@@ -88,6 +99,7 @@ Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
 SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
+Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
 Label = Annotated[str, AfterValidator(_label)]
 
 
@@ -198,6 +210,11 @@ class StackConfig(Model):
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
+    budgets: dict[str, Size] = Field(
+        default_factory=dict,
+        description="Most compressed bytes that an image may have, by its name: {torch: 3.5 GB}. Above it, "
+        "`python -m stacks diff` fails.",
+    )
 
     @field_validator("registry")
     @classmethod
@@ -276,7 +293,7 @@ def _without_secure(value: Any) -> Any:
     """Replace what Pulumi encrypted (``{secure: ...}``), unreadable outside a program, by a placeholder."""
     if isinstance(value, Mapping):
         if set(value) == {"secure"}:
-            return "[secret]"
+            return ENCRYPTED
         return {key: _without_secure(item) for key, item in value.items()}
     return [_without_secure(item) for item in value] if isinstance(value, list) else value
 
@@ -293,7 +310,7 @@ def _line(detail: ErrorDetails, where: str) -> str:
     if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
-    keys = [str(part) for part in detail["loc"] if part not in KINDS]
+    keys = [one_line(str(part)) for part in detail["loc"] if part not in KINDS]
     name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")

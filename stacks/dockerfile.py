@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from stacks.errors import SlipwayError
 
+COMMENTS = "(comments only)"
+"""What stands behind a Dockerfile's name where its comments are meant."""
+
+# A comment, but none of the directives, which stand before all else (Dockerfile reference, parser directives).
+_COMMENT = re.compile(r"\s*#(?!\s*(?:syntax|escape|check)\s*=)", re.IGNORECASE)
 _ARGUMENT = re.compile(
     r"""^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>["']?)(?P<default>.*?)(?P=quote))?[ \t]*$""", re.MULTILINE
 )
@@ -27,6 +33,21 @@ def arguments(path: Path) -> dict[str, str | None]:
     for match in _ARGUMENT.finditer(text):
         found[match["name"]] = match["default"] if match["default"] is not None else found.get(match["name"])
     return found
+
+
+def told_apart(files: Mapping[str, str], name: str, path: Path) -> dict[str, str]:
+    """Return a context's files with the Dockerfile, which lies at ``path``, as two: what it does, and its comments.
+
+    All of its text is hashed by the provider, and edited comments build anew: so a preview can say that it is they.
+    """
+    comments: list[str] = []
+    rest: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        (comments if _COMMENT.match(line) else rest).append(line)
+    apart = {name: rest} | ({f"{name} {COMMENTS}": comments} if comments else {})
+    return {key: value for key, value in files.items() if key != name} | {
+        key: hashlib.sha256("\n".join(lines).encode()).hexdigest() for key, lines in apart.items()
+    }
 
 
 def mirrored(values: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:

@@ -68,7 +68,8 @@ def _repository(value: str) -> str:
     return value
 
 
-def _reference(value: str) -> str:
+def check_reference(value: str) -> str:
+    """Return an image's reference; raises ValueError where it is none, or has neither tag nor digest."""
     match = _REFERENCE.fullmatch(value)
     if not match or not (match["tag"] or match["digest"]):
         raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
@@ -78,7 +79,7 @@ def _reference(value: str) -> str:
 Host = Annotated[str, AfterValidator(_host)]
 Path = Annotated[str, AfterValidator(_path)]
 Repository = Annotated[str, AfterValidator(_repository)]
-Reference = Annotated[str, AfterValidator(_reference)]
+Reference = Annotated[str, AfterValidator(check_reference)]
 
 
 def qualified(reference: str) -> str:

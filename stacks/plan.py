@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import context, dockerfile, flavors, lock, revision, tags
+from stacks import context, dockerfile, flavors, lock, preview, revision, tags
 from stacks.config import Mirrors, StackConfig
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
 from stacks.registries import check_sealed
 from stacks.source import ROOT, read_stack
@@ -22,7 +22,7 @@ class PlannedImage:
 
     ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
     ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
-    relative to it, to a SHA-256, in hexadecimal.
+    relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments stand apart from what it does.
     """
 
     spec: ImageSpec
@@ -37,6 +37,18 @@ class PlannedImage:
         """The name under which the image is built and pushed."""
         return f"{self.repository}:{self.tag}"
 
+    def shown(self, references: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the image is made of, as a preview compares it; ``references`` are its siblings' by name."""
+        return preview.shown(
+            args=self.args,
+            files=self.files,
+            labels=self.spec.label_args,
+            parents={argument: references[parent] for argument, parent in self.siblings.items()},
+            platform=self.spec.platform,
+            tag=self.tag,
+            target=self.spec.target,
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,9 +58,14 @@ class Plan:
     config: StackConfig
     images: tuple[PlannedImage, ...]
 
+    @property
+    def references(self) -> dict[str, str]:
+        """The images' full names with tags, by their names in the stack."""
+        return {image.spec.name: image.reference for image in self.images}
+
     def as_json(self) -> dict[str, Any]:
         """Return what ``python -m stacks show STACK --json`` prints."""
-        references = {image.spec.name: image.reference for image in self.images}
+        references = self.references
         return {
             "stack": self.stack,
             "images": [
@@ -80,8 +97,18 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     """
     config = flavors.load(values, where)
     images = flavors.flavor(config.flavor).images(config)
+    _check_budgets(config, [image.name for image in images if not image.product], where)
     ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
     return config, lock.dated(ordered, lock.refreshed(root))
+
+
+def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> None:
+    for name in config.budgets:
+        if name not in names:
+            raise SlipwayError(
+                f"{where}: slipway:budgets: the stack builds no image '{one_line(name)}'{suggest(name, names)}; "
+                f"it builds: {', '.join(names)}"
+            )
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
@@ -107,6 +134,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
     files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
+    shown = {name: dockerfile.told_apart(files[name], name, root / CONTEXT / name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
     revisions = revision.find(
         stack,
@@ -131,7 +159,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                     **_mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args}),
                 },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
-                files=files[spec.dockerfile],
+                files=shown[spec.dockerfile],
             )
             for spec in ordered
         ),

@@ -82,6 +82,24 @@ def test_a_preview_names_the_file_that_changed(project: Project) -> None:
     assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().shown)
 
 
+def test_a_dockerfile_of_which_only_comments_change_shows_as_that(project: Project) -> None:
+    dockerfile = project.root / "dockerfiles/link0/Dockerfile"
+    dockerfile.write_text("# first\n" + dockerfile.read_text())
+    project.up()
+    dockerfile.write_text(dockerfile.read_text().replace("first", "second"))
+    preview = project.preview().shown
+    assert re.search(r'~ link0/Dockerfile \(comments only\) *: *"[0-9a-f]{12}" => "[0-9a-f]{12}"', preview), preview
+    assert re.findall(r"[~+-] (\S.*?) *: *\"", preview) == ["tag", "tag", "link0/Dockerfile (comments only)"], preview
+
+
+def test_other_credentials_are_no_change(project: Project) -> None:
+    registry = {"kind": "generic", "repository": f"{project.registry}/{project.path}", "username": "me"}
+    project.configure(registry={**registry, "password": "one"})
+    project.up()
+    project.configure(registry={**registry, "password": "other", "username": "you"})
+    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+
+
 def test_a_file_that_is_ignored_changes_nothing(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/README.md", "about\n")

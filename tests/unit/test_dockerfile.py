@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stacks.config import Mirrors
-from stacks.dockerfile import arguments, mirrored
+from stacks.dockerfile import arguments, mirrored, told_apart
 from stacks.errors import SlipwayError
 
 
@@ -53,3 +53,19 @@ def test_a_download_goes_to_the_longest_mirror_of_its_public_address_by_whole_se
 def test_a_download_mirror_is_an_address_without_a_credential(downloads: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="expected an http|must not carry user:password@"):
         Mirrors(downloads=downloads)
+
+
+def test_comments_are_told_apart_from_what_a_dockerfile_does(tmp_path: Path) -> None:
+    path = tmp_path / "Dockerfile"
+
+    def told(text: str) -> dict[str, str]:
+        path.write_text(text)
+        return told_apart({"a/Dockerfile": "whole", "a/b": "b"}, "a/Dockerfile", path)
+
+    plain, commented = told("FROM x\nRUN y\n"), told("# one\nFROM x\n  # two\nRUN y\n")
+    assert set(plain) == {"a/Dockerfile", "a/b"}
+    assert {key: value for key, value in commented.items() if key != "a/Dockerfile (comments only)"} == plain
+    other = told("# one\nFROM x\n  # three\nRUN y\n")
+    assert {key for key in other if other[key] != commented[key]} == {"a/Dockerfile (comments only)"}
+    assert told("FROM x\nRUN z # two\n")["a/Dockerfile"] != plain["a/Dockerfile"]
+    assert set(told("# syntax=docker/dockerfile:1\nFROM x\n")) == {"a/Dockerfile", "a/b"}

@@ -17,17 +17,18 @@ import pytest
 from stacks import lock, plan
 from stacks.config import Mirrors
 from stacks.errors import SlipwayError
-from stacks.registry import digest, tag
+from stacks.registry import Login, digest, tag
 from stacks.source import ROOT
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
-from tests.unit.registry import Registry, serve
+from tests.unit.registry import MANIFEST, Registry, hasten, serve
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    hasten(monkeypatch)
     with serve() as served:
         yield served
 
@@ -64,8 +65,8 @@ def test_an_anonymous_token_is_fetched_where_it_is_asked_for(registry: Registry)
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (404, "/acme/base:1.0: there is no such image or tag (404)"),
-        (403, "/acme/base:1.0: the registry wants a login; only public images can be locked (403)"),
+        (404, "/acme/base:1.0: there is no such image, tag or digest in the registry; it may have been deleted (404)"),
+        (403, "/acme/base:1.0: the registry wants a login that may pull this; `docker login HOST` (403)"),
         (429, "/acme/base:1.0: the registry allows no more requests for now; try again later (429)"),
         (500, "/acme/base:1.0: the registry answers (500)"),
         ("sha256:1", " does not say its digest, but 'sha256:1'"),
@@ -76,22 +77,27 @@ def test_a_refusal_is_one_line(registry: Registry, answer: str | int, line: str)
     with pytest.raises(SlipwayError) as caught:
         digest(f"{registry.address}/acme/base:1.0")
     assert str(caught.value).startswith(registry.address)
-    assert str(caught.value).endswith(line)
+    assert str(caught.value).endswith(line.replace("HOST", registry.address))
     assert "\n" not in str(caught.value)
 
 
 def test_a_login_that_no_token_gives_is_one_line(registry: Registry) -> None:
     registry.digests["acme/base:1.0"] = 401
-    with pytest.raises(SlipwayError, match=r"the registry wants a login; only public images can be locked \(401\)$"):
+    with pytest.raises(
+        SlipwayError, match=r"the registry wants a login that may pull this; `docker login \S+` \(401\)$"
+    ):
         digest(f"{registry.address}/acme/base:1.0")
 
 
 def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> None:
-    registry.login, registry.manifests[f"acme/base@{ONE}"] = "AWS:token", b'{"as": "it is"}'
+    found = registry.manifest("acme/base:1.0", MANIFEST, {"as": "it is"})
+    registry.login = ("AWS", "token")
     for _ in range(2):
-        tag(f"{registry.address}/acme/base@{ONE}", "keep-t", ("AWS", "token"))
-    assert registry.manifests["acme/base:keep-t"] == b'{"as": "it is"}'
-    assert registry.asked == ["PUT /v2/acme/base/manifests/keep-t application/vnd.oci.image.manifest.v1+json"] * 2
+        tag(f"{registry.address}/acme/base@{found}", "keep-t", Login(registry.address, "AWS", "token"))
+    assert registry.digests["acme/base:keep-t"] == found
+    assert [line for line in registry.asked if line.startswith("PUT")] == [
+        f"PUT /v2/acme/base/manifests/keep-t {MANIFEST}"
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -99,19 +105,20 @@ def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> Non
     [
         (("AWS", "hunter2"), "the registry refuses the login, or it may not push there; check slipway:registry's"),
         (None, "the registry refuses the login, or it may not push there; check slipway:registry's credentials (401)"),
-        (("AWS", "token"), "there is no such image or tag (404)"),
+        (("AWS", "token"), "there is no such image, tag or digest in the registry; it may have been deleted (404)"),
     ],
 )
-def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: Any, line: str) -> None:
-    registry.login = "AWS:token"
+def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: tuple[str, str] | None, line: str) -> None:
+    registry.login = ("AWS", "token")
     with pytest.raises(SlipwayError) as caught:
-        tag(f"{registry.address}/acme/base@{ONE}", "keep-t", login)
+        tag(f"{registry.address}/acme/base@{ONE}", "keep-t", Login(registry.address, *login) if login else None)
     assert str(caught.value).startswith(f"{registry.address}/acme/base@{ONE}: {line}")
     assert "\n" not in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_registry_that_is_not_there_is_one_line() -> None:
+def test_a_registry_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
     with pytest.raises(SlipwayError, match=r"^127.0.0.1:9/a/b:1: 127.0.0.1:9 cannot be asked: .*refused"):
         digest("127.0.0.1:9/a/b:1")
 
@@ -217,7 +224,8 @@ def test_a_parent_that_is_not_there_ends_it_and_writes_nothing(checkout: Checkou
     done = checkout.run("lock", "base-cu121")
     assert done.returncode == 1
     assert re.fullmatch(
-        r"\S+/nvidia/cuda:12.1.1-base-ubuntu20.04: there is no such image or tag \(404\)\n", done.stderr
+        r"\S+/nvidia/cuda:12.1.1-base-ubuntu20.04: there is no such image, tag or digest in the registry; it may have been deleted \(404\)\n",
+        done.stderr,
     )
     assert lock.read(checkout.root) == {}
 

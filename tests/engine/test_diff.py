@@ -1,0 +1,151 @@
+"""``python -m stacks diff STACK``: what Pulumi's state and the registry have, beside what would be built now."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from typing import Any
+
+from tests.engine.project import MANIFESTS, Project
+
+
+def diff(project: Project, *words: str, code: int = 0, **environment: str) -> str:
+    """Run it in the project; return what it printed, or, where it is to fail, what it said of why."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stacks", "diff", *words],
+        cwd=project.root,
+        env={**project.environment, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr if code else done.stdout
+
+
+def as_json(project: Project, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(diff(project, "t", *words, "--json"))
+    return {image["name"]: image for image in found["images"]}
+
+
+def changes(image: dict[str, Any]) -> dict[str, tuple[str | None, str | None]]:
+    return {change["what"]: (change["before"], change["after"]) for change in image["changes"]}
+
+
+def test_before_anything_is_published_all_is_new(project: Project) -> None:
+    project.configure(length=2)
+    found = as_json(project)
+    assert {name: image["state"] for name, image in found.items()} == {"link0": "new", "link1": "new"}
+    assert found["link1"]["parents"] == ["link0"]
+
+
+def test_what_would_be_built_is_compared_with_what_was_published(project: Project) -> None:
+    project.configure(length=2)
+    project.up()
+    assert {image["state"] for image in as_json(project).values()} == {"unchanged"}
+
+    project.configure(length=2, word="two")
+    project.write("dockerfiles/link1/new.txt", "new\n")
+    found = as_json(project)
+    assert changes(found["link0"])["args WORD"] == ("one", "two")
+    assert changes(found["link1"])["files link1/new.txt"][0] is None
+    before, after = changes(found["link1"])["parents BASE_IMAGE"]
+    assert before is not None
+    assert after == found["link0"]["planned"] != before
+    assert found["link1"]["content"] is None
+    assert list(as_json(project, "link1")) == ["link1"]
+
+    text = diff(project, "t")
+    assert re.search(r"^link0: changed$", text, re.MULTILINE)
+    assert re.search(r"^ +~ +args WORD +one +two$", text, re.MULTILINE)
+    assert "not in the registry yet" in text
+    assert project.outputs()["images"]["link0"]["ref"]
+    assert UNCHANGED_IMAGES.search(project.pulumi("stack", "-s", "t").shown)  # it only asks
+
+
+UNCHANGED_IMAGES = re.compile(r"docker:index/image:Image +link0")
+
+
+def test_where_the_registry_has_what_would_be_built_the_images_themselves_are_compared(project: Project) -> None:
+    project.up()
+    project.configure(word="two")
+    project.up()
+    project.configure(word="one")
+    content = as_json(project)["link0"]["content"]
+    assert [(file["path"], file["change"]) for file in content["files"]] == [
+        ("/link0-one.txt", "added"),
+        ("/link0-two.txt", "removed"),
+    ]
+    assert all(file["certain"] for file in content["files"])
+    markdown = diff(project, "t", "--markdown")
+    assert "| `+` | `/link0-one.txt` |" in markdown
+    assert diff(project, "t", "--html").startswith("<!DOCTYPE html>")
+
+
+def test_a_budget_that_is_exceeded_fails_with_one_line(project: Project) -> None:
+    project.configure(budgets={"link0": "1 GB"})
+    project.up()
+    diff(project, "t")
+    project.configure(budgets={"link0": "0.1 kB"})
+    line = diff(project, "t", code=1)
+    assert re.fullmatch(
+        r"stack t: link0: \d+ B compressed is over its budget of 100 B \(slipway:budgets\): \S+\n", line
+    )
+
+
+def test_a_base_that_moved_is_told_without_building(project: Project) -> None:
+    project.up()
+    one = project.outputs()["images"]["link0"]["ref"]
+    project.configure(word="two")
+    project.up()
+    other = project.outputs()["images"]["link0"]["ref"]
+
+    def move(ref: str) -> None:
+        url = f"http://{project.registry}/v2/{project.path}/link0/manifests/base"
+        content = project.manifest(ref)
+        media_type = json.loads(content)["mediaType"]
+        assert media_type in MANIFESTS
+        headers = {"Content-Type": media_type}
+        urllib.request.urlopen(urllib.request.Request(url, content, headers, method="PUT"), timeout=10).close()
+
+    move(one)
+    project.configure(word="three", base=f"{project.registry}/{project.path}/link0:base")
+    project.up()
+    assert as_json(project)["link0"]["base"] is None
+    move(other)
+    found = as_json(project)["link0"]
+    assert found["base"].startswith(f"{project.registry}/{project.path}/link0:base has moved: it is {other[-71:]} now")
+    assert found["state"] == "unchanged"
+
+
+def test_mistakes_are_one_line(project: Project) -> None:
+    project.up()
+    assert diff(project, "u", code=1).startswith("there is no stack 'u'")
+    line = diff(project, "t", "link", code=1)
+    assert line == "stack t builds no image 'link' (did you mean 'link0'?); it builds: link0\n"
+    line = diff(project, "t", code=1, PATH="/nonexistent")
+    assert line.startswith("pulumi, which knows what was published, cannot be run: ")
+    assert diff(project, "t", code=1, PULUMI_BACKEND_URL="file:///nonexistent/state").startswith(
+        "stack t: pulumi cannot say what was published: error: "
+    )
+    project.configure(budgets={"link9": "1 GB"})
+    assert diff(project, "t", code=1).startswith("stack t: slipway:budgets: the stack builds no image 'link9'")
+    project.configure(budgets={"link0": "1"})
+    assert diff(project, "t", code=1) == (
+        "stack t: slipway:budgets.link0: '1': expected a size with its unit, such as 3.5 GB or 800 MiB\n"
+    )
+    project.configure(registry={"kind": "local", "address": "127.0.0.1:9", "path": project.path}, word="two")
+    assert "127.0.0.1:9 cannot be asked: " in diff(project, "t", code=1)
+
+
+def test_without_publishing_only_the_plan_is_compared(project: Project) -> None:
+    project.configure(publish=False)
+    project.up()
+    project.configure(publish=False, word="two")
+    found = as_json(project)["link0"]
+    assert changes(found)["args WORD"] == ("one", "two")
+    assert found["size"] is None

@@ -1,0 +1,112 @@
+"""What ``diff`` says of the packages of real images, against what dpkg, pip and rpm say inside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from stacks.diff.comparison import Comparison, compare
+from stacks.diff.image import fetch
+from tests.images.conftest import Built
+from tests.images.engine import Image, base_image, docker, unique
+
+DEB = "mkdir -p /d/DEBIAN && printf 'Package: %s\\nVersion: %s\\nArchitecture: all\\nMaintainer: t\\nDescription: t\\n' {} {} > /d/DEBIAN/control && dpkg-deb --build /d /d.deb && dpkg -i /d.deb && rm -rf /d /d.deb"
+
+BEFORE = f"""FROM {{parent}}
+USER root
+RUN {DEB.format("slipway-one", "1.0")}
+RUN {DEB.format("slipway-two", "1.0")}
+"""
+AFTER = f"""FROM {{parent}}
+USER root
+RUN {DEB.format("slipway-one", "2.0~rc1")}
+RUN {DEB.format("slipway-three", "1:3")} && dpkg --remove slipway-three && {DEB.format("slipway-four", "4")}
+RUN python -m pip uninstall -y torchvision
+RUN chmod u+s /bin/cat && touch /etc/open && chmod 666 /etc/open
+"""
+
+
+def pushed(dockerfile: str) -> Image:
+    """Build a Dockerfile without a context and push what comes of it."""
+    name = f"{os.environ['SLIPWAY_REGISTRY']}/{unique('diff')}"
+    docker("build", "--tag", name, "-", text=dockerfile)
+    docker("push", name)
+    return Image(name)
+
+
+def dpkg(image: Image) -> dict[str, str]:
+    said = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${binary:Package} ${Version}\n")
+    rows = [line.split() for line in said.splitlines()]
+    return {name: version for status, name, version in rows if status == "installed"}
+
+
+def pip(image: Image) -> dict[str, str]:
+    said = image.run("python", "-m", "pip", "list", "--format", "json", "--disable-pip-version-check")
+    return {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in json.loads(said)}
+
+
+def versions(found: Comparison, manager: str) -> dict[str, tuple[str | None, str | None]]:
+    listed = [each for each in found.packages if each.manager == manager]
+    assert all(each.certain for each in listed)
+    return {each.name: (each.before, each.after) for each in listed}
+
+
+def differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    names = {**before, **after}
+    return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
+
+
+@pytest.fixture
+def images(built: Built) -> Iterator[tuple[Image, Image, Image]]:
+    """The torch image, of stand-ins' wheels, and two that stand on it, whose packages differ."""
+    parent = built().tag
+    own, before, after = (pushed(text.format(parent=parent)) for text in ("FROM {parent}\n", BEFORE, AFTER))
+    yield own, before, after
+    docker("rmi", "--force", own.tag, before.tag, after.tag)
+
+
+def test_packages_are_those_that_dpkg_and_pip_list_in_the_containers(images: tuple[Image, Image, Image]) -> None:
+    parent, before, after = images
+    found = compare(fetch(before.tag), fetch(after.tag), thorough=True)
+    assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))
+    assert set(versions(found, "dpkg")) == {"slipway-one", "slipway-two", "slipway-four"}
+    assert versions(found, "pip") == differing(pip(before), pip(after))
+    assert set(versions(found, "pip")) == {"torchvision"}
+    assert {(risk.kind, risk.path) for risk in found.risks} == {
+        ("setuid", next(file.path for file in found.files if file.path.endswith("bin/cat"))),
+        ("world-writable", "etc/open"),
+    }
+
+    found = compare(fetch(before.tag), fetch(after.tag))
+    assert len(found.unread) == len(fetch(parent.tag).layers)
+    assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))  # both write a status of their own
+    removed = [each for each in found.packages if each.manager == "pip"]
+    assert [(each.name, each.after) for each in removed] == [("torchvision", None)]
+
+    # Against the parent, which has its status in a layer far below.
+    found = compare(fetch(parent.tag), fetch(before.tag))
+    assert versions(found, "dpkg") == {"slipway-one": (None, "1.0"), "slipway-two": (None, "1.0")}
+
+
+RPM = """FROM {parent}
+RUN apt-get update && apt-get install -y --no-install-recommends rpm && rpm --dbpath /var/lib/rpm --initdb
+RUN printf 'Name: one\\nVersion: 1.2\\nRelease: 3\\nEpoch: 4\\nSummary: t\\nLicense: MIT\\nBuildArch: noarch\\n%%description\\nt\\n%%files\\n' > /s.spec \\
+ && rpmbuild -bb --define "_rpmdir /r" /s.spec && rpm --dbpath /var/lib/rpm -i --nodeps /r/noarch/*.rpm
+"""
+
+
+@pytest.mark.slow
+def test_rpms_are_those_that_rpm_lists_in_the_container() -> None:
+    image = pushed(RPM.format(parent=base_image()))
+    try:
+        said = image.run(
+            "rpm", "--dbpath", "/var/lib/rpm", "-qa", "--qf", "%{NAME}.%{ARCH} %{EPOCH}:%{VERSION}-%{RELEASE}\n"
+        )
+        found = compare(fetch(base_image()), fetch(image.tag))
+        assert versions(found, "rpm") == {"one.noarch": (None, "4:1.2-3")}
+        assert said.split() == ["one.noarch", "4:1.2-3"]
+    finally:
+        docker("rmi", "--force", image.tag)

@@ -1,0 +1,149 @@
+"""Layers for tests: written as archives, and laid over each other by the obvious reference, which unpacks them."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+UNSAID = 0o711
+"""The mode that the reference gives a folder of which no layer says one."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One member of a layer: a ``file``, ``directory``, ``symlink`` or ``hardlink``; ``gone`` and ``opaque`` hide."""
+
+    path: str
+    kind: str
+    text: str = ""
+    mode: int = 0o644
+
+
+Layer = Sequence[Item]
+
+
+def archive(layer: Iterable[Item]) -> bytes:
+    """Return a layer's archive, uncompressed."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for item in layer:
+            folder, _, name = item.path.rpartition("/")
+            where = f"{folder}/" if folder else ""
+            member = tarfile.TarInfo(item.path)
+            member.mode, content = item.mode, b""
+            match item.kind:
+                case "gone":
+                    member.name = f"{where}.wh.{name}"
+                case "opaque":
+                    member.name = f"{item.path}/.wh..wh..opq"
+                case "directory":
+                    member.type = tarfile.DIRTYPE
+                case "symlink":
+                    member.type, member.linkname = tarfile.SYMTYPE, item.text
+                case "hardlink":
+                    member.type, member.linkname = tarfile.LNKTYPE, item.text
+                case _:
+                    content = item.text.encode()
+                    member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _folder(root: Path, parts: Sequence[str]) -> Path:
+    """Make a folder where there is none, in place of a file if need be; links lead where they lead."""
+    at = root
+    for part in parts:
+        at = Path(os.path.realpath(at / part))
+        if not at.is_dir():
+            _remove(at)
+            at.mkdir(parents=True)
+            at.chmod(UNSAID)
+    return at
+
+
+def _at(root: Path, path: str) -> Path:
+    *folders, name = path.split("/")
+    return _folder(root, folders) / name
+
+
+def unpack(layers: Iterable[Layer], root: Path) -> None:
+    """Unpack layers one after the other."""
+    for layer in layers:
+        for item in layer:
+            if item.kind == "opaque":
+                for child in _folder(root, item.path.split("/")).iterdir():
+                    _remove(child)
+        for item in layer:
+            if item.kind == "gone":
+                _remove(_at(root, item.path))
+        for item in layer:
+            if item.kind not in {"gone", "opaque"}:
+                _write(root, item)
+
+
+def _write(root: Path, item: Item) -> None:
+    path = _at(root, item.path)
+    if item.kind == "directory":
+        if path.is_symlink() or not path.is_dir():
+            _remove(path)
+            path.mkdir()
+        path.chmod(item.mode)
+        return
+    _remove(path)
+    if item.kind == "symlink":
+        path.symlink_to(item.text)
+    elif item.kind == "hardlink":
+        path.hardlink_to(_at(root, item.text))
+    else:
+        path.write_text(item.text)
+        path.chmod(item.mode)
+
+
+Seen = tuple[str, int | None, str]
+"""Kind, mode (None for a link's, and for a folder's of which no layer says one), content or target."""
+
+
+def seen(root: Path) -> dict[str, Seen]:
+    """Return all that is in a folder, by path."""
+    found: dict[str, Seen] = {}
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            key = str(path.relative_to(root))
+            if path.is_symlink():
+                found[key] = ("symlink", None, str(path.readlink()))
+            elif path.is_dir():
+                found[key] = ("directory", None if mode == UNSAID else mode, "")
+            else:
+                found[key] = ("file", mode, path.read_text())
+    return found
+
+
+def differing(before: Mapping[str, Seen], after: Mapping[str, Seen]) -> dict[str, str]:
+    """Return what differs but for folders that are in one only, by path: added, removed or changed."""
+    found = {}
+    for path in {**before, **after}:
+        was, now = before.get(path), after.get(path)
+        old, new = (there if there and there[0] != "directory" else None for there in (was, now))
+        if old and new:
+            if old != new:
+                found[path] = "changed"
+        elif old or new:
+            found[path] = "removed" if old else "added"
+        elif was and now and was != now and None not in {was[1], now[1]}:
+            found[path] = "changed"
+    return found

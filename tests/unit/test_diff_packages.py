@@ -1,0 +1,131 @@
+"""Which packages a file stands for."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from contextlib import closing
+
+import pytest
+
+from stacks.diff.packages import Listed, database, listed
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (
+            "opt/venv/lib/python3.11/site-packages/torch-2.14.1+cu130.dist-info/METADATA",
+            ("/opt/venv", "torch", "2.14.1+cu130"),
+        ),
+        ("opt/venv/lib/python3.11/site-packages/torch-2.14.1.dist-info", ("/opt/venv", "torch", "2.14.1")),
+        ("usr/lib/python3/dist-packages/ruamel.yaml-0.17.egg-info/PKG-INFO", ("/usr", "ruamel-yaml", "0.17")),
+        ("usr/lib/python3/dist-packages/PyGObject-3.42.2.egg-info", ("/usr", "pygobject", "3.42.2")),
+        ("usr/lib64/python3.9/site-packages/dnf_plugins-4.3-py3.9.egg-info/PKG-INFO", ("/usr", "dnf-plugins", "4.3")),
+        ("lib/python3.12/site-packages/a-1.dist-info/METADATA", ("", "a", "1")),
+    ],
+)
+def test_python_packages_are_told_by_their_metadata(path: str, expected: tuple[str, str, str]) -> None:
+    where, name, version = expected
+    assert listed(path, None) == Listed("pip", where, {name: version})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "opt/venv/lib/python3.11/site-packages/torch-2.14.1.dist-info/RECORD",
+        "opt/venv/lib/python3.11/site-packages/setuptools/_vendor/wheel-0.43.dist-info/METADATA",
+        "opt/venv/lib/python3.11/site-packages/torch/METADATA",
+        "opt/conda/conda-meta/history",
+        "var/lib/dpkg/status-old",
+        "home/var/lib/dpkg/status",
+        "var/lib/dpkg/status.d/base.md5sums",
+    ],
+)
+def test_other_files_are_none(path: str) -> None:
+    assert listed(path, None) is None
+    assert database(path) is None
+
+
+STATUS = b"""Package: libc6
+Status: install ok installed
+Multi-Arch: same
+Architecture: amd64
+Version: 2.36-9
+Description: library
+ Package: not-this
+ Version: 0
+
+Package: bash
+Status: install ok installed
+Architecture: amd64
+Version: 5.2.15-2+b7
+
+Package: half
+Status: install ok half-installed
+Version: 1
+
+Package: removed
+Status: deinstall ok config-files
+Version: 1
+"""
+
+
+def test_dpkg_counts_what_is_installed_under_the_name_that_dpkg_gives_it() -> None:
+    parse = database("var/lib/dpkg/status")
+    assert parse is not None
+    assert parse(STATUS) == {"libc6:amd64": "2.36-9", "bash": "5.2.15-2+b7"}
+    assert parse(b"") == {}
+
+
+def test_images_without_dpkg_have_a_file_for_each_package() -> None:
+    parse = database("var/lib/dpkg/status.d/base-files")
+    assert parse is not None
+    assert parse(b"Package: base-files\nVersion: 12.4\nArchitecture: amd64\n") == {"base-files": "12.4"}
+
+
+def header(name: str, version: str, release: str, arch: str | None = None, epoch: int | None = None) -> bytes:
+    """Return a header as rpm's database has it (rpm, header format)."""
+    texts = [(1000, name), (1001, version), (1002, release), *([(1022, arch)] if arch else [])]
+    entries, data = [], b""
+    if epoch is not None:
+        entries.append(struct.pack(">IIII", 1003, 4, 0, 1))
+        data += struct.pack(">I", epoch)
+    for tag, text in texts:
+        entries.append(struct.pack(">IIII", tag, 6, len(data), 1))
+        data += text.encode() + b"\0"
+    return struct.pack(">II", len(entries), len(data)) + b"".join(entries) + data
+
+
+def rpmdb(*headers: bytes) -> bytes:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE Packages (hnum INTEGER PRIMARY KEY AUTOINCREMENT, blob BLOB NOT NULL)")
+        connection.executemany("INSERT INTO Packages (blob) VALUES (?)", [(each,) for each in headers])
+        connection.commit()
+        content = connection.serialize()
+    return content[:18] + b"\x02\x02" + content[20:]  # with a log beside it, as rpm has it
+
+
+@pytest.mark.parametrize("folder", ["var/lib", "usr/lib/sysimage"])
+def test_rpms_database_is_read_from_its_headers(folder: str) -> None:
+    parse = database(f"{folder}/rpm/rpmdb.sqlite")
+    assert parse is not None
+    content = rpmdb(
+        header("bash", "5.1.8", "9.el9", "x86_64"),
+        header("openssl", "3.0.7", "27.el9", "x86_64", epoch=1),
+        header("gpg-pubkey", "fd431d51", "4ae0493b"),
+        header("gpg-pubkey", "5a6340b3", "6229229e"),
+    )
+    assert parse(content) == {
+        "bash.x86_64": "5.1.8-9.el9",
+        "openssl.x86_64": "1:3.0.7-27.el9",
+        "gpg-pubkey": "fd431d51-4ae0493b, 5a6340b3-6229229e",
+    }
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30])])
+def test_a_database_that_cannot_be_read_says_so(content: bytes) -> None:
+    parse = database("var/lib/rpm/rpmdb.sqlite")
+    assert parse is not None
+    with pytest.raises(ValueError, match="rpm's database cannot be read"):
+        parse(content)
