@@ -38,7 +38,7 @@ def test_a_flavor_alone_is_the_stack_of_its_name() -> None:
     [image] = plan.resolve("efa")[1]
     assert image == spec()
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:26.03-py3")}
-    off = {"OFI_NCCL_TAG", "NCCL_RELEASE", "PMIX_RELEASE", "XFORMERS_REF"}
+    off = {"OFI_NCCL_TAG", "WITH_NCCL", "WITH_PMIX", "XFORMERS_REF"}
     assert {name for name, value in image.args.items() if not value} == off
     assert (image.args["DISABLE_NGC"], image.args["SYNC_MEMOPS"]) == ("--disable-ngc", "unset")
 
@@ -50,8 +50,8 @@ def test_the_seeds_stack_has_the_seeds_versions_and_settings() -> None:
         "DISABLE_NGC": "",
         "OFI_NCCL_VERSION": "1.7.3-aws",
         "OFI_NCCL_TAG": "v1.7.3-aws",
-        "NCCL_RELEASE": "",
-        "PMIX_RELEASE": "",
+        "WITH_NCCL": "",
+        "WITH_PMIX": "",
         "XFORMERS_REF": "",
         "ARCH_LIST": "8.0 9.0",
         "SYNC_MEMOPS": "0",
@@ -82,11 +82,11 @@ def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suff
 @pytest.mark.parametrize(
     ("values", "changed"),
     [
-        ({"nccl": "2.32.3-1"}, {"NCCL_RELEASE": "2.32.3-1"}),
-        ({"nccl": {"version": "2.32.3-1", "source": "build"}}, {"NCCL_RELEASE": "2.32.3-1", "NCCL_SOURCE": "build"}),
+        ({"nccl": "2.32.3-1"}, {"WITH_NCCL": "2.32.3-1"}),
+        ({"nccl": {"version": "2.32.3-1", "source": "build"}}, {"WITH_NCCL": "2.32.3-1", "WITH_NCCL_FROM": "build"}),
         ({"nccl": {"tests": False}}, {"NCCL_TESTS_VERSION": ""}),
         ({"nccl": False}, {}),
-        ({"openmpi": {"pmix": "4.2.6", "version": "4.1.6"}}, {"PMIX_RELEASE": "4.2.6", "OPENMPI_RELEASE": "4.1.6"}),
+        ({"openmpi": {"pmix": "4.2.6", "version": "4.1.6"}}, {"WITH_PMIX": "4.2.6", "OPENMPI_RELEASE": "4.1.6"}),
         ({"extras": {"xformers": "0.0.35"}}, {"XFORMERS_REF": "v0.0.35"}),
         ({"extras": {"xformers": "a" * 40}}, {"XFORMERS_REF": "a" * 40}),
         ({"efa": {"ofiNccl": "v1.20.0"}}, {"OFI_NCCL_TAG": "v1.20.0", "OFI_NCCL_VERSION": "1.20.0"}),

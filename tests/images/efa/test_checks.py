@@ -12,9 +12,9 @@ PLUGIN = "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"
 ASKED = {
     "EFA_INSTALLER_VERSION": "1.51.0",
     "OFI_NCCL_VERSION": "1.22.0",
-    "NCCL_RELEASE": "",
+    "WITH_NCCL": "",
     "NCCL_TESTS_VERSION": "2.20.0",
-    "PMIX_RELEASE": "",
+    "WITH_PMIX": "",
     "XFORMERS_REF": "",
 }
 """The arguments that the checks read, as the build of the default stack gives them."""
@@ -52,10 +52,10 @@ FAULTS = {
         ),
         ("export OFI_NCCL_VERSION=1.21.1", "the plugin is aws-ofi-nccl 1.22.0, not 1.21.1"),
     ],
-    "40-nccl": [("export NCCL_RELEASE=2.32.3-1", "NCCL is not 2.32.3-1: 1 2.29.7")],
+    "40-nccl": [("export WITH_NCCL=2.32.3-1", "NCCL is not 2.32.3-1: 1 2.29.7")],
     "50-mpi": [
         ("rm /opt/amazon/openmpi/bin/mpirun", "mpirun is , not /opt/amazon/openmpi/bin/mpirun"),
-        ("export PMIX_RELEASE=4.2.6", "OpenMPI is not linked with PMIx 4.2.6 in /opt/pmix"),
+        ("export WITH_PMIX=4.2.6", "OpenMPI is not linked with PMIx 4.2.6 in /opt/pmix"),
     ],
     "60-tests": [("rm /opt/amazon/openmpi/lib/libmpi.so.40", ""), ("rm /opt/nccl-tests/build/gather_perf", "")],
     "70-environment": [

@@ -110,6 +110,8 @@ def test_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) 
         "PMIX_MCA_gds": "hash",
     }
     assert ours["NCCL_VERSION"] == "2.29.7"
+    sessions = dict(line.split("=", 1) for line in built().run("cat", "/etc/environment").splitlines())
+    assert {key: ours.get(key) for key in sessions} == sessions
     prefix = "org.opencontainers.image"
     assert image["Labels"][f"{prefix}.version"] == "efa-ngc26.03-efa1.51.0-ofi1.22.0"
     assert image["Labels"][f"{prefix}.base.name"] == "nvcr.io/nvidia/pytorch:26.03-py3"
@@ -235,8 +237,8 @@ def test_the_seeds_stack(built: Built) -> None:
         ({"EFA_INSTALLER_VERSION": "1.40.0"}, "fetch-archive: cannot download http"),
         ({"EFA_SHA256": "0" * 64}, "computed checksum did NOT match"),
         ({"DOWNLOADS_EFA": "https://user:hunter2@example.com"}, "fetch-archive: DOWNLOADS_EFA holds a user:password@"),
-        ({"NCCL_RELEASE": "2.15.5-1"}, "install-nccl: NCCL 2.15.5-1 is older than the parent's (21505 < 22907)"),
-        ({"PMIX_RELEASE": "9.9.9"}, "fetch-archive: cannot download http"),
+        ({"WITH_NCCL": "2.15.5-1"}, "install-nccl: NCCL 2.15.5-1 is older than the parent's (21505 < 22907)"),
+        ({"WITH_PMIX": "9.9.9"}, "fetch-archive: cannot download http"),
     ],
 )
 def test_a_build_ends_with_one_line_that_says_why(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
