@@ -172,9 +172,10 @@ class Engine:
             yield
         finally:
             for image in self._client.images.list(all=False):
-                names = [*image.attrs["RepoTags"], *image.attrs["RepoDigests"]]
-                if any(name.startswith(f"{address}/") for name in names):
-                    self._remove(image.id)
+                # By name: the same image may have another, of the user's.
+                for name in [*image.attrs["RepoTags"], *image.attrs["RepoDigests"]]:
+                    if name.startswith(f"{address}/"):
+                        self._remove(name)
             if self._ours:
                 self._prune([record for record in self._cache() if record not in before])
 
