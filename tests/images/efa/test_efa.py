@@ -156,7 +156,6 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
             "/usr/*/libevent*",
             "/usr/include/event2/*",
             "/usr/include/ev*.h",
-            "/usr/bin/event_rpcgen.py",
             "/usr/share/doc/libevent*",
         ),
         {},
