@@ -48,3 +48,14 @@ def test_a_parent_without_an_archive_to_mirror(index: Index) -> None:
     assert done.returncode != 0
     assert "with-apt: APT_MIRROR is given, but no source of the parent image ends in /debian" in done.stdout
     docker("rmi", tag)
+
+
+def test_an_archive_that_does_not_answer(index: Index, archives: dict[str, str]) -> None:
+    """Left to itself apt 2.6 waits for ever, or warns and takes what the other archives have: no security fixes."""
+    mirror = Index(index.folder, {**archives, "debian-security": "http://127.0.0.1:9"})
+    arguments = {"PYTHON_INDEX_URL": index.url, "APT_MIRROR": mirror.address, **VERSIONS}
+    done = build("", arguments, "--network=host", "--target=installed")
+    mirror.close()
+    assert done.returncode != 0
+    assert "Failed to fetch" in done.stdout
+    assert "/debian-security/dists" in done.stdout
