@@ -103,6 +103,11 @@ def test_what_would_be_read_as_something_else_is_no_tail(tail: str, reason: str)
 
 @given(REVISIONS, SUFFIXES)
 def test_every_tag_is_one_docker_takes_and_comes_back(revision: Revision, suffix: Suffix) -> None:
+    length = len(f"{revision.render()}-{suffix.render()}")
+    if length > LIMIT:
+        with pytest.raises(SlipwayError, match=f"has {length} characters, at most 128 are allowed"):
+            render(revision, suffix)
+        return
     tag = render(revision, suffix)
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag)
     again = parse(tag)
