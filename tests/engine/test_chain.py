@@ -93,10 +93,11 @@ def test_a_dockerfile_of_which_only_comments_change_shows_as_that(project: Proje
 
 
 def test_other_credentials_are_no_change(project: Project) -> None:
-    registry = {"kind": "generic", "repository": f"{project.registry}/{project.path}", "username": "me"}
-    project.configure(registry={**registry, "password": "one"})
+    project.configure(registry={"kind": "generic", "repository": f"{project.registry}/{project.path}"})
+    variables = "SLIPWAY_REGISTRY_USERNAME", "SLIPWAY_REGISTRY_PASSWORD"
+    project.environment |= dict(zip(variables, ("me", "one"), strict=True))
     project.up()
-    project.configure(registry={**registry, "password": "other", "username": "you"})
+    project.environment |= dict(zip(variables, ("you", "other"), strict=True))
     assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
 
 
