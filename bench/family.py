@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.errors import BenchError
-from bench.figures import Row, Target, columns, show
+from bench.figures import Row, Target, show
 from bench.setting import Setting
+from stacks.columns import aligned
 from stacks.spec import Sibling
 from tests.images import chain
 from tests.images.world.upstreams import World
@@ -42,7 +43,7 @@ def run(setting: Setting) -> Iterator[Row]:
         sizes = {stack: dict(_sizes(setting, stack, world)) for stack in stacks}
     finally:
         world.server.close()
-    say(columns([_TITLES, *_listed(sizes)], {2, 3, 4, 5}))
+    say("\n".join(aligned([_TITLES, *_listed(sizes)], {2, 3, 4, 5})))
     for image, ours in sizes[base].items():
         theirs = sizes[nccl][image]
         compressed = [float(ours.compressed)], nccl, [float(theirs.compressed)]

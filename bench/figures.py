@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from stacks.columns import aligned
 
 _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {"<=": operator.le, "<": operator.lt}
 
@@ -80,18 +82,6 @@ _TITLES: Final = ("", "measured", "Slipway", "beside it", "", "ratio", "target",
 _VERDICT: Final[Mapping[bool | None, str]] = {True: "yes", False: "NO", None: ""}
 
 
-def columns(lines: Sequence[Sequence[str]], numbers: Collection[int]) -> str:
-    """Write lines of cells below each other; the columns of ``numbers``, counted from 0, end at the same place."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
 def table(rows: Sequence[Row]) -> str:
     """Write rows as a plain table, one line each below a line of titles."""
     lines = [_TITLES] + [
@@ -108,7 +98,7 @@ def table(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    return columns(lines, {2, 3, 5, 8})
+    return "\n".join(aligned(lines, {2, 3, 5, 8}))
 
 
 def verdict(rows: Sequence[Row]) -> str:

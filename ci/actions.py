@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 from stacks.errors import SlipwayError, one_line
 
 _TIMEOUT = 60
+
+PAGE = 100
+"""The most that GitHub lists at once."""
 
 
 def variable(name: str) -> str:
@@ -26,7 +30,9 @@ def variable(name: str) -> str:
     """
     value = os.environ.get(name)
     if not value:
-        raise SlipwayError(f"{name} is not set; GitHub Actions sets it, or .github/README.md says where it comes from")
+        raise SlipwayError(
+            f"{name} is not set; GitHub Actions sets it, or .github/workflows/README.md says where it comes from"
+        )
     return value
 
 
@@ -70,6 +76,13 @@ def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     said = ask(urllib.request.Request(url, data, headers, method=method), f"{method} {path}")  # noqa: S310 - GitHub's
     return json.loads(said) if said else None
+
+
+def open_pulls(owner: str, branch: str) -> list[Any]:
+    """Return the open pull requests of a branch of somebody's, as GitHub describes them."""
+    head = urllib.parse.quote(f"{owner}:{branch}", safe="")
+    found: list[Any] = api("GET", f"pulls?state=open&head={head}&per_page={PAGE}")
+    return found
 
 
 def ask(request: urllib.request.Request, what: str) -> bytes:

@@ -15,7 +15,7 @@ from stacks.config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.git import git
 from stacks.source import stack_names
-from toolchain.needs import needs
+from toolchain.needs import local
 
 HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 """GitHub's own runners by platform."""
@@ -64,7 +64,7 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
         config, specs = plan.resolve(stack)
         told = published.stack(ROOT, stack)
         refs = [built["ref"] for built in deployment.images(told).values()] if told else []
-        if not config.publish or needs(stack)["registry"]:
+        if not config.publish or local(config):
             said.append(f"{stack}: not published, as slipway:registry or slipway:publish says")
         elif stack in stacks:
             yield stack, stacks[stack]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import urllib.parse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ MARK = "<!-- slipway: preview -->"
 _AUTHOR = "github-actions[bot]"
 _LONGEST = 60_000
 """Characters of a comment; GitHub takes 65,536."""
-_PAGE = 100
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,14 +65,13 @@ def _report(file: Path, longest: int) -> str:
 def _pull_requests(of: Mapping[str, Any]) -> list[int]:
     """Return the open pull requests whose head a run was of; GitHub names none itself where that is a fork's."""
     owner = (of["head_repository"] or {}).get("owner", {}).get("login", "")
-    head = urllib.parse.quote(f"{owner}:{of['head_branch']}", safe="")
-    found = actions.api("GET", f"pulls?state=open&head={head}&per_page={_PAGE}")
+    found = actions.open_pulls(owner, of["head_branch"])
     return [pull["number"] for pull in found if pull["head"]["sha"] == of["head_sha"]]
 
 
 def _mine(number: int) -> int | None:
     page = 1
-    while comments := actions.api("GET", f"issues/{number}/comments?per_page={_PAGE}&page={page}"):
+    while comments := actions.api("GET", f"issues/{number}/comments?per_page={actions.PAGE}&page={page}"):
         for comment in comments:
             if comment["user"]["login"] == _AUTHOR and comment["body"].startswith(MARK):
                 mine: int = comment["id"]

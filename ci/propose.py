@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import urllib.parse
 
 from ci import actions, repository
 from ci.repository import ROOT
@@ -26,8 +25,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     repository.push(ROOT, made, options.branch, force=True)
     owner = actions.variable("GITHUB_REPOSITORY").partition("/")[0]
-    head = urllib.parse.quote(f"{owner}:{options.branch}", safe="")
-    opened = actions.api("GET", f"pulls?state=open&head={head}")
+    opened = actions.open_pulls(owner, options.branch)
     if not opened:
         asked = {"title": options.title, "head": options.branch, "base": actions.variable("GITHUB_REF_NAME")}
         opened = [actions.api("POST", "pulls", {**asked, "body": "Written by the workflow `nightly`."})]

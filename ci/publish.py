@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     """Bring the stack up on the shared backend; return Pulumi's exit status.
 
     Raises:
-        SlipwayError: there is no such stack or image, or the job lacks what .github/README.md asks for.
+        SlipwayError: there is no such stack or image, or the job lacks what .github/workflows/README.md asks for.
     """
     planned = plan.make(options.stack)
     names = [image.spec.name for image in planned.images]
@@ -28,15 +28,17 @@ def run(options: argparse.Namespace) -> int:
             f"stack {options.stack} has no image '{options.image}'{suggest(options.image, names)}; "
             f"it has: {', '.join(names)}"
         )
+    targets = pulumi.with_parents(planned, options.image) if options.image else []
     make_room()
     with pulumi.shared(Checkout.here(), options.stack) as stack:
-        if status := stack.up(pulumi.with_parents(planned, options.image) if options.image else []):
+        if status := stack.up(targets):
             return status
         told = deployment.public(stack.export(), (git(ROOT, "rev-parse", "HEAD") or "").strip())
     built = deployment.images(told)
-    wanted = pulumi.with_parents(planned, options.image) if options.image else names
     actions.summary(f"### {options.stack}\n\n| image | published as |\n| --- | --- |\n")
-    actions.summary("".join(f"| {name} | `{built[name]['ref']}`<br>`{built[name]['tag']}` |\n" for name in wanted))
+    actions.summary(
+        "".join(f"| {name} | `{built[name]['ref']}`<br>`{built[name]['tag']}` |\n" for name in targets or names)
+    )
     if options.image:
         for key in ("digest", "tag"):
             actions.output(key, built[options.image][key])

@@ -17,6 +17,7 @@ import yaml
 
 from ci.actions import variable
 from ci.identity import token, tokens
+from stacks.config import without_secure
 from stacks.plan import Plan
 from toolchain import environment, ready
 from toolchain import stack as toolchain_stack
@@ -149,14 +150,7 @@ def throwaway(checkout: Checkout, stack: str) -> Iterator[Stack]:
 def unpublished(text: str) -> str:
     """Return a stack's configuration so that it pushes nothing, and can be read without the key of its secrets."""
     document = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - it makes nothing but text
-    return yaml.safe_dump({"config": {**_opened(document.get("config") or {}), "slipway:publish": False}})
-
-
-def _opened(value: Any) -> Any:
-    """Put a word in place of each secret: nothing that needs one is done."""
-    if isinstance(value, dict):
-        return "[secret]" if set(value) == {"secure"} else {key: _opened(item) for key, item in value.items()}
-    return [_opened(item) for item in value] if isinstance(value, list) else value
+    return yaml.safe_dump({"config": {**without_secure(document.get("config") or {}), "slipway:publish": False}})
 
 
 def with_parents(plan: Plan, image: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stacks import affected, plan, schema
 from stacks.collisions import Built, collisions, owned_twice
+from stacks.columns import aligned
 from stacks.errors import SlipwayError
 from stacks.source import ROOT, stack_names
 
@@ -68,9 +69,8 @@ def _list(_: argparse.Namespace) -> int:
             mistakes.append(str(error))
         else:
             rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs if not spec.product)))
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    for name, flavor, images in rows:
-        print(f"{name:<{widths[0]}}  {flavor:<{widths[1]}}  {images}")
+    for line in aligned(rows):
+        print(line)
     if mistakes:
         raise SlipwayError("\n".join(mistakes))
     return 0

@@ -263,7 +263,7 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
     Raises:
         SlipwayError: one line for each mistake, starting with ``where`` and the full key.
     """
-    merged = {key: _without_secure(value) for key, value in values.items()}
+    merged = {key: without_secure(value) for key, value in values.items()}
     below = _mirrors_below()
     own = merged.get("mirrors") or {}
     if below and isinstance(own, Mapping):
@@ -289,13 +289,13 @@ def _mirrors_below() -> dict[str, Any]:
         raise SlipwayError("\n".join(_explain(error, f"${MIRRORS_VARIABLE}"))) from None
 
 
-def _without_secure(value: Any) -> Any:
+def without_secure(value: Any) -> Any:
     """Replace what Pulumi encrypted (``{secure: ...}``), unreadable outside a program, by a placeholder."""
     if isinstance(value, Mapping):
         if set(value) == {"secure"}:
             return ENCRYPTED
-        return {key: _without_secure(item) for key, item in value.items()}
-    return [_without_secure(item) for item in value] if isinstance(value, list) else value
+        return {key: without_secure(item) for key, item in value.items()}
+    return [without_secure(item) for item in value] if isinstance(value, list) else value
 
 
 _SECRETS = {"password", "token"}

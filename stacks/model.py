@@ -88,3 +88,12 @@ def qualified(reference: str) -> str:
     if not slash:
         return f"docker.io/library/{reference}"
     return reference if "." in host or ":" in host or host == "localhost" else f"docker.io/{reference}"
+
+
+def split(reference: str) -> tuple[str, str]:
+    """Return the repository of a reference, and what names an image in it: its digest, else its tag."""
+    name, _, digest = reference.partition("@")
+    if ":" in name.rpartition("/")[2]:
+        name, _, tag = name.rpartition(":")
+        return name, digest or tag
+    return name, digest

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from stacks import docker_login
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import Host, Model, Path, Repository, qualified
 from stacks.source import NAMESPACE
@@ -345,14 +346,11 @@ def check_sealed(written: Mapping[str, Any], where: str) -> None:
 
 
 def _docker_login(host: str) -> bool:
-    """Tell whether the Docker client's configuration, or a helper that it names, knows a login for a registry."""
-    import docker.auth  # noqa: PLC0415 - few runs need it, and it takes long to load
-    import docker.errors  # noqa: PLC0415
-
+    """Tell whether the machine's own Docker login serves for a registry."""
     try:
-        return bool(docker.auth.load_config().resolve_authconfig(host))
-    except docker.errors.DockerException:
-        return True  # it names a helper that does not work here: the push will say why
+        return bool(docker_login.stored(host))
+    except ValueError:
+        return True  # a helper does not work here: the push will say why
 
 
 Registry = Annotated[

@@ -22,8 +22,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
+from stacks import docker_login
 from stacks.errors import SlipwayError, one_line
-from stacks.model import check_reference, qualified
+from stacks.model import check_reference, qualified, split
 from stacks.registries import GhcrRegistry
 
 INDEXES: Final = (
@@ -39,8 +40,6 @@ IMAGES: Final = (
 
 _HOSTS: Final = {"docker.io": "registry-1.docker.io"}
 """Registries whose API answers at another host than their images' names have."""
-_LOGINS: Final = {"docker.io": "https://index.docker.io/v1/"}
-"""Registries whose credentials Docker keeps under another name."""
 
 _SECONDS: Final = (10, 30)
 """How long a registry may take to connect, and then to say something."""
@@ -124,13 +123,8 @@ class Repository:
             check_reference(reference)
         except ValueError as error:
             raise SlipwayError(f"'{one_line(reference)}': {error}") from None
-        name, separator, version = qualified(reference).partition("@")
-        if not separator:
-            name, _, version = name.rpartition(":")
-        elif ":" in name.rpartition("/")[2]:  # name:tag@digest: the digest decides
-            name = name.rpartition(":")[0]
+        name, self._version = split(qualified(reference))
         self.host, _, path = name.partition("/")
-        self._version = version
         scheme = "http" if re.fullmatch(r"(localhost|127(\.\d+){3})(:\d+)?", self.host) else "https"
         self._url = f"{scheme}://{_HOSTS.get(self.host, self.host)}/v2/{path}"
         self._scope = f"repository:{path}:pull"
@@ -365,14 +359,7 @@ class _Source(io.RawIOBase):
 
 def _docker_login(host: str) -> Login | None:
     """Return what ``docker login`` has stored for a registry, or a credential helper of Docker's gives for it."""
-    import docker.auth  # noqa: PLC0415 - only where a registry asks who we are
-    import docker.errors  # noqa: PLC0415
-
-    try:
-        found = docker.auth.load_config().resolve_authconfig(_LOGINS.get(host, host)) or {}
-    except docker.errors.DockerException as error:
-        raise ValueError(f"the Docker login for it cannot be read: {error}") from None
-    lowered = {key.lower(): value for key, value in found.items()}
+    lowered = {key.lower(): value for key, value in docker_login.stored(host).items()}
     username, password = lowered.get("username"), lowered.get("password")
     return Login(host, username, password) if username and password else None
 

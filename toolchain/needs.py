@@ -8,20 +8,26 @@ import json
 import sys
 
 from stacks import plan
+from stacks.config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.model import qualified
 from stacks.registries import EcrRegistry, LocalRegistry
 from stacks.spec import Outside
 
 
+def local(config: StackConfig) -> bool:
+    """Tell whether a stack pushes to the registry that we start."""
+    to = config.registry
+    return config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set
+
+
 def needs(stack: str) -> dict[str, object]:
     """Return the needs of a stack. Raises SlipwayError where its configuration is wrong."""
     config, specs = plan.resolve(stack)
-    to = config.registry
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
-        "registry": config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set,
-        "aws": config.publish and isinstance(to, EcrRegistry),
+        "registry": local(config),
+        "aws": config.publish and isinstance(config.registry, EcrRegistry),
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from stacks.diff.layer import Index, index
 from stacks.errors import SlipwayError
+from stacks.model import split
 from stacks.registry import IMAGES, INDEXES, Login, Repository
 
 
@@ -72,10 +73,7 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
             names = ", ".join(f"{name} ({digest})" for name, digest in found.items())
             missing = f"none of them for {platform}" if platform else "where one is expected; name one by its digest"
             raise SlipwayError(f"{reference}: a list of images, {missing}: {names or 'it is empty'}")
-        name = reference.partition("@")[0]
-        if ":" in name.rpartition("/")[2]:
-            name = name.rpartition(":")[0]
-        return fetch(f"{name}@{found[platform]}", login)
+        return fetch(f"{split(reference)[0]}@{found[platform]}", login)
     if manifest.media_type not in IMAGES:
         raise SlipwayError(f"{reference}: no image, but {manifest.media_type or 'something of no media type'}")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from stacks.columns import aligned
 from stacks.diff.report import Part, Report, Table
 
 
@@ -19,14 +20,11 @@ def _part(part: Part) -> Iterator[str]:
         yield f"  {name:<{width}}  {said}"
     for table in part.tables:
         yield f"  {table.title}"
-        yield from (f"    {line}" for line in _aligned(table))
+        yield from (f"    {line}" for line in _lines(table))
 
 
-def _aligned(table: Table) -> Iterator[str]:
-    rows = [("", *table.columns), *table.rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+def _lines(table: Table) -> Iterator[str]:
+    yield from aligned([("", *table.columns), *table.rows])
     if table.note:
         yield table.note
 

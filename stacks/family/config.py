@@ -48,6 +48,10 @@ def _joined(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
+ArchList = Annotated[str, BeforeValidator(_joined)]
+"""Compute capabilities, as text or as a list."""
+
+
 def _release_or_commit(value: str) -> str:
     if not (_COMMIT.fullmatch(value) or _RELEASE.fullmatch(value)):
         raise ValueError("expected a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false")
@@ -140,7 +144,7 @@ class FamilyConfig(StackConfig):
     distro: Version = Field("ubuntu24.04", description="Distribution, as in the tags of nvidia/cuda.")
     python: Version | None = Field(None, description="Python of the distribution. Default: its own python3.")
     torch: TorchBuild = Field(default_factory=TorchBuild, description="Versions of torch and its companions.")
-    arch_list: Annotated[str, BeforeValidator(_joined)] | None = Field(
+    arch_list: ArchList | None = Field(
         None,
         description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
     )

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Version
-from stacks.family.config import Pin, is_commit
+from stacks.family.config import ArchList, Pin, is_commit
 from stacks.model import Model
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -74,10 +74,6 @@ def _text(values: Any) -> Any:
     return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else values
 
 
-def _joined(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list) else value
-
-
 class Config(StackConfig):
     """The keys of an ``efa`` stack."""
 
@@ -87,7 +83,7 @@ class Config(StackConfig):
     nccl: Nccl = Field(default_factory=Nccl, description="Another NCCL than the parent's, and NCCL's tests.")
     openmpi: OpenMpi = Field(default_factory=OpenMpi, description="OpenMPI rebuilt against the host's PMIx.")
     extras: Extras = Field(default_factory=Extras, description="Extensions compiled against the parent's torch.")
-    arch_list: Annotated[str, BeforeValidator(_joined)] | None = Field(
+    arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
     )
     environment: Annotated[dict[str, str], BeforeValidator(_text)] = Field(

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 import stacks.registry
+from tests.loopback import serving
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -32,8 +33,8 @@ class Registry:
     or, where there is none, all else.
     """
 
-    def __init__(self, port: int) -> None:
-        self.address = f"127.0.0.1:{port}"
+    def __init__(self, address: str) -> None:
+        self.address = address
         self.digests: dict[str, str | int] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
@@ -193,13 +194,6 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
 def serve() -> Iterator[Registry]:
     """Serve a registry until the block ends."""
     handler: Any = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    made = handler.registry = Registry(server.server_port)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01])
-    thread.start()
-    try:
+    with serving(handler) as address:
+        made = handler.registry = Registry(address)
         yield made
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -6,10 +6,9 @@ import argparse
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ci.cli import main
 from stacks import plan
 from stacks.errors import SlipwayError
 from stacks.revision import BRANCH_VARIABLE
+from tests.loopback import serving
 from tests.unit.checkout import Checkout
 from tests.workflows.github import GitHub, serve
 
@@ -328,15 +328,10 @@ class Issuer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def issuer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Issuer)
-    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
-    thread.start()
-    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"http://127.0.0.1:{server.server_port}/?api-version=2.0")
-    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "request")
-    yield
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Issuer) as address:
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"http://{address}/?api-version=2.0")
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "request")
+        yield
 
 
 @pytest.mark.usefixtures("issuer")

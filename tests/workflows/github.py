@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.loopback import serving
 
 REPOSITORY = "/repos/acme/slipway/"
 
@@ -87,13 +88,6 @@ class _Handler(BaseHTTPRequestHandler):
 def serve() -> Iterator[GitHub]:
     """Serve the API until the block ends."""
     handler: Any = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    made = handler.github = GitHub(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
-    thread.start()
-    try:
+    with serving(handler) as address:
+        made = handler.github = GitHub(f"http://{address}")
         yield made
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from ci import pulumi
+from tests.loopback import serving
 
 TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"
 """A token in form, of nobody."""
@@ -49,13 +49,8 @@ class Cloud(BaseHTTPRequestHandler):
 @pytest.fixture
 def cloud() -> Iterator[str]:
     Cloud.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Cloud)
-    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Cloud) as address:
+        yield f"http://{address}"
 
 
 def test_a_job_is_logged_in_by_its_identity_and_out_again(
