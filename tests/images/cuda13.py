@@ -1,4 +1,4 @@
-"""The ``cu132`` chain of real parts: NVIDIA's compiler and libraries, NCCL, PyTorch's wheels, DeepSpeed's source.
+"""The ``cu132`` chains of real parts: NVIDIA's compiler and libraries, NCCL, PyTorch's wheels, DeepSpeed's source.
 
 Stand-ins that are left: HPC-X, OpenMPI's source and the tools beside NCCL's tests, DCGM, the driver's stubs, and Debian
 in Ubuntu's place.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from stacks.source import ROOT
 from tests.images import chain
 from tests.images.world import upstreams
 
-STACK = "nccl-cu132"
+STACKS = ("base-cu132", "nccl-cu132")
 DEEPSPEED = "0.19.7"
 
 CONFIG: Mapping[str, Any] = {
@@ -35,8 +36,8 @@ RELEASED = ("PKG-INFO", "deepspeed.egg-info", "build.txt", "deepspeed/git_versio
 
 
 def world() -> upstreams.World:
-    """Make what the chain is made of and serve it; the Python index is the real one."""
-    cache, asked = ROOT / ".slipway/cache/cuda13", chain.needs([(STACK, CONFIG)])
+    """Make what the chains are made of and serve it; the Python index is the real one."""
+    cache, asked = ROOT / ".slipway/cache/cuda13", chain.needs((stack, CONFIG) for stack in STACKS)
     return upstreams.make(cache, asked, nvidia="slipway-test/nvidia", pushed=False, stages="cuda13-", sources=_sources)
 
 
@@ -51,6 +52,17 @@ def _sources(name: str, scratch: Path) -> list[Path]:
     return [source]
 
 
-def built(made: upstreams.World, archs: str, have: Mapping[str, str] | None = None) -> chain.Chain:
-    """Build the chain for some architectures in order; what we ``have`` of it is taken as it is."""
-    return chain.built(STACK, made, have=have, by_hand=BY_HAND, archList=archs, **CONFIG)
+def cuobjdump(folder: Path) -> Path:
+    """Put NVIDIA's reader of machine code into a folder: images that only run things are without it."""
+    asked = "cuda-toolkit[cuobjdump]==13.2.1"
+    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={folder}", asked], check=True)
+    with zipfile.ZipFile(next(folder.glob("nvidia_cuda_cuobjdump-*.whl"))) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/bin/cuobjdump"))
+        program = Path(wheel.extract(name, folder))
+    program.chmod(0o755)
+    return program
+
+
+def built(made: upstreams.World, stack: str, archs: str, have: Mapping[str, str] | None = None) -> chain.Chain:
+    """Build a chain for some architectures in order; what we ``have`` of it is taken as it is."""
+    return chain.built(stack, made, have=have, by_hand=BY_HAND, archList=archs, **CONFIG)

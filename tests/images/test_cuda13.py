@@ -1,4 +1,4 @@
-"""The ``cu132`` chain of real parts: the extensions hold the machine code that was asked for, the libraries are NVIDIA's."""
+"""The ``cu132`` chains of real parts: the extensions hold the machine code that was asked for, the libraries are NVIDIA's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from tests.images.chain import Chain, remove
 from tests.images.engine import DOCKERFILES, Image, docker
 from tests.images.world.upstreams import World
 
-pytestmark = pytest.mark.slow
-
 ARCHS, OTHER = "9.0 10.0+PTX", "8.0 8.6"
 FUSED_ADAM = "deepspeed/ops/adam/fused_adam_op"
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
@@ -29,8 +27,15 @@ def made() -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
+def base(made: World) -> Iterator[Chain]:
+    built = cuda13.built(made, "base-cu132", ARCHS)
+    yield built
+    remove(built)
+
+
+@pytest.fixture(scope="module")
 def chain(made: World) -> Iterator[Chain]:
-    built = cuda13.built(made, ARCHS)
+    built = cuda13.built(made, "nccl-cu132", ARCHS)
     yield built
     remove(built)
 
@@ -42,23 +47,43 @@ def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
     return elf, ptx
 
 
-def test_torch_is_the_published_one_for_this_cuda(chain: Chain) -> None:
-    said = chain.image("torch-extras").run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
+CHAINS = pytest.mark.parametrize("made_of", ["base", pytest.param("chain", marks=pytest.mark.slow)])
+
+
+@CHAINS
+def test_torch_is_the_published_one_for_this_cuda(made_of: str, request: pytest.FixtureRequest) -> None:
+    extras = request.getfixturevalue(made_of).image("torch-extras")
+    said = extras.run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
     assert said.split() == ["2.15.0+cu132", "13.2"]
 
 
-def test_the_fused_adam_has_code_for_the_architectures_asked_for_and_no_other(chain: Chain) -> None:
-    assert code(chain.image("torch-extras"), f"{PACKAGES}/{FUSED_ADAM}*.so") == ({"90", "100"}, {"100"})
+@CHAINS
+def test_the_fused_adam_has_code_for_the_architectures_asked_for_and_no_other(
+    made_of: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    extras = request.getfixturevalue(made_of).image("torch-extras")
+    reader = f"--volume={cuda13.cuobjdump(tmp_path)}:/usr/local/bin/cuobjdump:ro"
+    assert code(extras, f"{PACKAGES}/{FUSED_ADAM}*.so", reader) == ({"90", "100"}, {"100"})
 
 
-def test_deepspeed_says_its_version_and_has_its_fused_adam_compiled(chain: Chain) -> None:
+@CHAINS
+def test_deepspeed_says_its_version_and_has_its_fused_adam_compiled(
+    made_of: str, request: pytest.FixtureRequest
+) -> None:
     program = (
         "from deepspeed.git_version_info import *; print(version, [op for op, has in installed_ops.items() if has])"
     )
-    said = chain.image("torch-extras").run("python", "-c", program)
+    said = request.getfixturevalue(made_of).image("torch-extras").run("python", "-c", program)
     assert said.splitlines()[-1] == f"{cuda13.DEEPSPEED} ['fused_adam']"
 
 
+def test_the_image_that_only_runs_things_has_no_compiler(base: Chain) -> None:
+    for name in ("torch", "torch-extras"):
+        found = base.image(name).run("sh", "-c", "for each in nvcc gcc g++ cc make; do command -v $each || true; done")
+        assert not found
+
+
+@pytest.mark.slow
 def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: Chain) -> None:
     image = chain.image("torch")
     assert "Cuda compilation tools, release 13.2, V13.2.78" in image.run("nvcc", "--version")
@@ -70,6 +95,7 @@ def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: Chain) -> 
     )
 
 
+@pytest.mark.slow
 def test_nccl_is_the_release_that_the_stack_asks_for(chain: Chain) -> None:
     program = """
 import ctypes
@@ -83,13 +109,15 @@ print(version.value, library.ncclGetErrorString(3).decode())
     assert chain.image("torch").run("python", "-", text=program).startswith("23004 internal error")
 
 
+@pytest.mark.slow
 def test_nccls_tests_have_code_for_the_architectures_asked_for(chain: Chain) -> None:
     assert code(chain.image("nccl-tests"), "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
 
 
+@pytest.mark.slow
 def test_another_list_of_architectures_makes_another_fused_adam(made: World, chain: Chain, tmp_path: Path) -> None:
     have = {name: tag for name, tag in chain.names.items() if name != "deepspeed-wheel"}
-    wheel = cuda13.built(made, OTHER, have).image("deepspeed-wheel")
+    wheel = cuda13.built(made, "nccl-cu132", OTHER, have).image("deepspeed-wheel")
     container = docker("create", wheel.tag, "none").stdout.strip()
     docker("cp", f"{container}:/dist", tmp_path)
     docker("rm", container)
