@@ -24,7 +24,7 @@ ELSEWHERE = {
     "libucs.so.0": "as libucp",
     "libmpi.so.40": "one of the ways to start NVSHMEM, under Open MPI",
     "liboshmem.so.40": "one of the ways to start NVSHMEM, under OpenSHMEM",
-    "libquadmath.so.0": "named by the libgfortran in torch's wheels for CUDA 13.2, which itself no library of theirs names",
+    "libquadmath.so.0": "named by a libgfortran in torch's wheels for CUDA 13.2, which no library of theirs names",
     "libpmix.so.2": "one of the ways to start NVSHMEM, under PMIx",
 }
 
