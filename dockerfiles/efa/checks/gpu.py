@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """NCCL adds up right over all GPUs of all nodes, and goes over EFA. Started by torchrun, with provider.py beside it.
 
-Exits with 1, and one line for each process and reason, if a sum is wrong, NCCL's log does not name EFA's provider, or the
-bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set.
+Exits with 1, and one line for each process and reason, if a sum is wrong, NCCL's log does not name EFA's provider, or
+the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set.
 """
 
 import os
