@@ -29,6 +29,8 @@ _FIELDS = {
     "ngc": ("ngc", _VERSION),
     "efa": ("efa", _VERSION),
     "ofi": ("ofi", _VERSION),
+    "megatron": ("lm", r"[0-9a-f]{7}"),
+    "doca": ("doca", _VERSION),
     "nccl": ("nccl", _VERSION),
     "torch": ("torch", _VERSION),
     "vision": ("vision", _VERSION),
@@ -69,6 +71,8 @@ class Suffix(_Frozen):
     ngc: str | None = None
     efa: str | None = None
     ofi: str | None = None
+    megatron: str | None = None
+    doca: str | None = None
     nccl: str | None = None
     torch: str | None = None
     vision: str | None = None

@@ -4,6 +4,16 @@ The tables are the TOML files beside this module; nothing is read before the fir
 :class:`Incompatible`, one line that names the field, the value, what is allowed and where the rule comes from.
 """
 
+from stacks.versions.aks import (
+    AksNode,
+    Topology,
+    aks_node,
+    check_nemo,
+    check_platform,
+    doca_machine,
+    launcher_commit,
+    launchers_nemo,
+)
 from stacks.versions.archs import (
     Arch,
     arch_list,
@@ -46,6 +56,7 @@ from stacks.versions.pytorch import (
 from stacks.versions.toolkit import CudaRelease, Edition, check_driver, cuda, cuda_parent, cuda_versions
 
 __all__ = [
+    "AksNode",
     "Arch",
     "Companion",
     "CudaRelease",
@@ -56,7 +67,9 @@ __all__ = [
     "Machine",
     "NcclRelease",
     "NgcRelease",
+    "Topology",
     "TorchRelease",
+    "aks_node",
     "arch_list",
     "arch_numbers",
     "arch_profiles",
@@ -68,7 +81,9 @@ __all__ = [
     "check_extra",
     "check_gcc",
     "check_nccl_not_older",
+    "check_nemo",
     "check_ofi_nccl",
+    "check_platform",
     "check_python",
     "check_torch_cuda",
     "companion_versions",
@@ -79,12 +94,15 @@ __all__ = [
     "distro",
     "distro_names",
     "distro_python",
+    "doca_machine",
     "efa_environment",
     "efa_installer",
     "efa_versions",
     "extra_archs",
     "final_version",
     "host_gcc",
+    "launcher_commit",
+    "launchers_nemo",
     "magma_package",
     "nccl",
     "nccl_versions",

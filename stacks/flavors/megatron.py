@@ -1,0 +1,164 @@
+"""``megatron``: Megatron-LM on NVIDIA's PyTorch image, for GPU nodes of AKS with InfiniBand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+
+from stacks import versions
+from stacks.config import StackConfig, SwitchedVersion, Version
+from stacks.family.config import ArchList, Commit, Pin, is_commit
+from stacks.model import Model
+from stacks.spec import ImageSpec, Outside
+from stacks.tags import Suffix
+from stacks.versions import Incompatible
+
+
+def _sha256(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ValueError("expected a SHA-256: 64 digits 0-9 a-f")
+    return value
+
+
+class Launcher(Model):
+    """NeMo Framework Launcher; a plain version is its own."""
+
+    version: Version = Field("24.12", description="Release of the launcher.")
+    nemo: Version | None = Field(
+        None, description="Release of nvcr.io/nvidia/nemo that its jobs run in. Default: the one that it was made for."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        return values if isinstance(values, Mapping | Model) else {"version": values}
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        versions.launcher_commit(self.version)
+        if self.nemo:
+            versions.check_nemo(self.version, self.nemo)
+        return self
+
+    @property
+    def container(self) -> str:
+        """The release of NeMo's image that jobs run in."""
+        return self.nemo or versions.launchers_nemo(self.version)
+
+
+class Topology(Model):
+    """Another file of topology than the one that the table pins: its commit in Azure/azhpc-images, and its hash."""
+
+    commit: Commit = Field(description="Commit of Azure/azhpc-images.")
+    sha256: Annotated[str, AfterValidator(_sha256)] = Field(description="SHA-256 of the file there.")
+
+
+class Packages(Model):
+    """Python packages for data, each at one version; those that Megatron-LM's own lock names, where it names one."""
+
+    datasets: Version = Field("5.0.0", description="datasets.")
+    transformers: Version = Field("5.14.1", description="transformers.")
+    tokenizers: Version = Field("0.22.2", description="tokenizers.")
+    huggingface_hub: Version = Field("1.24.0", description="huggingface_hub.")
+
+
+class Config(StackConfig):
+    """The keys of a ``megatron`` stack."""
+
+    flavor: Literal["megatron"] = "megatron"
+    ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch to stand on.")
+    megatron: Commit = Field(
+        "571370c829ca768fe37244f4e2e7f28d8accc4ab", description="Commit of NVIDIA/Megatron-LM. Default: core_v0.18.2."
+    )
+    launcher: Launcher = Field(default_factory=Launcher, description="NeMo Framework Launcher.")
+    nodes: str = Field("aks-ndv5", description="GPU nodes of AKS that the image is for: aks-ndv5, aks-gb200, aks-gb300.")
+    topology: Topology | None = Field(None, description="Another topology file for NCCL than the one that is pinned.")
+    doca: SwitchedVersion = Field("3.2.1", description="DOCA's userspace with SHARP, or false for none.")
+    transformer_engine: Pin = Field(
+        default=False, description="TransformerEngine compiled against the parent's torch; false: the parent's own."
+    )
+    packages: Packages = Field(default_factory=Packages, description="Python packages for data.")
+    arch_list: ArchList | None = Field(
+        None, description="Compute capabilities to compile for, such as 9.0 10.0+PTX. Default: by nodes."
+    )
+    max_jobs: PositiveInt | None = Field(
+        None, description="Most compilers at once. Default: as cores and memory allow."
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        versions.ngc(self.ngc)
+        versions.check_platform(self.nodes, self.platform)
+        if self.topology and not versions.aks_node(self.nodes).topology:
+            raise Incompatible(
+                "topology.commit",
+                self.topology.commit,
+                f"is for a topology file, which {self.nodes} has none of: NCCL finds out by itself",
+                (),
+                "stacks/versions/aks.toml",
+            )
+        _ = self.doca_machine, self.archs
+        return self
+
+    @property
+    def doca_machine(self) -> str:
+        """How DOCA's repositories call the platform; empty where there is no DOCA."""
+        machine = self.platform.removeprefix("linux/")
+        return versions.doca_machine(self.doca, self.ngc, machine) if self.doca else ""
+
+    @property
+    def archs(self) -> str:
+        """The compute capabilities in torch's own form: ``9.0 10.0+PTX``."""
+        cuda = versions.ngc(self.ngc).cuda or versions.cuda_versions()[-1]
+        return versions.arch_list(self.arch_list or versions.aks_node(self.nodes).archs, cuda, field="archList")
+
+
+def images(config: Config) -> list[ImageSpec]:
+    """Return the one image of a ``megatron`` stack."""
+    launcher, packages = config.launcher, config.packages
+    pinned = versions.aks_node(config.nodes).topology
+    topology = config.topology or pinned
+    return [
+        ImageSpec(
+            name="megatron-lm",
+            dockerfile="megatron/Dockerfile",
+            platform=config.platform,
+            args={
+                "MEGATRON_COMMIT": config.megatron,
+                "RELEASE_MEGATRON": config.megatron[:7],
+                "RELEASE_LAUNCHER": launcher.version,
+                "LAUNCHER_COMMIT": versions.launcher_commit(launcher.version),
+                "RELEASE_NEMO": launcher.container,
+                "TOPOLOGY_NAME": pinned.name if pinned else "",
+                "TOPOLOGY_COMMIT": topology.commit if topology else "",
+                "TOPOLOGY_SHA256": topology.sha256 if topology else "",
+                "DOCA_RELEASE": config.doca or "",
+                "DOCA_MACHINE": config.doca_machine,
+                "TRANSFORMER_ENGINE_REF": _ref(config.transformer_engine),
+                "ARCH_LIST": config.archs,
+                "DATASETS_VERSION": packages.datasets,
+                "TRANSFORMERS_VERSION": packages.transformers,
+                "TOKENIZERS_VERSION": packages.tokenizers,
+                "HUGGINGFACE_HUB_VERSION": packages.huggingface_hub,
+            },
+            tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
+            parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
+            description=f"Megatron-LM on NVIDIA's PyTorch {config.ngc} for AKS",
+            licenses="Apache-2.0 AND BSD-3-Clause AND LicenseRef-NVIDIA-Deep-Learning-Container",
+            suffix=Suffix(
+                variant="megatron",
+                ngc=config.ngc,
+                megatron=config.megatron[:7],
+                doca=config.doca or None,
+                tail=config.tag_suffix,
+            ),
+        )
+    ]
+
+
+def _ref(pin: str | Literal[False]) -> str:
+    """Return the tag or commit of a pin; empty where it is switched off."""
+    return "" if not pin else pin if is_commit(pin) else f"v{pin}"

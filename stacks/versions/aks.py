@@ -1,0 +1,131 @@
+"""What images for AKS are made of: its GPU nodes, DOCA, and the NeMo Framework Launcher."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from stacks.versions.clusters import ngc
+from stacks.versions.errors import Incompatible
+from stacks.versions.tables import order, table
+
+_AKS = "stacks/versions/aks.toml"
+_DOCA = "stacks/versions/doca.toml"
+_NEMO = "stacks/versions/nemo.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The file by which NCCL knows a node's topology.
+
+    Attributes:
+        name: in the folder ``topology/`` of Azure/azhpc-images, and in the image's ``/etc``.
+        commit: of that repository.
+        sha256: of the file, in hexadecimal.
+    """
+
+    name: str
+    commit: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class AksNode:
+    """One kind of GPU node of AKS.
+
+    Attributes:
+        name: such as ``aks-ndv5``.
+        sku: the VM's size.
+        platform: of the VM, such as ``linux/amd64``.
+        archs: the compute capability of its GPUs, such as ``9.0``.
+        gpus: how many ``nvidia.com/gpu`` it has.
+        rdma: how many ``rdma/ib`` it has.
+        topology: None where NCCL finds out by itself.
+    """
+
+    name: str
+    sku: str
+    platform: str
+    archs: str
+    gpus: int
+    rdma: int
+    topology: Topology | None
+
+
+@functools.cache
+def aks_node(name: str, *, field: str = "nodes") -> AksNode:
+    """Return the row of a kind of node.
+
+    Raises:
+        Incompatible: the table does not know it.
+    """
+    rows = table("aks")
+    if name not in rows:
+        raise Incompatible(field, name, "is no known GPU node of AKS", tuple(rows), _AKS, known=False)
+    row = rows[name]
+    topology = Topology(**row["topology"]) if "topology" in row else None
+    return AksNode(name=name, **{key: row[key] for key in ("sku", "platform", "archs", "gpus", "rdma")}, topology=topology)
+
+
+def check_platform(name: str, platform: str, *, field: str = "platform") -> None:
+    """Refuse an image for another platform than its nodes have.
+
+    Raises:
+        Incompatible: naming the platform of the nodes.
+    """
+    node = aks_node(name)
+    if platform != node.platform:
+        why = f"is not the platform of {name} ({node.sku})"
+        raise Incompatible(field, platform, why, (node.platform,), _AKS)
+
+
+def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca") -> str:
+    """Return how DOCA's repositories call a machine, ``amd64`` or ``arm64``; the release must be for the parent's Ubuntu.
+
+    ``parent`` is a release of NVIDIA's PyTorch image. Where its Ubuntu is not known, the build finds out.
+
+    Raises:
+        Incompatible: the table does not know the release, or it has no packages for that Ubuntu.
+    """
+    releases = table("doca")["release"]
+    if version not in releases:
+        raise Incompatible(field, version, "is not a known release of DOCA", tuple(releases), _DOCA, known=False)
+    ubuntu = ngc(parent).ubuntu
+    if ubuntu and ubuntu not in releases[version]["ubuntu"]:
+        why = f"has no packages for Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
+        fitting = [release for release, row in releases.items() if ubuntu in row["ubuntu"]]
+        raise Incompatible(field, version, why, fitting, _DOCA)
+    machines: dict[str, str] = table("doca")["machine"]
+    return machines[machine]
+
+
+def launcher_commit(version: str, *, field: str = "launcher.version") -> str:
+    """Return the commit of a release of the NeMo Framework Launcher.
+
+    Raises:
+        Incompatible: the table does not know it.
+    """
+    rows = table("nemo")["launcher"]
+    if version not in rows:
+        raise Incompatible(field, version, "is no release of the NeMo Framework Launcher", tuple(rows), _NEMO, known=False)
+    commit: str = rows[version]["commit"]
+    return commit
+
+
+def launchers_nemo(version: str) -> str:
+    """Return the NeMo that a launcher's own configuration names."""
+    nemo: str = table("nemo")["launcher"][version]["nemo"]
+    return nemo
+
+
+def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> None:
+    """Refuse a NeMo that is unknown, or newer than the one that a launcher was made for.
+
+    Raises:
+        Incompatible: naming those that go with the launcher.
+    """
+    known = dict.fromkeys(row["nemo"] for row in table("nemo")["launcher"].values())
+    fitting = [release for release in known if order(release) <= order(launchers_nemo(launcher))]
+    if nemo not in fitting:
+        why = f"is newer than launcher {launcher} was made for" if nemo in known else "is no known release of nvcr.io/nvidia/nemo"
+        raise Incompatible(field, nemo, why, fitting, _NEMO, known=nemo in known)

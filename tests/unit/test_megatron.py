@@ -1,0 +1,169 @@
+"""The flavor ``megatron``: its arguments, its tags, and the one line for each mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.errors import SlipwayError
+from stacks.spec import ImageSpec, Outside
+from stacks.tags import Revision, parse, render
+from stacks.versions import aks_node
+from stacks.versions.nodes import GPU, INFINIBAND, node
+from stacks.versions.tables import table
+
+SEEDS_COMMIT = "878d65fe006b07ccef715ccc5ab521afb94e78a8"
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def spec(**values: Any) -> ImageSpec:
+    config = flavors.load({"flavor": "megatron", **values}, "stack x")
+    [image] = flavors.flavor("megatron").images(config)
+    return image
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        spec(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_flavor_alone_is_the_stack_of_its_name() -> None:
+    [image] = plan.resolve("aks-megatron")[1]
+    assert image == spec()
+    assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:26.03-py3")}
+    assert {name for name, value in image.args.items() if not value} == {"TRANSFORMER_ENGINE_REF"}
+
+
+def test_the_seeds_stack_has_the_seeds_versions() -> None:
+    [image] = plan.resolve("aks-megatron-2503")[1]
+    wanted = {
+        "MEGATRON_COMMIT": SEEDS_COMMIT,
+        "RELEASE_MEGATRON": "878d65f",
+        "RELEASE_LAUNCHER": "24.12",
+        "LAUNCHER_COMMIT": "5730fac6f97795931325cab0ac5dce1924cdcb3f",
+        "RELEASE_NEMO": "24.05",
+        "DOCA_RELEASE": "2.9.1",
+        "DOCA_MACHINE": "x86_64",
+        "TOPOLOGY_NAME": "ndv5-topo.xml",
+        "TOPOLOGY_SHA256": "c26ff47f1decf03d44ee6e90c4a8afd3bddeec334c5545008f33af2a297e2834",
+    }
+    assert {name: image.args[name] for name in wanted} == wanted
+    assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:25.03-py3")}
+
+
+@pytest.mark.parametrize(
+    ("values", "suffix"),
+    [
+        ({}, "megatron-ngc26.03-lm571370c-doca3.2.1"),
+        ({"doca": False}, "megatron-ngc26.03-lm571370c"),
+        ({"ngc": "25.03", "megatron": SEEDS_COMMIT, "doca": "2.9.1", "tagSuffix": "mine"},
+         "megatron-ngc25.03-lm878d65f-doca2.9.1-mine"),
+    ],
+)  # fmt: skip
+def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suffix: str) -> None:
+    made = spec(**values).suffix
+    assert made.render() == suffix
+    assert parse(render(Revision(commit="a1b2c3d"), made)) == (Revision(commit="a1b2c3d"), made)
+
+
+@pytest.mark.parametrize(
+    ("values", "changed"),
+    [
+        ({"doca": False}, {"DOCA_RELEASE": "", "DOCA_MACHINE": ""}),
+        ({"doca": "3.3.0"}, {"DOCA_RELEASE": "3.3.0"}),
+        ({"transformerEngine": "2.12"}, {"TRANSFORMER_ENGINE_REF": "v2.12"}),
+        ({"transformerEngine": "a" * 40}, {"TRANSFORMER_ENGINE_REF": "a" * 40}),
+        ({"megatron": SEEDS_COMMIT}, {"MEGATRON_COMMIT": SEEDS_COMMIT, "RELEASE_MEGATRON": "878d65f"}),
+        ({"launcher": "24.12"}, {}),
+        ({"launcher": {"nemo": "24.05"}}, {"RELEASE_NEMO": "24.05"}),
+        ({"launcher": "24.07"}, {"RELEASE_LAUNCHER": "24.07", "RELEASE_NEMO": "24.05",
+                                 "LAUNCHER_COMMIT": "8325688d8345a5513660f0f8390f0482a721c009"}),
+        ({"topology": {"commit": "b" * 40, "sha256": "c" * 64}},
+         {"TOPOLOGY_COMMIT": "b" * 40, "TOPOLOGY_SHA256": "c" * 64}),
+        ({"packages": {"datasets": "4.4.0"}}, {"DATASETS_VERSION": "4.4.0"}),
+        ({"archList": "9.0+PTX"}, {"ARCH_LIST": "9.0+PTX"}),
+    ],
+)  # fmt: skip
+def test_a_switch_changes_its_own_arguments_and_no_other(values: dict[str, Any], changed: dict[str, str]) -> None:
+    assert spec(**values).args == {**spec().args, **changed}
+
+
+@pytest.mark.parametrize(("nodes", "archs"), [("aks-gb200", "10.0"), ("aks-gb300", "10.3")])
+def test_grace_nodes_have_no_topology_file(nodes: str, archs: str) -> None:
+    image = spec(nodes=nodes, platform="linux/arm64")
+    none = {"TOPOLOGY_NAME": "", "TOPOLOGY_COMMIT": "", "TOPOLOGY_SHA256": ""}
+    assert image.args == {**spec().args, **none, "ARCH_LIST": archs, "DOCA_MACHINE": "arm64-sbsa"}
+    assert image.platform == "linux/arm64"
+
+
+def test_jobs_change_how_fast_it_is_built_and_nothing_in_it() -> None:
+    assert spec(maxJobs=4).model_copy(update={"tuning": {}}) == spec()
+    assert spec(maxJobs=4).tuning == {"MAX_JOBS": "4"}
+
+
+def test_the_nodes_are_those_that_runners_know() -> None:
+    ours, theirs = aks_node("aks-ndv5"), node("aks-ndv5")
+    assert theirs.selector == {"node.kubernetes.io/instance-type": ours.sku}
+    assert theirs.limits == {GPU: ours.gpus, INFINIBAND: ours.rdma}
+
+
+def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
+    topologies = [row["topology"] for row in table("aks").values() if "topology" in row]
+    launchers = table("nemo")["launcher"].values()
+    assert topologies
+    assert all(len(row["sha256"]) == 64 for row in topologies)
+    assert all(len(row["commit"]) == 40 for row in (*topologies, *launchers))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"ngc": "25.3"}, "slipway:ngc: '25.3' is not a known release of nvcr.io/nvidia/pytorch"),
+        ({"megatron": "core_v0.18.2"}, "slipway:megatron: 'core_v0.18.2': expected a commit: 7 to 40 digits 0-9 a-f"),
+        ({"megatron": "main"}, "slipway:megatron: 'main': expected a commit"),
+        (
+            {"launcher": "25.01"},
+            "slipway:launcher.version: '25.01' is no release of the NeMo Framework Launcher; allowed: 24.03, ",
+        ),
+        (
+            {"launcher": {"version": "24.07", "nemo": "24.09"}},
+            "slipway:launcher.nemo: '24.09' is newer than launcher 24.07 was made for; allowed: 24.01.01.framework, ",
+        ),
+        ({"launcher": {"nemo": "25.02"}}, "slipway:launcher.nemo: '25.02' is no known release of nvcr.io/nvidia/nemo"),
+        (
+            {"ngc": "24.05", "doca": "3.3.0"},
+            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, on which nvcr.io/nvidia/pytorch:24.05-py3 stands; "
+            "allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.1; rule: stacks/versions/doca.toml",
+        ),
+        ({"doca": "3.4.0"}, "slipway:doca: '3.4.0' has no packages for Ubuntu 24.04"),
+        ({"doca": "2.9"}, "slipway:doca: '2.9' is not a known release of DOCA (did you mean '2.9.2'?)"),
+        ({"nodes": "aks-ndv6"}, "slipway:nodes: 'aks-ndv6' is no known GPU node of AKS (did you mean 'aks-ndv5'?)"),
+        (
+            {"nodes": "aks-gb300"},
+            "slipway:platform: 'linux/amd64' is not the platform of aks-gb300 (Standard_ND128isr_GB300_v6); allowed: linux/arm64",
+        ),
+        (
+            {"nodes": "aks-gb200", "platform": "linux/arm64", "topology": {"commit": "b" * 40, "sha256": "c" * 64}},
+            "is for a topology file, which aks-gb200 has none of",
+        ),
+        (
+            {"topology": {"commit": "b" * 40, "sha256": "c" * 63}},
+            "slipway:topology.sha256: '" + "c" * 63 + "': expected a SHA-256: 64 digits 0-9 a-f",
+        ),
+        ({"topology": {"commit": "master", "sha256": "c" * 64}}, "slipway:topology.commit: 'master': expected a commit"),
+        ({"nodes": "aks-gb300", "platform": "linux/arm64", "ngc": "25.03", "doca": "2.9.1"}, "'10.3' cannot be compiled by CUDA 12.8.1"),
+        ({"transformerEngine": "stable"}, "slipway:transformerEngine: 'stable': expected a version"),
+        ({"packages": {"dataset": "1.0"}}, "unknown key 'dataset' (did you mean 'datasets'?)"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said: str) -> None:
+    assert said in refusal(**values)
