@@ -20,11 +20,16 @@ from components.tag import ExtraTag, ExtraTagArgs
 KEEP = "keep-"
 """Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
 
-IMMUTABLE: Mapping[str, Any] = {
-    "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
-    "image_tag_mutability_exclusion_filters": [{"filter": f"{KEEP}*", "filter_type": "WILDCARD"}],
-}
-"""An image's tags are its own and never move; the stack's follows it."""
+
+
+def immutable(moving: Sequence[str]) -> dict[str, Any]:
+    """Return how an image's tags are: its own never move; the stack's follows it, and so do ``moving`` on every branch."""
+    patterns = [f"{KEEP}*", *(f"*{tag}" for tag in moving)]
+    return {
+        "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
+        "image_tag_mutability_exclusion_filters": [{"filter": each, "filter_type": "WILDCARD"} for each in patterns],
+    }
+
 
 MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
 """A product's tag is its content: whoever else builds the same one pushes the same tag, with other times in it."""
@@ -43,8 +48,9 @@ class EcrRegistryArgs(RegistryArgs):
     """What an :class:`EcrRegistry` is made of.
 
     ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
-    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``caches``
-    maps the registries to pull through to the prefix of their repositories and the ARN of a secret to log in with.
+    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept; ``moving``
+    are further tags that move. ``caches`` maps the registries to pull through to the prefix of their repositories and
+    the ARN of a secret to log in with.
     ``signed`` is false where the machine has no AWS credentials, which a preview does without.
     """
 
@@ -53,6 +59,7 @@ class EcrRegistryArgs(RegistryArgs):
     stack: str
     images: Sequence[str]
     products: Sequence[str] = ()
+    moving: Sequence[str] = ()
     create: bool = True
     keep_newest: int = 30
     kms_key: str | None = None
@@ -86,7 +93,7 @@ class EcrRegistry(Registry):
         self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
         if args.create:
             for image in args.images:
-                self._repository(image, IMMUTABLE)
+                self._repository(image, immutable(args.moving))
             for product in args.products:
                 self._repository(product, MUTABLE)
             for upstream, (prefix, credential) in args.caches.items():

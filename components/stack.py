@@ -17,6 +17,7 @@ from components.registry import (
     Registry,
     RegistryArgs,
 )
+from components.tag import ExtraTag, ExtraTagArgs
 from stacks import aws, registries
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
@@ -38,6 +39,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
         after = pulumi.ResourceOptions(depends_on=[registry, *(variants[parent] for parent in image.siblings.values())])
         variants[name] = ImageVariant(name, _arguments(image, registry, variants), after)
         registry.keep(name, variants[name].ref, variants[name])
+        for tag in image.extra_tags if registry.publish else ():
+            moved = ExtraTagArgs(ref=variants[name].ref, tag=tag, login=registry.login([variants[name].ref]))
+            ExtraTag(f"{name}-{tag}", moved, pulumi.ResourceOptions(parent=variants[name]))
         files[image.spec.dockerfile] = variants[name].plan["files"]
     built = {
         name: {"ref": variant.ref, "digest": variant.digest, "tag": variant.tag} for name, variant in variants.items()
@@ -86,6 +90,7 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
             account=config.account,
             region=config.region,
             stack=plan.stack,
+            moving=plan.config.extra_tags,
             images=[image.spec.name for image in plan.images if not image.spec.product],
             products=[image.spec.name for image in plan.images if image.spec.product],
             create=config.create,

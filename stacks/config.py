@@ -29,7 +29,7 @@ from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import PREFIX, Model, qualified
 from stacks.registries import KINDS, LocalRegistry, Registry
 from stacks.source import NAMESPACE
-from stacks.tags import check_tail
+from stacks.tags import check_extra, check_tail
 from stacks.versions import Incompatible
 from stacks.versions.pytorch import check_companion, final_version, torch_release
 
@@ -204,6 +204,12 @@ class StackConfig(Model):
     )
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
         None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
+    )
+    extra_tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
+        (),
+        max_length=4,  # as many as ECR lets move
+        description="Tags that the images get beside their own, such as latest, and that move with every publication. "
+        "On another branch than main its name stands before them.",
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")

@@ -21,7 +21,7 @@ class PlannedImage:
     """One image of a plan.
 
     ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
-    ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
+    ``siblings``, whose values exist only once the parents are built. ``extra_tags`` move with it once it is pushed. ``files`` maps each file of the context,
     relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments stand apart from what it does.
     """
 
@@ -31,6 +31,7 @@ class PlannedImage:
     args: Mapping[str, str]
     siblings: Mapping[str, str]
     files: Mapping[str, str]
+    extra_tags: tuple[str, ...] = ()
 
     @property
     def reference(self) -> str:
@@ -144,6 +145,8 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     )
     # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
     revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
+    branch = revision.prefix(root) if config.extra_tags else None
+    extra = tuple(f"{branch}-{tag}" if branch else tag for tag in config.extra_tags)
     return Plan(
         stack,
         config,
@@ -160,6 +163,8 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
                 },
                 siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
                 files=shown[spec.dockerfile],
+                # A product's only name is its content.
+                extra_tags=() if spec.product else extra,
             )
             for spec in ordered
         ),

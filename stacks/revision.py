@@ -63,6 +63,16 @@ def find(
     }
 
 
+def prefix(root: Path) -> str | None:
+    """Return what the branch puts before tags: nothing for ``main``, nor without git.
+
+    Raises:
+        SlipwayError: the branch has a name of which nothing can stand in a tag.
+    """
+    name = git(root, "rev-parse", "--abbrev-ref", "HEAD")
+    return None if name is None else branch_prefix(_branch(name.strip()))
+
+
 def _branch(name: str) -> str:
     """Return the branch's name; on a detached HEAD, as CI checks out, what the environment says, else main."""
     if os.environ.get(BRANCH_VARIABLE):

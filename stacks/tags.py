@@ -160,6 +160,19 @@ def check_tail(tail: str) -> str:
     return tail
 
 
+def check_extra(tag: str) -> str:
+    """Return a tag that images can have beside their own.
+
+    Raises:
+        ValueError: it is no tag, or reads like one of the images' own, or like one by which a registry keeps images.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
+        raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 128 characters")
+    if _TAG.fullmatch(tag) or tag.startswith("keep-"):
+        raise ValueError("reads like a tag that never moves; choose another word, such as latest")
+    return tag
+
+
 def branch_prefix(branch: str) -> str | None:
     """Return what a branch puts before its tags: nothing for ``main``, else its name made fit for a tag.
 

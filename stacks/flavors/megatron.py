@@ -27,6 +27,9 @@ class Launcher(Model):
     """NeMo Framework Launcher; a plain version is its own."""
 
     version: Version = Field("24.12", description="Release of the launcher.")
+    commit: Commit | None = Field(
+        None, description="Commit that its tag must name. Default: NVIDIA's; for a mirror that has another one."
+    )
     nemo: Version | None = Field(
         None, description="Release of nvcr.io/nvidia/nemo that its jobs run in. Default: the one that it was made for."
     )
@@ -130,7 +133,7 @@ def images(config: Config) -> list[ImageSpec]:
                 "MEGATRON_COMMIT": config.megatron,
                 "RELEASE_MEGATRON": config.megatron[:7],
                 "RELEASE_LAUNCHER": launcher.version,
-                "LAUNCHER_COMMIT": versions.launcher_commit(launcher.version),
+                "LAUNCHER_COMMIT": launcher.commit or versions.launcher_commit(launcher.version),
                 "RELEASE_NEMO": launcher.container,
                 "TOPOLOGY_NAME": pinned.name if pinned else "",
                 "TOPOLOGY_COMMIT": topology.commit if topology else "",

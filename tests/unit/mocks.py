@@ -55,7 +55,7 @@ class Recorder(pulumi.runtime.Mocks):
         return self.resources["slipway:image:ImageVariant", name]
 
 
-def planned(name: str, *, product: bool = False, **parents: str) -> PlannedImage:
+def planned(name: str, *, product: bool = False, extra_tags: tuple[str, ...] = (), **parents: str) -> PlannedImage:
     spec = ImageSpec(
         name=name,
         dockerfile=f"{name}/Dockerfile",
@@ -73,6 +73,7 @@ def planned(name: str, *, product: bool = False, **parents: str) -> PlannedImage
         args={"V": "1"},
         siblings=parents,
         files={f"{name}/Dockerfile": "f" * 64},
+        extra_tags=extra_tags,
     )
 
 
@@ -86,7 +87,10 @@ def run(*, preview: bool = False, products: tuple[str, ...] = (), **config: Any)
         plan = Plan(
             "t",
             flavors.load({"flavor": "local", **config}, "stack t"),
-            tuple(planned(name, product=name in products, **parents) for name, parents in CHAIN.items()),
+            tuple(
+                planned(name, product=name in products, extra_tags=tuple(config.get("extraTags", ())), **parents)
+                for name, parents in CHAIN.items()
+            ),
         )
         outputs = deploy(plan)
         values["outputs"] = await pulumi.Output.from_input(outputs).future()

@@ -37,7 +37,11 @@ EFA: dict[str, dict[str, Any]] = {
     },
     "everything off": {"nccl": {"tests": False}},
 }
-VARIED = {"base": FAMILY, "nccl": FAMILY, "efa": EFA}
+MEGATRON: dict[str, dict[str, Any]] = {
+    "everything on": {"transformerEngine": "2.12", "maxJobs": 2},
+    "everything off": {"doca": False, "nodes": "aks-gb300", "platform": "linux/arm64"},
+}
+VARIED = {"base": FAMILY, "nccl": FAMILY, "efa": EFA, "megatron": MEGATRON}
 
 
 @functools.cache

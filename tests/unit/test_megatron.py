@@ -84,6 +84,7 @@ def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suff
         ({"transformerEngine": "a" * 40}, {"TRANSFORMER_ENGINE_REF": "a" * 40}),
         ({"megatron": SEEDS_COMMIT}, {"MEGATRON_COMMIT": SEEDS_COMMIT, "RELEASE_MEGATRON": "878d65f"}),
         ({"launcher": "24.12"}, {}),
+        ({"launcher": {"commit": "d" * 40}}, {"LAUNCHER_COMMIT": "d" * 40}),
         ({"launcher": {"nemo": "24.05"}}, {"RELEASE_NEMO": "24.05"}),
         ({"launcher": "24.07"}, {"RELEASE_LAUNCHER": "24.07", "RELEASE_NEMO": "24.05",
                                  "LAUNCHER_COMMIT": "8325688d8345a5513660f0f8390f0482a721c009"}),
@@ -91,6 +92,7 @@ def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suff
          {"TOPOLOGY_COMMIT": "b" * 40, "TOPOLOGY_SHA256": "c" * 64}),
         ({"packages": {"datasets": "4.4.0"}}, {"DATASETS_VERSION": "4.4.0"}),
         ({"archList": "9.0+PTX"}, {"ARCH_LIST": "9.0+PTX"}),
+        ({"extraTags": ["latest"]}, {}),
     ],
 )  # fmt: skip
 def test_a_switch_changes_its_own_arguments_and_no_other(values: dict[str, Any], changed: dict[str, str]) -> None:

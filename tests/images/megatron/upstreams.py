@@ -82,22 +82,25 @@ def _repositories(folder: Path) -> None:
         world.repository(folder / name, sources, tags, {}, None)
 
 
-def arguments(upstreams: Upstreams, stack: str = "aks-megatron", **more: Any) -> dict[str, str]:
-    """Return the build arguments of a stack's image, whose parent is there.
-
-    The commits and the topology file are the stand-ins'; no key of a stack sets the launcher's commit.
-    """
-    config = {
-        **read_stack(stack),
+def values(upstreams: Upstreams, stack: str = "aks-megatron", **more: Any) -> dict[str, Any]:
+    """Return a stack's configuration, with the stand-ins' commits and topology file, and other keys if some are given."""
+    written = read_stack(stack)
+    return {
+        **written,
         "mirrors": upstreams.mirrors,
         "megatron": upstreams.commits["NVIDIA/Megatron-LM"],
+        "launcher": {**written.get("launcher", {}), "commit": upstreams.commits["NVIDIA/NeMo-Framework-Launcher"]},
         "topology": upstreams.topology,
         **more,
     }
-    [image] = plan.make(stack, {key: value for key, value in config.items() if value is not None}).images
+
+
+def arguments(upstreams: Upstreams, stack: str = "aks-megatron", **more: Any) -> dict[str, str]:
+    """Return the build arguments of a stack's image, whose parent is there."""
+    config = values(upstreams, stack, **more)
+    [image] = plan.make(stack, config).images
     upstreams.parent(config["ngc"])
-    launcher = {"LAUNCHER_COMMIT": upstreams.commits["NVIDIA/NeMo-Framework-Launcher"]}
-    return {**image.args, **image.spec.tuning, **image.spec.label_args, **launcher}
+    return {**image.args, **image.spec.tuning, **image.spec.label_args}
 
 
 def build_stack(upstreams: Upstreams, stack: str, **more: Any) -> Image:

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""On one node with GPUs or several: they add up right and fast, over InfiniBand between nodes, and Megatron-LM trains on them.
+
+Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process that finds something wrong
+prints one line that says what, and exits with 1.
+"""
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+log = Path(tempfile.mkdtemp(), "nccl")
+# Before NCCL is loaded; %h and %p are NCCL's own: the host, and the number of the process.
+os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH", "NCCL_DEBUG_FILE": f"{log}.%h.%p"}
+sys.path.insert(0, "/megatron-lm")
+
+import infiniband  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+LOCAL, NODE = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+SHARE = 1 / 3
+"""What NCCL must reach of the rate at which one GPU of a node copies to another. Over NVLink it reaches more than two thirds; by
+way of the host's memory, as it goes without a word where it cannot use NVLink, about a tenth."""
+
+
+def fail(said: str) -> None:
+    sys.exit(f"rank {RANK}: {said}")
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Return what one round takes, the first ones left out."""
+    rounds = 10
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(rounds):
+        work()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) / rounds
+
+
+def check_sum() -> None:
+    """Add up whole numbers over all GPUs of all nodes; the sums are below 2**24, which float32 holds exactly."""
+    numbers = torch.arange(1 << 24, device="cuda", dtype=torch.float32).remainder_(1024)
+    expected = numbers * (WORLD * (WORLD + 1) // 2)
+    numbers *= RANK + 1
+    dist.all_reduce(numbers)
+    if not torch.equal(numbers, expected):
+        fail(f"a sum over {WORLD} GPUs is off by {(numbers - expected).abs().max().item()}")
+    if RANK == 0:
+        print(f"a sum over {WORLD} GPUs is right")
+
+
+def check_rate() -> None:
+    """Compare NCCL's bus bandwidth within a node, as NCCL's tests define it, to that of a plain copy between two GPUs."""
+    if NODE == 1:
+        return
+    nodes = [dist.new_group(list(range(first, first + NODE))) for first in range(0, WORLD, NODE)]
+    group = nodes[RANK // NODE]
+    numbers = torch.empty(1 << 29, device="cuda", dtype=torch.bfloat16)
+    copied = torch.zeros(1, device="cuda", dtype=torch.float64)
+    if LOCAL == 0:
+        there = torch.empty_like(numbers, device="cuda:1")
+        copied += numbers.nbytes / seconds(lambda: there.copy_(numbers))
+        del there
+    dist.all_reduce(copied, group=group)
+    rate = numbers.nbytes / seconds(lambda: dist.all_reduce(numbers, group=group)) * 2 * (NODE - 1) / NODE
+    said = f"{rate / 1e9:.0f} GB/s bus bandwidth over {NODE} GPUs; one copies to another at {copied.item() / 1e9:.0f} GB/s"
+    if rate < SHARE * copied.item():
+        fail(f"NCCL is slow: {said}")
+    if LOCAL == 0:
+        print(f"node {RANK // NODE}: {said}")
+
+
+def check_network() -> None:
+    """Between nodes: memory can be pinned, and NCCL's log names InfiniBand."""
+    if WORLD == NODE:
+        return
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft != resource.RLIM_INFINITY:
+        fail(f"only {soft >> 10} KiB of memory can be locked, and InfiniBand wants no limit; docker run --ulimit memlock=-1")
+    lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
+    good, said = infiniband.verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
+    if not good:
+        fail("; ".join(said))
+    if LOCAL == 0:
+        print("\n".join(said))
+
+
+def check_training() -> None:
+    """Have a small GPT model, its layers split over two GPUs where there are, learn one batch by heart."""
+    from megatron.core import parallel_state
+    from megatron.core.datasets import helpers_cpp  # noqa: F401
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+    from megatron.core.transformer.transformer_config import TransformerConfig
+
+    split = 2 if NODE % 2 == 0 else 1
+    parallel_state.initialize_model_parallel(tensor_model_parallel_size=split)
+    model_parallel_cuda_manual_seed(1)
+    length, vocabulary = 64, 256
+    config = TransformerConfig(num_layers=2, hidden_size=128, num_attention_heads=8)
+    model = GPTModel(config, get_gpt_layer_local_spec(), vocabulary, length).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    text = torch.randint(vocabulary, (4, length + 1), generator=torch.Generator().manual_seed(1)).cuda()
+    places = torch.arange(length, device="cuda").expand(4, length)
+    hidden = torch.ones(1, 1, length, length, dtype=torch.bool, device="cuda").triu(1)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = model(text[:, :-1], places, hidden, labels=text[:, 1:]).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    said = f"the loss of a small GPT model goes from {losses[0]:.2f} to {losses[-1]:.2f} in {len(losses)} steps"
+    if not losses[-1] < losses[0] / 2:
+        fail(f"Megatron-LM does not learn: {said}")
+    if RANK == 0:
+        print(f"{said}, its layers split over {split} GPUs")
+
+
+torch.cuda.set_device(LOCAL)
+dist.init_process_group("nccl")
+check_sum()
+check_rate()
+check_network()
+check_training()
+dist.barrier()
+dist.destroy_process_group()

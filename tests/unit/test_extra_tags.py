@@ -1,0 +1,54 @@
+"""Tags that images get beside their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.errors import SlipwayError
+from stacks.source import read_stack
+from tests.unit.mocks import DIGEST, run
+from tests.unit.test_ecr import ECR, EXTRA_TAG, REPOSITORY
+
+
+def test_each_image_gets_them_once_it_is_pushed() -> None:
+    recorder, _ = run(extraTags=["latest", "stable"])
+    assert {name: (tag["ref"], tag["tag"]) for name, tag in recorder.of_type(EXTRA_TAG).items()} == {
+        f"{name}-{tag}": (f"r.example/x/{name}@{DIGEST}", tag) for name in ("torch", "extras") for tag in ("latest", "stable")
+    }
+
+
+def test_nothing_is_tagged_where_nothing_is_pushed_or_asked_for() -> None:
+    assert not run(extraTags=["latest"], publish=False)[0].of_type(EXTRA_TAG)
+    assert not run()[0].of_type(EXTRA_TAG)
+
+
+def test_amazons_registry_lets_them_move_and_no_other() -> None:
+    recorder, _ = run(registry=ECR, extraTags=["latest"])
+    filters = recorder.of_type(REPOSITORY)["registry-torch"]["imageTagMutabilityExclusionFilters"]
+    assert [each["filter"] for each in filters] == ["keep-*", "*latest"]
+    assert sorted(recorder.of_type(EXTRA_TAG)) == ["extras-keep", "extras-latest", "torch-keep", "torch-latest"]
+
+
+@pytest.mark.parametrize("branch", ["main", "topic"])
+def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_BRANCH", branch)
+    [image] = plan.make("local", {**read_stack("local"), "extraTags": ["latest"]}).images
+    assert image.extra_tags == (("latest",) if branch == "main" else ("topic-latest",))
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        (["a1b2c3d-base-cuda12.1.1"], "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': reads like a tag that never moves"),
+        (["keep-mine"], "slipway:extraTags.0: 'keep-mine': reads like a tag that never moves"),
+        (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
+        (["a", "b", "c", "d", "e"], "slipway:extraTags: "),
+        ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
+    ],
+)
+def test_a_mistake_is_one_line(tags: object, said: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load({"flavor": "local", "extraTags": tags}, "stack x")
+    assert str(caught.value).startswith(f"stack x: {said}")
+    assert "\n" not in str(caught.value)
