@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from stacks import affected, plan, schema
+from stacks import affected, jobs, plan, schema
 from stacks.collisions import Built, collisions, owned_twice
 from stacks.columns import aligned
 from stacks.errors import SlipwayError
@@ -46,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=meaning)
     between.set_defaults(run=_diff)
+    job = commands.add_parser("job", help="print an example of a job that runs a stack's image on a cluster")
+    job.add_argument("stack", metavar="STACK")
+    job.add_argument("--nodes", metavar="N", type=int, default=2, help="how many nodes; default: 2")
+    job.set_defaults(run=_job)
     lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
@@ -183,6 +187,11 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _names_an_image(word: str) -> bool:
     return bool(set("/:@") & set(word))  # which no stack's or image's name has
+
+
+def _job(options: argparse.Namespace) -> int:
+    print(jobs.render(options.stack, options.nodes), end="")
+    return 0
 
 
 def _schema(_: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Version
 from stacks.family.config import ArchList, Commit, Pin, is_commit
+from stacks.jobs import pytorch_job
 from stacks.model import Model
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -160,6 +161,35 @@ def images(config: Config) -> list[ImageSpec]:
             ),
         )
     ]
+
+
+def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
+    """Return a PyTorchJob that pretrains a GPT of 857 million parameters on made-up text, one copy of it on each GPU."""
+    kind, name, batch = versions.aks_node(config.nodes), "megatron-lm", 4
+    # The operator gives the first pod, and the service before it, this name.
+    meeting = f"{name}-master-0:29400"
+    command = (
+        *("with-profile", kind.name, "--"),
+        *("torchrun", "--nnodes", nodes, "--nproc-per-node", kind.gpus),
+        *("--rdzv-id", name, "--rdzv-backend", "c10d", "--rdzv-endpoint", meeting),
+        *("pretrain_gpt.py", "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", 32000),
+        *("--num-layers", 24, "--hidden-size", 1024, "--num-attention-heads", 16),
+        *("--seq-length", 2048, "--max-position-embeddings", 2048),
+        *("--micro-batch-size", batch, "--global-batch-size", batch * nodes * kind.gpus),
+        *("--bf16", "--use-distributed-optimizer", "--lr", "6e-5", "--lr-decay-style", "cosine"),
+        *("--train-iters", 100, "--eval-iters", 1, "--log-interval", 10),
+    )
+    return list(
+        pytorch_job(
+            name,
+            images["megatron-lm"],
+            kind,
+            nodes,
+            command=[str(word) for word in command],
+            check=["healthcheck", "--compute"],
+            probe=["healthcheck"],
+        )
+    )
 
 
 def _ref(pin: str | Literal[False]) -> str:

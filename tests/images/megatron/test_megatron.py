@@ -1,0 +1,311 @@
+"""The Megatron-LM image, built whole against stand-ins of its upstreams, asked what it promises."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import registry
+from tests.images.engine import DOCKERFILES, Image, build, docker
+from tests.images.megatron.conftest import Built
+from tests.images.megatron.upstreams import Upstreams, arguments, values
+from tests.images.published import Published
+
+DRIVER = "/usr/local/nvidia/lib"
+"""Where NVIDIA's container toolkit puts the driver's libraries; the parent's LD_LIBRARY_PATH names it."""
+
+DATABASE = ("/var/lib/dpkg/*", "/var/lib/apt/*", "/var/cache/*", "/etc/ld.so.cache")
+"""What any package changes."""
+
+RUNTIME = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+"""What the engine puts into a container."""
+
+
+@pytest.fixture(scope="session")
+def published(upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """The `aks-megatron` stack, up, with `latest` asked for."""
+    config = values(upstreams, extraTags=["latest"])
+    upstreams.parent(config["ngc"])
+    stack = Published(tmp_path_factory.mktemp("megatron"), "aks-megatron", **config)
+    stack.up(SLIPWAY_BRANCH="main")
+    return stack
+
+
+@pytest.fixture(scope="session")
+def image(published: Published) -> Image:
+    """Its image."""
+    return Image(published.refs()["megatron-lm"])
+
+
+def with_gpus(upstreams: Upstreams, count: int, cuda: str = "13020", **variables: object) -> tuple[str, ...]:
+    """Return options that give a container a stand-in of the driver, which says so many GPUs."""
+    given = {"STANDIN_GPUS": count, "STANDIN_CUDA": cuda, **variables}
+    return (f"--volume={upstreams.driver}:{DRIVER}:ro", *(f"--env={name}={value}" for name, value in given.items()))
+
+
+def files(image: Image) -> dict[str, str]:
+    """Return an image's files with their content, and its links with where they lead."""
+    script = (
+        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type l -printf '%p\t%l\n' && "
+        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -print0 | xargs -0 sha256sum | "
+        r"sed -E 's/^([0-9a-f]{64})  (.*)$/\2\t\1/'"
+    )
+    rows = (line.rpartition("\t") for line in image.run("sh", "-c", script, options=("--user=root",)).splitlines())
+    return {path: what for path, _, what in rows if path not in RUNTIME}
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """Return the keys that only one has, or that stand for different values."""
+    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
+
+
+def environment(image: Image) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in image.config()["Config"]["Env"])
+
+
+def test_pulumi_builds_it_pushes_it_and_gives_it_latest_too(published: Published) -> None:
+    pushed = published.outputs()["images"]["megatron-lm"]
+    repository, _, digest = pushed["ref"].partition("@")
+    assert registry.digest(f"{repository}:latest") == registry.digest(f"{repository}:{pushed['tag']}") == digest
+    assert pushed["tag"].endswith("-doca3.2.1")
+
+
+def test_its_user_folder_environment_and_health_check(image: Image, upstreams: Upstreams) -> None:
+    parent, config = Image(upstreams.parent("26.03")).config()["Config"], image.config()["Config"]
+    assert (config["User"], config["WorkingDir"], config["Cmd"]) == ("1000:1000", "/megatron-lm", ["healthcheck"])
+    assert config["Entrypoint"] == parent["Entrypoint"]
+    assert config["Healthcheck"] == {
+        "Test": ["CMD", "healthcheck"],
+        "Interval": 60 * 10**9,
+        "Timeout": 60 * 10**9,
+        "StartPeriod": 120 * 10**9,
+        "Retries": 3,
+    }
+    theirs, ours = dict(e.split("=", 1) for e in parent["Env"]), environment(image)
+    assert {name: ours[name] for name in changed(theirs, ours)} == {
+        "LAUNCHER_VERSION": "24.12",
+        "NEMO_VERSION": "24.09",
+        "MEGATRON_LM_VERSION": upstreams.commits["NVIDIA/Megatron-LM"][:7],
+    }
+    prefix = "org.opencontainers.image"
+    assert config["Labels"][f"{prefix}.base.name"] == "nvcr.io/nvidia/pytorch:26.03-py3"
+
+
+def test_the_parts_are_what_the_environment_and_the_stack_say(image: Image, upstreams: Upstreams) -> None:
+    said = image.run("cat", "/opt/megatron/versions.txt").splitlines()
+    assert f"Megatron-LM {upstreams.commits['NVIDIA/Megatron-LM']}" in said
+    assert f"NeMo Framework Launcher {upstreams.commits['NVIDIA/NeMo-Framework-Launcher']}" in said
+    for line in (
+        "doca-ofed-userspace 3.2.1-018000",
+        "libibverbs1 1:0.1-doca",
+        "torch 2.11.0a0",
+        "transformer-engine 2.9.0",
+        "datasets 5.0.0",
+        "transformers 5.14.1",
+        "tokenizers 0.22.2",
+        "huggingface_hub 1.24.0",
+        "NCCL 2.29.7",
+    ):
+        assert line in said
+    assert image.run("nemo-launcher", "hydra.run.dir=/tmp/launched") == "nvcr.io/nvidia/nemo:24.09\n"
+
+
+def test_as_its_user_the_program_starts_and_compiles_nothing(image: Image) -> None:
+    assert image.run("id", "-un") == "slipway\n"
+    assert "--tensor-model-parallel-size" in image.run("python3", "pretrain_gpt.py", "--help")
+    assert "up to date" in image.run("make", "-C", "megatron/core/datasets")
+    where = image.run("python3", "-c", "import megatron.core as m; print(m.__file__)", options=("--workdir=/tmp",))
+    assert where == "/megatron-lm/megatron/core/__init__.py\n"
+
+
+def test_the_topology_file_is_the_pinned_one_and_nothing_of_a_repository_stays(image: Image, upstreams: Upstreams) -> None:
+    assert image.run("sha256sum", "/etc/ndv5-topo.xml").split()[0] == upstreams.topology["sha256"]
+    assert image.run("find", "/etc/apt", "-name", "*doca*") == ""
+
+
+def test_healthy_with_the_gpus_expected(image: Image, upstreams: Upstreams) -> None:
+    said = image.run(options=with_gpus(upstreams, 8, EXPECTED_GPUS=8)).splitlines()
+    assert said[-2:] == ["CUDA 13.2 on a driver up to CUDA 13.2", "8 GPUs"]
+    assert "megatron.core 0.18.2" in said
+    assert image.run(options=with_gpus(upstreams, 1)).endswith("1 GPUs\n")
+
+
+HELPERS = "/megatron-lm/megatron/core/datasets/helpers_cpp*.so"
+FAULTS: list[tuple[str, int, dict[str, object], str]] = [
+    ("true", 7, {"EXPECTED_GPUS": 8}, "7 GPUs are there, EXPECTED_GPUS is 8\n"),
+    ("true", 8, {"EXPECTED_GPUS": "all"}, "EXPECTED_GPUS is 'all'; give a whole number, or leave it out\n"),
+    ("true", 0, {}, "a driver for CUDA 13.2 is there, but torch sees no GPU\n"),
+    ("true", 8, {"STANDIN_CUDA": "12080"}, "torch is built for CUDA 13.2, but the host's driver only goes up to CUDA 12.8\n"),
+    (f"rm {HELPERS}", 8, {}, "megatron.core.datasets.helpers_cpp cannot be imported: ModuleNotFoundError: "),
+    (f"truncate -s 100 {HELPERS}", 8, {}, "megatron.core.datasets.helpers_cpp cannot be imported: ImportError: "),
+    ("rm -r /usr/local/lib/python3*/dist-packages/tokenizers", 8, {}, "tokenizers cannot be imported: ModuleNotFoundError: "),
+    ("rm /opt/hpcx/ucc/lib/libucc.so.1", 8, {}, "torch cannot be imported: OSError: libucc.so.1: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "gpus", "variables", "said"), FAULTS)
+def test_unhealthy_in_one_line_that_says_why(
+    image: Image, upstreams: Upstreams, fault: str, gpus: int, variables: dict[str, object], said: str
+) -> None:
+    options = ("--user=root", *with_gpus(upstreams, gpus, **variables))
+    assert said in image.fails("sh", "-c", f"{fault} && exec healthcheck", options=options)
+
+
+def test_unhealthy_without_a_driver(image: Image) -> None:
+    assert "no NVIDIA driver in this container; was it run with --gpus" in image.fails("healthcheck")
+    assert image.fails("healthcheck", "--all") == "healthcheck [--imports | --compute]\n"
+
+
+@pytest.mark.parametrize(("gpus", "status"), [(8, "healthy"), (7, "unhealthy")])
+def test_the_engine_knows_whether_it_is_healthy(image: Image, upstreams: Upstreams, gpus: int, status: str) -> None:
+    quick = ("--health-interval=1s", "--health-start-period=0s", "--health-retries=1")
+    options = (*with_gpus(upstreams, gpus, EXPECTED_GPUS=8), *quick)
+    name = docker("run", "--detach", *options, image.tag, "sleep", "600").stdout.strip()
+    try:
+        state, until = "starting", time.monotonic() + 120
+        while state == "starting" and time.monotonic() < until:
+            time.sleep(1)
+            state = docker("inspect", "--format", "{{.State.Health.Status}}", name).stdout.strip()
+        assert state == status
+    finally:
+        docker("rm", "--force", name)
+
+
+def test_profiles(image: Image) -> None:
+    show = ("sh", "-c", "env | grep -E '^(NCCL|UCX|SHARP|CUDA_DEVICE|OMPI)_' | sort")
+    plain = set(image.run(*show).splitlines())
+    ndv5 = set(image.run("with-profile", "aks-ndv5", "--", *show).splitlines()) - plain
+    assert {"NCCL_TOPO_FILE=/etc/ndv5-topo.xml", "NCCL_SOCKET_IFNAME=eth0", "UCX_NET_DEVICES=mlx5_ib0:1"} < ndv5
+    sharp = set(image.run("with-profile", "aks-ndv5", "sharp", "--", *show).splitlines()) - plain - ndv5
+    assert "NCCL_COLLNET_ENABLE=1" in sharp
+    assert all(line.startswith(("NCCL_COLLNET", "SHARP_")) for line in sharp)
+    grace = image.run("with-profile", "aks-gb300", "--", *show)
+    assert "NCCL_MNNVL_ENABLE=1\n" in grace
+    assert "TOPO" not in grace
+    assert image.run("with-profile", "aks-gb200", "--", *show) == grace
+    own = image.run("with-profile", "aks-ndv5", "--", *show, options=("--env=NCCL_MIN_NCHANNELS=8", "--env=UCX_TLS="))
+    assert "NCCL_MIN_NCHANNELS=8\n" in own
+    assert "UCX_TLS=\n" in own
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("aks-ndv6", "--", "true"), "with-profile: there is no profile 'aks-ndv6'; "),
+        (("../../etc/passwd", "--", "true"), "with-profile: '../../etc/passwd' is no profile; "),
+        (("aks-ndv5",), "with-profile: there is no command; "),
+        ((), "the profiles are: aks-gb200 aks-gb300 aks-ndv5 sharp"),
+    ],
+)
+def test_a_profile_that_is_not_there(image: Image, words: tuple[str, ...], said: str) -> None:
+    assert said in image.fails("with-profile", *words)
+
+
+def test_a_profile_of_other_nodes_than_the_image_is_for(image: Image) -> None:
+    script = "rm /etc/ndv5-topo.xml && exec with-profile aks-ndv5 -- true"
+    said = image.fails("sh", "-c", script, options=("--user=root",))
+    assert "NCCL_TOPO_FILE is '/etc/ndv5-topo.xml', which is not in this image" in said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"TOPOLOGY_SHA256": "0" * 64},
+            "install-topology: ndv5-topo.xml at aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa has the SHA-256 ",
+        ),
+        ({"TOPOLOGY_COMMIT": "f" * 40}, "install-topology: cannot download http"),
+        ({"DOCA_RELEASE": "2.9.2"}, "install-doca: there is no DOCA 2.9.2 for ubuntu 24.04, the parent's, at http"),
+        ({"DOCA_RELEASE": "6.6.6"}, "is not signed"),
+        ({"DOWNLOADS_DOCA": "https://user:hunter2@example.com"}, "install-doca: DOWNLOADS_DOCA holds a user:password@"),
+        ({"DOWNLOADS_AZHPC": "https://user:hunter2@example.com"}, "install-topology: DOWNLOADS_AZHPC holds a user:password@"),
+        ({"MEGATRON_COMMIT": "f" * 40}, "fetch-source: NVIDIA/Megatron-LM has no commit"),
+        ({"RELEASE_LAUNCHER": "24.11"}, "fetch-source: NVIDIA/NeMo-Framework-Launcher has no tag '24.11'"),
+        ({"LAUNCHER_COMMIT": "f" * 40}, "launcher: tag 24.12 is the commit "),
+        ({"RELEASE_MEGATRON": "fffffff"}, "MEGATRON_LM_VERSION is fffffff, but /megatron-lm is "),
+        ({"TOKENIZERS_VERSION": "0.15.0"}, "conflict"),
+    ],
+)  # fmt: skip
+def test_a_build_ends_with_one_line_that_says_why(
+    image: Image, upstreams: Upstreams, wrong: dict[str, str], said: str
+) -> None:
+    """All that is right is in the engine's cache by now."""
+    assert image
+    done = build("", {**arguments(upstreams), **wrong}, image="megatron")
+    assert done.returncode != 0
+    assert said in done.stdout
+    assert "hunter2" not in done.stdout.replace("--build-arg", "")
+
+
+SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
+    (
+        {"doca": False},
+        (
+            "/opt/mellanox/*",
+            "/usr/bin/mst",
+            "/usr/lib/x86_64-linux-gnu/libibverbs.so*",
+            "/usr/share/doc/libibverbs1/*",
+            "/opt/megatron/versions.txt",
+        ),
+        {},
+    ),
+    (
+        {"transformerEngine": "2.12"},
+        (
+            "/usr/local/lib/python3*/dist-packages/transformer_engine*",
+            "/opt/megatron/versions.txt",
+        ),
+        {},
+    ),
+    (
+        {"launcher": {"nemo": "24.05"}},
+        ("/opt/NeMo-Framework-Launcher/*/conf/config.yaml",),
+        {"NEMO_VERSION": "24.05"},
+    ),
+]
+"""What is switched on or off, the files that then differ, and the variables."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("switch", "differing", "variables"), SWITCHES)
+def test_a_switch_changes_what_is_listed_and_nothing_else(
+    built: Built, upstreams: Upstreams, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    launcher = {**values(upstreams)["launcher"], **switch.get("launcher", {})}
+    normal, other = built(), built(**{**switch, "launcher": launcher})
+    found = changed(files(normal), files(other))
+    unlisted = {path for path in found if not any(fnmatch(path, pattern) for pattern in (*differing, *DATABASE))}
+    assert unlisted == set()
+    assert [pattern for pattern in differing if not any(fnmatch(path, pattern) for path in found)] == []
+    before, after = environment(normal), environment(other)
+    assert {key: after[key] for key in changed(before, after)} == variables
+
+
+@pytest.mark.slow
+def test_the_seeds_stack(built: Built, upstreams: Upstreams) -> None:
+    image = built("aks-megatron-2503")
+    said = image.run("cat", "/opt/megatron/versions.txt")
+    assert "doca-ofed-userspace 2.9.1-018000\n" in said
+    assert "transformers 4.52.4\n" in said
+    ours = environment(image)
+    assert (ours["LAUNCHER_VERSION"], ours["NEMO_VERSION"]) == ("24.12", "24.05")
+    assert image.run("nemo-launcher", "hydra.run.dir=/tmp/launched") == "nvcr.io/nvidia/nemo:24.05\n"
+    assert image.run(options=with_gpus(upstreams, 8, "12080")).endswith("8 GPUs\n")
+
+
+@pytest.mark.slow
+def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, tmp_path: Path) -> None:
+    built()
+    context = shutil.copytree(DOCKERFILES, tmp_path / "context", symlinks=True)
+    planted = context / "megatron/checks/build/00-planted"
+    planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
+    planted.chmod(0o755)
+    done = build("", arguments(upstreams), context=context, image="megatron")
+    assert done.returncode != 0
+    assert "this image is no good" in done.stdout

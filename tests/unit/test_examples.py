@@ -1,0 +1,106 @@
+"""Examples that start a job, rendered from a stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from stacks import jobs, plan
+from stacks.cli import main
+from stacks.flavors import load, megatron
+from stacks.source import ROOT
+from stacks.versions.nodes import node
+
+NAME = "megatron-lm"
+
+
+def rendered(stack: str = "aks-megatron", nodes: int = 2) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(jobs.render(stack, nodes)))
+
+
+def pods(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return [replicas["template"]["spec"] for replicas in job["spec"]["pytorchReplicaSpecs"].values()]
+
+
+def options(words: list[str]) -> dict[str, str]:
+    """Return the options of a command that have a value."""
+    return {word: after for word, after in zip(words, words[1:], strict=False) if word.startswith("--") and not after.startswith("--")}
+
+
+@pytest.mark.parametrize("nodes", [2, 5])
+def test_a_pytorch_job_has_the_nodes_asked_for_and_runs_the_stacks_image(nodes: int) -> None:
+    [job] = rendered(nodes=nodes)
+    assert (job["apiVersion"], job["kind"], job["spec"]["nprocPerNode"]) == ("kubeflow.org/v1", "PyTorchJob", "8")
+    replicas = {role: each["replicas"] for role, each in job["spec"]["pytorchReplicaSpecs"].items()}
+    assert replicas == {"Master": 1, "Worker": nodes - 1}
+    image = plan.make("aks-megatron").references[NAME]
+    assert image in jobs.render("aks-megatron", nodes)
+    for pod in pods(job):
+        assert {each["image"] for each in (*pod["initContainers"], *pod["containers"])} == {image}
+        words = pod["containers"][0]["command"]
+        given = options(words)
+        assert given["--nnodes"] == str(nodes)
+        assert int(given["--global-batch-size"]) == int(given["--micro-batch-size"]) * nodes * 8
+        assert given["--rdzv-endpoint"] == f"{job['metadata']['name']}-master-0:29400"
+        assert words[:4] == ["with-profile", "aks-ndv5", "--", "torchrun"]
+        assert words[words.index("torchrun") :].index("pretrain_gpt.py") < words.index("--mock-data")
+        assert (ROOT / "dockerfiles/megatron/profiles" / words[1]).is_file()
+
+
+def test_each_pod_has_a_whole_node_and_no_more_rights_than_it_needs() -> None:
+    row = node("aks-ndv5")
+    for pod in pods(rendered()[0]):
+        assert pod["nodeSelector"] == row.selector
+        assert pod["tolerations"] == [dict(each) for each in row.tolerations]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        for container in (*pod["initContainers"], *pod["containers"]):
+            limits = {name: str(count) for name, count in row.limits.items()}
+            assert container["resources"] == {"requests": limits, "limits": limits}
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+            assert "privileged" not in container["securityContext"]
+            assert {"name": "EXPECTED_GPUS", "value": "8"} in container["env"]
+        assert pod["volumes"][0]["emptyDir"]["medium"] == "Memory"
+
+
+def test_the_images_check_is_what_must_succeed_before_and_while_it_trains() -> None:
+    for pod in pods(rendered()[0]):
+        [check], [training] = pod["initContainers"], pod["containers"]
+        assert check["command"] == ["healthcheck", "--compute"]
+        assert training["livenessProbe"]["exec"]["command"] == ["healthcheck"]
+        assert training["name"] == "pytorch"
+
+
+def test_grace_nodes_are_in_one_nvlink_domain() -> None:
+    config = load({"flavor": "megatron", "nodes": "aks-gb300", "platform": "linux/arm64"}, "stack x")
+    domain, job = megatron.job(config, {NAME: "r.example/megatron-lm:1"}, 3)  # type: ignore[arg-type]
+    assert domain["kind"] == "ComputeDomain"
+    template = domain["spec"]["channel"]["resourceClaimTemplate"]["name"]
+    for pod in pods(job):
+        assert pod["nodeSelector"] == {"node.kubernetes.io/instance-type": "Standard_ND128isr_GB300_v6"}
+        [claim] = pod["resourceClaims"]
+        assert claim["resourceClaimTemplateName"] == template
+        assert pod["containers"][0]["resources"]["claims"] == [{"name": claim["name"]}]
+        assert "aks-gb300" in pod["containers"][0]["command"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["local"], "stack local: there is no example of a job for the flavor 'local'; there is one for: megatron\n"),
+        (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
+        (["aks-megatrn"], "aks-megatron"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", *words]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "aks-megatron-2503"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["kind"] == "PyTorchJob"
