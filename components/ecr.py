@@ -21,9 +21,8 @@ KEEP = "keep-"
 """Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
 
 
-
 def immutable(moving: Sequence[str]) -> dict[str, Any]:
-    """Return how an image's tags are: its own never move; the stack's follows it, and so do ``moving`` on every branch."""
+    """Return how an image's tags are: its own never move; the stack's does, and so do ``moving`` on any branch."""
     patterns = [f"{KEEP}*", *(f"*{tag}" for tag in moving)]
     return {
         "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",

@@ -1,4 +1,4 @@
-"""``python -m stacks job``: an example of a job that runs a stack's image on the nodes that it is for, ready to apply."""
+"""``python -m stacks job``: an example of a job that runs a stack's image on the nodes that it is for."""
 
 from __future__ import annotations
 
@@ -48,12 +48,19 @@ class _Plain(yaml.SafeDumper):
 
 
 def pytorch_job(
-    name: str, image: str, kind: AksNode, nodes: int, *, command: Sequence[str], check: Sequence[str], probe: Sequence[str]
+    name: str,
+    image: str,
+    kind: AksNode,
+    nodes: int,
+    *,
+    command: Sequence[str],
+    check: Sequence[str],
+    probe: Sequence[str],
 ) -> Iterable[dict[str, Any]]:
     """Yield a PyTorchJob (Kubeflow's training operator) of so many nodes of AKS, and what it needs beside it.
 
-    ``command`` runs on each node, all of whose GPUs and InfiniBand cards it has; ``check`` must succeed there first, and
-    ``probe`` while it runs. Both are told by ``EXPECTED_GPUS`` how many GPUs there are to be.
+    ``command`` runs on each node, all of whose GPUs and InfiniBand cards it has; ``check`` must succeed there first,
+    and ``probe`` while it runs. Both are told by ``EXPECTED_GPUS`` how many GPUs there are to be.
     """
     fabric = f"{name}-fabric" if kind.topology is None else None
     limits = {GPU: str(kind.gpus), INFINIBAND: str(kind.rdma)}
@@ -75,7 +82,7 @@ def pytorch_job(
         "exec": {"command": list(probe)},
         "initialDelaySeconds": 120,
         "periodSeconds": 60,
-        "timeoutSeconds": 60,
+        "timeoutSeconds": 120,
         "failureThreshold": 5,
     }
     pod: dict[str, Any] = {

@@ -21,8 +21,9 @@ class PlannedImage:
     """One image of a plan.
 
     ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
-    ``siblings``, whose values exist only once the parents are built. ``extra_tags`` move with it once it is pushed. ``files`` maps each file of the context,
+    ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
     relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments stand apart from what it does.
+    ``extra_tags`` follow the image once it is pushed.
     """
 
     spec: ImageSpec

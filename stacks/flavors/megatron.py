@@ -78,7 +78,9 @@ class Config(StackConfig):
         "571370c829ca768fe37244f4e2e7f28d8accc4ab", description="Commit of NVIDIA/Megatron-LM. Default: core_v0.18.2."
     )
     launcher: Launcher = Field(default_factory=Launcher, description="NeMo Framework Launcher.")
-    nodes: str = Field("aks-ndv5", description="GPU nodes of AKS that the image is for: aks-ndv5, aks-gb200, aks-gb300.")
+    nodes: str = Field(
+        "aks-ndv5", description="GPU nodes of AKS that the image is for: aks-ndv5, aks-gb200, aks-gb300."
+    )
     topology: Topology | None = Field(None, description="Another topology file for NCCL than the one that is pinned.")
     doca: SwitchedVersion = Field("3.2.1", description="DOCA's userspace with SHARP, or false for none.")
     transformer_engine: Pin = Field(
@@ -164,7 +166,7 @@ def images(config: Config) -> list[ImageSpec]:
 
 
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
-    """Return a PyTorchJob that pretrains a GPT of 857 million parameters on made-up text, one copy of it on each GPU."""
+    """Return a PyTorchJob that trains a GPT of 857 million parameters on made-up text, one copy of it on each GPU."""
     kind, name, batch = versions.aks_node(config.nodes), "megatron-lm", 4
     # The operator gives the first pod, and the service before it, this name.
     meeting = f"{name}-master-0:29400"

@@ -64,7 +64,9 @@ def aks_node(name: str, *, field: str = "nodes") -> AksNode:
         raise Incompatible(field, name, "is no known GPU node of AKS", tuple(rows), _AKS, known=False)
     row = rows[name]
     topology = Topology(**row["topology"]) if "topology" in row else None
-    return AksNode(name=name, **{key: row[key] for key in ("sku", "platform", "archs", "gpus", "rdma")}, topology=topology)
+    return AksNode(
+        name=name, **{key: row[key] for key in ("sku", "platform", "archs", "gpus", "rdma")}, topology=topology
+    )
 
 
 def check_platform(name: str, platform: str, *, field: str = "platform") -> None:
@@ -80,9 +82,10 @@ def check_platform(name: str, platform: str, *, field: str = "platform") -> None
 
 
 def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca") -> str:
-    """Return how DOCA's repositories call a machine, ``amd64`` or ``arm64``; the release must be for the parent's Ubuntu.
+    """Return how DOCA's repositories call a machine, ``amd64`` or ``arm64``.
 
-    ``parent`` is a release of NVIDIA's PyTorch image. Where its Ubuntu is not known, the build finds out.
+    The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image; where that is not known, the
+    build finds out.
 
     Raises:
         Incompatible: the table does not know the release, or it has no packages for that Ubuntu.
@@ -107,7 +110,9 @@ def launcher_commit(version: str, *, field: str = "launcher.version") -> str:
     """
     rows = table("nemo")["launcher"]
     if version not in rows:
-        raise Incompatible(field, version, "is no release of the NeMo Framework Launcher", tuple(rows), _NEMO, known=False)
+        raise Incompatible(
+            field, version, "is no release of the NeMo Framework Launcher", tuple(rows), _NEMO, known=False
+        )
     commit: str = rows[version]["commit"]
     return commit
 
@@ -127,5 +132,9 @@ def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> Non
     known = dict.fromkeys(row["nemo"] for row in table("nemo")["launcher"].values())
     fitting = [release for release in known if order(release) <= order(launchers_nemo(launcher))]
     if nemo not in fitting:
-        why = f"is newer than launcher {launcher} was made for" if nemo in known else "is no known release of nvcr.io/nvidia/nemo"
+        why = (
+            f"is newer than launcher {launcher} was made for"
+            if nemo in known
+            else "is no known release of nvcr.io/nvidia/nemo"
+        )
         raise Incompatible(field, nemo, why, fitting, _NEMO, known=nemo in known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def pods(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 def options(words: list[str]) -> dict[str, str]:
     """Return the options of a command that have a value."""
-    return {word: after for word, after in zip(words, words[1:], strict=False) if word.startswith("--") and not after.startswith("--")}
+    return {word: after for word, after in pairwise(words) if word.startswith("--") and not after.startswith("--")}
 
 
 @pytest.mark.parametrize("nodes", [2, 5])

@@ -14,7 +14,9 @@ from tests.unit.test_ecr import ECR, EXTRA_TAG, REPOSITORY
 def test_each_image_gets_them_once_it_is_pushed() -> None:
     recorder, _ = run(extraTags=["latest", "stable"])
     assert {name: (tag["ref"], tag["tag"]) for name, tag in recorder.of_type(EXTRA_TAG).items()} == {
-        f"{name}-{tag}": (f"r.example/x/{name}@{DIGEST}", tag) for name in ("torch", "extras") for tag in ("latest", "stable")
+        f"{name}-{tag}": (f"r.example/x/{name}@{DIGEST}", tag)
+        for name in ("torch", "extras")
+        for tag in ("latest", "stable")
     }
 
 
@@ -40,7 +42,10 @@ def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("tags", "said"),
     [
-        (["a1b2c3d-base-cuda12.1.1"], "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': reads like a tag that never moves"),
+        (
+            ["a1b2c3d-base-cuda12.1.1"],
+            "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': reads like a tag that never moves",
+        ),
         (["keep-mine"], "slipway:extraTags.0: 'keep-mine': reads like a tag that never moves"),
         (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
         (["a", "b", "c", "d", "e"], "slipway:extraTags: "),

@@ -30,7 +30,12 @@ SHARP = INFINIBAND.replace(", 0 collnet", ", 24 collnet")
 
 def judge(log: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, PROGRAM], input=log, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+        [sys.executable, PROGRAM],
+        input=log,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
     )
 
 
@@ -45,7 +50,11 @@ def test_yes_to_infiniband() -> None:
     ("log", "environment", "said"),
     [
         (TCP, {}, "aks-ndv5-1:90 uses the network Socket, not InfiniBand\n"),
-        (INFINIBAND.replace("via NET/IBext_v8", "via NET/Socket"), {}, "aks-ndv5-0:311 uses the network Socket, not Infi"),
+        (
+            INFINIBAND.replace("via NET/IBext_v8", "via NET/Socket"),
+            {},
+            "aks-ndv5-0:311 uses the network Socket, not Infi",
+        ),
         (INFINIBAND.replace("Using network IB\n", "\n"), {}, "aks-ndv5-1:90 does not say which network it uses\n"),
         (INFINIBAND, {"NCCL_COLLNET_ENABLE": "1"}, "aks-ndv5-0:311 has no channel through the switches"),
         ("iteration 10", {}, "there is no line of NCCL's; was it run with NCCL_DEBUG=INFO?\n"),

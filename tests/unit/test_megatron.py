@@ -143,8 +143,7 @@ def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
         ({"launcher": {"nemo": "25.02"}}, "slipway:launcher.nemo: '25.02' is no known release of nvcr.io/nvidia/nemo"),
         (
             {"ngc": "24.05", "doca": "3.3.0"},
-            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, on which nvcr.io/nvidia/pytorch:24.05-py3 stands; "
-            "allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.1; rule: stacks/versions/doca.toml",
+            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, on which nvcr.io/nvidia/pytorch:24.05-py3 stands; allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.1; rule: stacks/versions/doca.toml",
         ),
         ({"doca": "3.4.0"}, "slipway:doca: '3.4.0' has no packages for Ubuntu 24.04"),
         ({"doca": "2.9"}, "slipway:doca: '2.9' is not a known release of DOCA (did you mean '2.9.2'?)"),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""On one node with GPUs or several: they add up right and fast, over InfiniBand between nodes, and Megatron-LM trains on them.
+"""The GPUs of all nodes add up right and fast, over InfiniBand between nodes, and Megatron-LM trains on them.
 
-Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process that finds something wrong
-prints one line that says what, and exits with 1.
+Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process that finds something
+wrong prints one line that says what, and exits with 1.
 """
 
 import os
@@ -25,11 +25,12 @@ import torch.distributed as dist  # noqa: E402
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 LOCAL, NODE = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
 SHARE = 1 / 3
-"""What NCCL must reach of the rate at which one GPU of a node copies to another. Over NVLink it reaches more than two thirds; by
-way of the host's memory, as it goes without a word where it cannot use NVLink, about a tenth."""
+"""What NCCL must reach of the rate at which one GPU of a node copies to another. Over NVLink it reaches more than two
+thirds; by way of the host's memory, as it goes without a word where it cannot use NVLink, about a tenth."""
 
 
 def fail(said: str) -> None:
+    """End this process, and so the whole, with one line."""
     sys.exit(f"rank {RANK}: {said}")
 
 
@@ -59,7 +60,7 @@ def check_sum() -> None:
 
 
 def check_rate() -> None:
-    """Compare NCCL's bus bandwidth within a node, as NCCL's tests define it, to that of a plain copy between two GPUs."""
+    """Compare NCCL's bus bandwidth within a node, as NCCL's tests define it, to a plain copy between two GPUs."""
     if NODE == 1:
         return
     nodes = [dist.new_group(list(range(first, first + NODE))) for first in range(0, WORLD, NODE)]
@@ -72,7 +73,9 @@ def check_rate() -> None:
         del there
     dist.all_reduce(copied, group=group)
     rate = numbers.nbytes / seconds(lambda: dist.all_reduce(numbers, group=group)) * 2 * (NODE - 1) / NODE
-    said = f"{rate / 1e9:.0f} GB/s bus bandwidth over {NODE} GPUs; one copies to another at {copied.item() / 1e9:.0f} GB/s"
+    said = (
+        f"{rate / 1e9:.0f} GB/s bus bandwidth over {NODE} GPUs; one copies to another at {copied.item() / 1e9:.0f} GB/s"
+    )
     if rate < SHARE * copied.item():
         fail(f"NCCL is slow: {said}")
     if LOCAL == 0:
@@ -85,7 +88,7 @@ def check_network() -> None:
         return
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if soft != resource.RLIM_INFINITY:
-        fail(f"only {soft >> 10} KiB of memory can be locked, and InfiniBand wants no limit; docker run --ulimit memlock=-1")
+        fail(f"only {soft >> 10} KiB can be locked, and InfiniBand wants no limit: docker run --ulimit memlock=-1")
     lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
     good, said = infiniband.verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
     if not good:
@@ -96,12 +99,12 @@ def check_network() -> None:
 
 def check_training() -> None:
     """Have a small GPT model, its layers split over two GPUs where there are, learn one batch by heart."""
-    from megatron.core import parallel_state
-    from megatron.core.datasets import helpers_cpp  # noqa: F401
-    from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
-    from megatron.core.transformer.transformer_config import TransformerConfig
+    from megatron.core import parallel_state  # noqa: PLC0415
+    from megatron.core.datasets import helpers_cpp  # noqa: F401, PLC0415
+    from megatron.core.models.gpt import GPTModel  # noqa: PLC0415
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: PLC0415
+    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed  # noqa: PLC0415
+    from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: PLC0415
 
     split = 2 if NODE % 2 == 0 else 1
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=split)

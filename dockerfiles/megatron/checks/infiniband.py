@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""infiniband.py [LOG...]: fail unless each process in NCCL's log says that its traffic between nodes goes over InfiniBand.
+"""infiniband.py [LOG...]: fail unless each process in NCCL's log says that its traffic goes over InfiniBand.
 
-Reads the files, or standard input, as NCCL writes them with NCCL_DEBUG=INFO; what else is in them does not matter. NCCL that
-finds no InfiniBand device falls back to TCP and succeeds, many times slower. With SHARP asked for (NCCL_COLLNET_ENABLE=1 in the
-environment), each process must have channels through the switches besides.
+Reads the files, or standard input, as NCCL writes them with NCCL_DEBUG=INFO; what else is in them does not matter. NCCL
+that finds no InfiniBand device falls back to TCP and succeeds, many times slower. With SHARP asked for
+(NCCL_COLLNET_ENABLE=1 in the environment), each process must have channels through the switches besides.
 
-What the lines look like: NCCL's src/plugin/net.cc and src/transport/net.cc ("Using network", "via NET/"), src/init.cc ("collnet
-channels"). The network is called IB, and IBext with a number behind where HPC-X's plugin serves it.
+What the lines look like: NCCL's src/plugin/net.cc and src/transport/net.cc ("Using network", "via NET/"), src/init.cc
+("collnet channels"). The network is called IB, and IBext with a number behind where HPC-X's plugin serves it.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.images.megatron.upstreams import Upstreams, build_stack
 from tests.images.engine import Image, docker
+from tests.images.megatron.upstreams import Upstreams, build_stack
 
 Built = Callable[..., Image]
 

@@ -11,6 +11,7 @@ from tests.images.megatron.upstreams import Upstreams
 CHECKS = DOCKERFILES / "megatron/checks/build"
 PACKAGES = "/usr/local/lib/python3*/dist-packages"
 DATASETS = "/megatron-lm/megatron/core/datasets"
+COMPILE = f"pip install -q --target /tmp/p pybind11==2.13.6 && PYTHONPATH=/tmp/p make -C {DATASETS} >&2"
 USER = "setpriv --reuid 1000 --regid 1000 --clear-groups env HOME=/home/slipway"
 
 FAULTS = {
@@ -28,8 +29,7 @@ FAULTS = {
         (f"rm {DATASETS}/helpers_cpp*.so", "the dataset helpers are not compiled, or older than their source"),
         (f"touch {DATASETS}/helpers.cpp", "the dataset helpers are not compiled, or older than their source"),
         (
-            f"sed -i 's/sample \\* length/sample * (length + 1)/' {DATASETS}/helpers.cpp && "
-            f"PYTHONPATH=/tmp/p && pip install -q --target /tmp/p pybind11==2.13.6 && PYTHONPATH=/tmp/p make -C {DATASETS}",
+            f"sed -i 's/sample \\* length/sample * (length + 1)/' {DATASETS}/helpers.cpp; {COMPILE}",
             "the dataset helpers give [[0, 0], [1, 0], [2, 2], [3, 1]], not",
         ),
     ],

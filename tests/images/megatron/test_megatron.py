@@ -43,9 +43,9 @@ def image(published: Published) -> Image:
     return Image(published.refs()["megatron-lm"])
 
 
-def with_gpus(upstreams: Upstreams, count: int, cuda: str = "13020", **variables: object) -> tuple[str, ...]:
+def with_gpus(upstreams: Upstreams, count: int, **variables: object) -> tuple[str, ...]:
     """Return options that give a container a stand-in of the driver, which says so many GPUs."""
-    given = {"STANDIN_GPUS": count, "STANDIN_CUDA": cuda, **variables}
+    given = {"STANDIN_GPUS": count, "STANDIN_CUDA": 13020, **variables}
     return (f"--volume={upstreams.driver}:{DRIVER}:ro", *(f"--env={name}={value}" for name, value in given.items()))
 
 
@@ -83,7 +83,7 @@ def test_its_user_folder_environment_and_health_check(image: Image, upstreams: U
     assert config["Healthcheck"] == {
         "Test": ["CMD", "healthcheck"],
         "Interval": 60 * 10**9,
-        "Timeout": 60 * 10**9,
+        "Timeout": 120 * 10**9,
         "StartPeriod": 120 * 10**9,
         "Retries": 3,
     }
@@ -124,7 +124,9 @@ def test_as_its_user_the_program_starts_and_compiles_nothing(image: Image) -> No
     assert where == "/megatron-lm/megatron/core/__init__.py\n"
 
 
-def test_the_topology_file_is_the_pinned_one_and_nothing_of_a_repository_stays(image: Image, upstreams: Upstreams) -> None:
+def test_the_topology_file_is_the_pinned_one_and_nothing_of_a_repository_stays(
+    image: Image, upstreams: Upstreams
+) -> None:
     assert image.run("sha256sum", "/etc/ndv5-topo.xml").split()[0] == upstreams.topology["sha256"]
     assert image.run("find", "/etc/apt", "-name", "*doca*") == ""
 
@@ -296,7 +298,7 @@ def test_the_seeds_stack(built: Built, upstreams: Upstreams) -> None:
     ours = environment(image)
     assert (ours["LAUNCHER_VERSION"], ours["NEMO_VERSION"]) == ("24.12", "24.05")
     assert image.run("nemo-launcher", "hydra.run.dir=/tmp/launched") == "nvcr.io/nvidia/nemo:24.05\n"
-    assert image.run(options=with_gpus(upstreams, 8, "12080")).endswith("8 GPUs\n")
+    assert image.run(options=with_gpus(upstreams, 8, STANDIN_CUDA=12080)).endswith("8 GPUs\n")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ TAGS = {
 }
 """The repositories, with the releases that builds ask for."""
 
-TOPOLOGY = "<system version=\"1\"><!-- a stand-in --></system>\n"
+TOPOLOGY = '<system version="1"><!-- a stand-in --></system>\n'
 
 
 class Upstreams:

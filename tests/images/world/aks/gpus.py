@@ -3,7 +3,7 @@
 import ctypes
 
 
-def device_count():
+def device_count() -> int:
     count = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(count))
@@ -12,5 +12,5 @@ def device_count():
     return count.value
 
 
-def is_available():
+def is_available() -> bool:
     return device_count() > 0
