@@ -29,6 +29,7 @@ DOCKERFILES: dict[str, tuple[str, ...]] = {
     "torch/Dockerfile": BASE,
     "torch-extras/Dockerfile": BASE,
     "efa/Dockerfile": ("tests/images/efa", "-m", ""),
+    "megatron/Dockerfile": ("tests/images/megatron", "-m", ""),
 }
 """A Dockerfile, and the tests of what is built of it, which run after the :data:`FAST` ones."""
 NOTHING = "**nothing**"
