@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
-from stacks.spec import ImageSpec, Outside
+from stacks.source import ROOT
+from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions import aks_node
 from stacks.versions.nodes import GPU, INFINIBAND, node
@@ -168,3 +170,23 @@ def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
 )  # fmt: skip
 def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said: str) -> None:
     assert said in refusal(**values)
+
+
+def test_each_kind_of_node_has_its_profile_and_the_readme_tells_of_every_one() -> None:
+    folder = ROOT / CONTEXT / "megatron"
+    profiles = {path.name: path.read_text() for path in (folder / "profiles").iterdir()}
+    assert set(profiles) == {*table("aks"), "sharp"}
+    rows = [line for line in (folder / "README.md").read_text().splitlines() if re.match(r"\| `(aks-|sharp)", line)]
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split(" | ")[0])} == set(profiles)
+    for kind in table("aks"):
+        topology = aks_node(kind).topology
+        named = re.findall(r"^NCCL_TOPO_FILE=(.*)$", profiles[kind], re.MULTILINE)
+        assert named == ([f"/etc/{topology.name}"] if topology else [])
+
+
+@pytest.mark.parametrize("profile", sorted(path.name for path in (ROOT / CONTEXT / "megatron/profiles").iterdir()))
+def test_a_profile_is_settings_and_comments_that_say_where_they_are_from(profile: str) -> None:
+    text = (ROOT / CONTEXT / "megatron/profiles" / profile).read_text()
+    assert "# Source: " in text
+    for line in text.splitlines():
+        assert re.fullmatch(r"#.*|[A-Za-z_][A-Za-z0-9_]*=\S*|", line), line
