@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from stacks import affected, jobs, plan, schema
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job.add_argument("stack", metavar="STACK")
     job.add_argument("--nodes", metavar="N", type=int, default=2, help="how many nodes; default: 2")
     job.set_defaults(run=_job)
+    _add_export(commands.add_parser("export", help="write an image, or a stack's wheels, to a file or a folder"))
     lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
@@ -61,7 +64,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SlipwayError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
     return result
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="STACK [IMAGE] | REF", nargs="+", help="an image, or a stack for its last one")
+    form = parser.add_mutually_exclusive_group(required=True)
+    form.add_argument(
+        "--format",
+        choices=("tar", "oci", "sqsh"),
+        help="an archive for `docker load`, an OCI layout, or a squashfs for enroot",
+    )
+    form.add_argument("--wheels", metavar="DIR", type=Path, help="write the wheels that it is made of to this folder")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="what to write; a folder for oci")
+    parser.add_argument("--force", action="store_true", help="replace what an earlier export has written there")
+    parser.set_defaults(run=_export)
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -183,6 +203,33 @@ def _diff(options: argparse.Namespace) -> int:
     for line in over:
         print(line, file=sys.stderr)
     return 1 if over else 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from stacks.diff.image import fetch  # noqa: PLC0415 - as above
+    from stacks.export import chosen, formats  # noqa: PLC0415
+
+    # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    what, *names = options.what
+    reference = _names_an_image(what)
+    if len(names) > (not reference):
+        raise SlipwayError("export takes one image: STACK [IMAGE], or its reference, REF")
+    if bool(options.format) != bool(options.output):
+        raise SlipwayError("export takes --format with --output, or --wheels alone")
+    name = names[0] if names else None
+    if options.format:
+        form = formats.FORMATS[options.format]
+        form.check()
+        image = fetch(what) if reference else chosen.image(plan.make(what), name)
+        formats.export(image, form, options.output, force=options.force)
+        print(options.output)
+    else:
+        images = [fetch(what)] if reference else chosen.wheels(plan.make(what), name)
+        for wheel in formats.export_wheels(images, options.wheels, force=options.force):
+            print(options.wheels / wheel)
+    return 0
 
 
 def _names_an_image(word: str) -> bool:

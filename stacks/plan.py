@@ -65,6 +65,22 @@ class Plan:
         """The images' full names with tags, by their names in the stack."""
         return {image.spec.name: image.reference for image in self.images}
 
+    def image(self, name: str | None = None) -> PlannedImage:
+        """Return one of the images; without a name the last that is to run, which stands on the others.
+
+        Raises:
+            SlipwayError: the stack builds no such image.
+        """
+        by_name = {image.spec.name: image for image in self.images}
+        if name is None:
+            return next(image for image in reversed(self.images) if not image.spec.product)
+        if name not in by_name:
+            raise SlipwayError(
+                f"stack {self.stack} builds no image '{one_line(name)}'{suggest(name, by_name)}; "
+                f"it builds: {', '.join(by_name)}"
+            )
+        return by_name[name]
+
     def as_json(self) -> dict[str, Any]:
         """Return what ``python -m stacks show STACK --json`` prints."""
         references = self.references

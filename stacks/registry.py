@@ -23,9 +23,10 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from stacks import docker_login
+from stacks.config import ENCRYPTED
 from stacks.errors import SlipwayError, one_line
 from stacks.model import check_reference, qualified, split
-from stacks.registries import GhcrRegistry
+from stacks.registries import GenericRegistry, GhcrRegistry, Registry
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
@@ -80,11 +81,21 @@ class Login:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a registry holds under a name: its own digest, ``sha256:...``, and what it says."""
+    """What a registry holds under a name: its own digest, ``sha256:...``, what it says, and the bytes that say it."""
 
     digest: str
     media_type: str
     content: Mapping[str, Any]
+    body: bytes = field(repr=False)
+
+
+def registry_login(registry: Registry) -> Login | None:
+    """Return the credentials that a stack's configuration has for its registry, if they can be read."""
+    if not isinstance(registry, GenericRegistry) or not (registry.username and registry.password):
+        return None
+    if registry.password.get_secret_value() == ENCRYPTED:
+        return None
+    return Login(registry.repository.partition("/")[0], registry.username, registry.password.get_secret_value())
 
 
 def digest(reference: str) -> str:
@@ -169,7 +180,7 @@ class Repository:
         """
         found, media_type, body = self._manifest()
         content = self._parsed(body, "the manifest")
-        return Manifest(found, content.get("mediaType") or media_type, content)
+        return Manifest(found, content.get("mediaType") or media_type, content, body)
 
     def tag(self, name: str) -> None:
         """Give what the reference stands for another tag.

@@ -137,6 +137,17 @@ class Tree:
             way.append(child)
         return way[-1]
 
+    def paths(self) -> Iterator[tuple[str, Entry | None]]:
+        """Yield each path with what stands there, folders before what is in them; None for a folder of no own layer."""
+        waiting = [("", self.root)]
+        while waiting:
+            folder, node = waiting.pop()
+            for name, child in sorted((node.children or {}).items()):
+                if not child.gone:
+                    path = f"{folder}/{name}".lstrip("/")
+                    yield path, child.entry
+                    waiting.append((path, child))
+
     def shows(self, floor: int) -> int:
         """Return how many unread layers may show where all up to ``floor`` are hidden."""
         return len(self.unread) - bisect_right(self.unread, floor)

@@ -9,7 +9,7 @@ from typing import Any
 from stacks.diff.layer import Index, index
 from stacks.errors import SlipwayError
 from stacks.model import split
-from stacks.registry import IMAGES, INDEXES, Login, Repository
+from stacks.registry import IMAGES, INDEXES, Login, Manifest, Repository
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Image:
     layers: tuple[Layer, ...]
     own: int
     """Bytes of the configuration's blob."""
+    manifest: Manifest
 
     @property
     def reference(self) -> str:
@@ -77,7 +78,7 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
     if manifest.media_type not in IMAGES:
         raise SlipwayError(f"{reference}: no image, but {manifest.media_type or 'something of no media type'}")
     try:
-        return _image(repository, manifest.digest, manifest.content)
+        return _image(repository, manifest)
     except (KeyError, TypeError, ValueError) as error:
         raise SlipwayError(f"{reference}: its manifest or configuration is not as specified: {error!r}") from None
 
@@ -97,9 +98,10 @@ def _platform(said: Mapping[str, Any]) -> str:
     return "/".join(part for part in (said["os"], said["architecture"], variant) if part)
 
 
-def _image(repository: Repository, digest: str, manifest: Mapping[str, Any]) -> Image:
-    config = repository.json(manifest["config"]["digest"])
-    blobs, diff_ids = manifest["layers"], config["rootfs"]["diff_ids"]
+def _image(repository: Repository, manifest: Manifest) -> Image:
+    said = manifest.content
+    config = repository.json(said["config"]["digest"])
+    blobs, diff_ids = said["layers"], config["rootfs"]["diff_ids"]
     if len(blobs) != len(diff_ids):
         raise ValueError(f"{len(blobs)} layers, {len(diff_ids)} diff_ids")
     makers = [step.get("created_by", "") for step in config.get("history") or [] if not step.get("empty_layer")]
@@ -109,6 +111,5 @@ def _image(repository: Repository, digest: str, manifest: Mapping[str, Any]) -> 
         Layer(str(blob["digest"]), int(blob["size"]), str(diff_id), str(blob["mediaType"]), maker)
         for blob, diff_id, maker in zip(blobs, diff_ids, makers, strict=True)
     )
-    return Image(
-        repository, digest, _platform(config), config.get("config") or {}, layers, int(manifest["config"]["size"])
-    )
+    own = int(said["config"]["size"])
+    return Image(repository, manifest.digest, _platform(config), config.get("config") or {}, layers, own, manifest)

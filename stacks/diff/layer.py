@@ -8,7 +8,8 @@ import posixpath
 import stat
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, Any, Final, NamedTuple, cast
@@ -45,7 +46,8 @@ class Entry(NamedTuple):
 
     ``kind`` is ``file``, ``directory``, ``symlink``, ``device`` or ``fifo``; ``hardlink`` for a name of a file that a
     lower layer wrote. ``size`` is in bytes, ``content`` half of a file's SHA-256 (16 bytes), ``target`` what a link
-    points to or a device's numbers. ``packages`` are those that a database of packages lists.
+    points to or a device's numbers. ``packages`` are those that a database of packages lists. ``member`` is set where
+    the content is not read but looked up later: the file's own header.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Entry(NamedTuple):
     content: bytes = b""
     target: str = ""
     packages: packages.Packages | None = None
+    member: tarfile.TarInfo | None = None
 
     @property
     def writable(self) -> bool:
@@ -75,21 +78,43 @@ class Index:
     opaque: set[str] = field(default_factory=set)
 
 
-def index(stream: IO[bytes], media_type: str) -> Index:
-    """Read a layer's archive, and nothing of it to disk.
+def index(stream: IO[bytes], media_type: str, *, contents: bool = True) -> Index:
+    """Read a layer's archive, and nothing of it to disk; without ``contents`` only its headers.
 
     Raises:
         Unreadable: it is no archive, or compressed in an unknown way.
     """
     made = Index()
+    with opened(stream, media_type) as archive:
+        for member in members(archive):
+            _add(made, archive, member, contents)
+    return made
+
+
+@contextmanager
+def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
+    """Open a layer's archive, to be read once from its beginning to its end.
+
+    Raises:
+        Unreadable: it is no archive, or compressed in an unknown way; also while it is read.
+    """
     try:
         with tarfile.open(fileobj=_unpacked(stream, media_type), mode="r|", bufsize=_BLOCK) as archive:
-            while (member := archive.next()) is not None:
-                cast("Any", archive).members.clear()  # it would keep them all
-                _add(made, archive, member)
+            yield archive
     except _SENSELESS as error:
         raise Unreadable(f"not a layer's archive: {error}") from None
-    return made
+
+
+def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the headers of an archive that is open, each of which can be read until the next one is."""
+    while (member := archive.next()) is not None:
+        cast("Any", archive).members.clear()  # it would keep them all
+        yield member
+
+
+def normal(name: str) -> str:
+    """Return a path as members and links name it, relative to the image's root."""
+    return posixpath.normpath(f"/{name}").lstrip("/")
 
 
 _SENSELESS: Final = (
@@ -118,8 +143,8 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 """How a layer is compressed, by the end of its media type."""
 
 
-def _add(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    path = posixpath.normpath(f"/{member.name}").lstrip("/")
+def _add(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool) -> None:
+    path = normal(member.name)
     folder, name = posixpath.split(path)
     if name == _OPAQUE:
         made.opaque.add(folder)
@@ -128,23 +153,26 @@ def _add(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None
     elif name.startswith(_WHITEOUT):
         made.gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
     else:
-        made.entries[path] = _entry(made, archive, member, path)
+        made.entries[path] = _entry(made, archive, member, path, contents)
 
 
-def _entry(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> Entry:
+def _entry(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, contents: bool) -> Entry:
     kind = _KINDS.get(member.type, "file")
     mode, owner = _rights(member.mode & _PERMISSIONS, member.uid, member.gid)
+    header = None if contents else member
     if kind == "file":
+        if header:
+            return Entry(kind, mode, owner, member.size, member=header)
         if packages.database(path) and member.size > _LARGEST:
             raise Unreadable(f"/{path} has {member.size} bytes, more than a database of packages")
         listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
         return Entry(kind, mode, owner, member.size, content, packages=listed)
     if kind == "hardlink":
-        target = posixpath.normpath(f"/{member.linkname}").lstrip("/")
+        target = normal(member.linkname)
         return made.entries.get(target) or Entry(kind, mode, owner, target=target)
     numbers = f"{member.type.decode()} {member.devmajor}:{member.devminor}"
     target = {"symlink": member.linkname, "device": numbers}.get(kind, "")
-    return Entry(kind, 0o777 if kind == "symlink" else mode, owner, target=target)
+    return Entry(kind, 0o777 if kind == "symlink" else mode, owner, target=target, member=header)
 
 
 @cache

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stacks import plan, preview
-from stacks.config import ENCRYPTED
 from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import Image, fetch
-from stacks.errors import SlipwayError, one_line, suggest
+from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan, PlannedImage
-from stacks.registries import GenericRegistry
-from stacks.registry import Login, Repository
+from stacks.registry import Repository, registry_login
 from stacks.spec import Outside
 
 State = Literal["unchanged", "changed", "new"]
@@ -95,10 +93,8 @@ def diff(stack: str, root: Path, image: str | None = None, *, thorough: bool = F
     """
     planned = plan.make(stack, root=root)
     names = [each.spec.name for each in planned.images]
-    if image is not None and image not in names:
-        raise SlipwayError(
-            f"stack {stack} builds no image '{one_line(image)}'{suggest(image, names)}; it builds: {', '.join(names)}"
-        )
+    if image is not None:
+        planned.image(image)
     outputs = _outputs(stack, root)
     there = _Published(outputs)
     images = [_image(each, planned, there, thorough) for each in planned.images if image in {None, each.spec.name}]
@@ -140,7 +136,7 @@ def _outputs(stack: str, root: Path) -> dict[str, Any]:
 def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool) -> ImageDiff:
     spec = image.spec
     was = there.images.get(spec.name)
-    login = _login(planned)
+    login = registry_login(planned.config.registry)
     changes: Sequence[Change] = ()
     published = later = content = None
     if was is not None:
@@ -167,17 +163,6 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
         content,
         planned.config.budgets.get(spec.name),
     )
-
-
-def _login(planned: Plan) -> Login | None:
-    """Return the credentials that the stack's configuration has for its registry."""
-    registry = planned.config.registry
-    if not isinstance(registry, GenericRegistry) or not (registry.username and registry.password):
-        return None
-    if registry.password.get_secret_value() == ENCRYPTED:
-        return None
-    host = registry.repository.partition("/")[0]
-    return Login(host, registry.username, registry.password.get_secret_value())
 
 
 def _change(way: tuple[str, ...], before: Any, after: Any) -> Change:
