@@ -67,7 +67,9 @@ def check() -> None:
     try:
         said = subprocess.run([_PROGRAM, "-help"], capture_output=True, text=True, check=False)
     except OSError:
-        raise SlipwayError(f"{_PROGRAM}, which makes a squashfs, is not on PATH; install squashfs-tools 4.5") from None
+        raise SlipwayError(
+            f"{_PROGRAM}, which makes a squashfs, is not on PATH; install squashfs-tools 4.5 or newer"
+        ) from None
     if "-tar" not in said.stdout + said.stderr:
         raise SlipwayError(f"{_PROGRAM} cannot read an archive; install squashfs-tools 4.5 or newer")
 
@@ -83,16 +85,16 @@ def write(image: Image, output: Path) -> None:
     with tempfile.TemporaryFile() as said:
         words = [_PROGRAM, "-", str(output), *_OPTIONS]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=said, stderr=said) as running:
-            archive = cast("IO[bytes]", running.stdin)
+            pipe = cast("IO[bytes]", running.stdin)
             try:
                 with contextlib.suppress(BrokenPipeError):  # where it has ended, it says why
-                    _write(archive, files, image)
+                    fill(pipe, files, image)
             except BaseException:
                 running.kill()
                 raise
             finally:
                 with contextlib.suppress(BrokenPipeError):
-                    archive.close()
+                    pipe.close()
         if running.returncode:
             said.seek(0)
             raise _failed(said.read().decode(errors="replace"))
@@ -104,7 +106,8 @@ def _failed(said: str) -> Exception:
     return SlipwayError(f"{_PROGRAM}: {one_line(' '.join(said.split()) or 'it failed and says nothing', 240)}")
 
 
-def _write(stream: IO[bytes], files: Filesystem, image: Image) -> None:
+def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
+    """Write the archive that becomes the squashfs."""
     own = {name: content.encode() for name, content in configuration(image.config).items()}
     folders = {*ancestors(own), *ancestors([_folder(image.config) + "/."])}
     progress = Progress(f"squashing {image.reference}", files.size)

@@ -1,4 +1,4 @@
-"""Layers for tests: written as archives, and laid over each other by the obvious reference, which unpacks them."""
+"""Layers for tests: drawn, written as archives, and laid over each other by the obvious reference, which unpacks them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import stat
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+
+from hypothesis import strategies as st
 
 UNSAID = 0o711
 """The mode that the reference gives a folder of which no layer says one."""
@@ -26,6 +29,48 @@ class Item:
 
 
 Layer = Sequence[Item]
+
+_NAMES = ("a", "b", "c")
+_MODES = (0o644, 0o755, 0o4755, 0o600)
+
+
+def drawn(*, links: bool) -> st.SearchStrategy[Layer]:
+    """Draw a layer as engines write one: a tree, of which a folder may be said or not, or hide what was in it.
+
+    ``links`` may point to folders, through which other layers write; a link never points to a link.
+    """
+
+    def folder(path: str, depth: int) -> st.SearchStrategy[list[Item]]:
+        return st.lists(st.sampled_from(_NAMES), unique=True, max_size=3).flatmap(
+            lambda names: st.tuples(*(item(f"{path}{name}", depth) for name in names)).map(
+                lambda found: [*chain(*found)]
+            )
+        )
+
+    def item(path: str, depth: int) -> st.SearchStrategy[list[Item]]:
+        mode = st.sampled_from(_MODES)
+        leaves = [
+            st.builds(lambda text, bits: [Item(path, "file", text, bits)], st.sampled_from(["", "1", "2"]), mode),
+            st.just([Item(path, "gone")]),
+        ]
+        if depth == 0:
+            return st.one_of(leaves)
+        said = st.sampled_from([[], [Item(path, "directory", mode=0o755)], [Item(path, "directory", mode=0o1777)]])
+        hides = st.sampled_from([[], [], [Item(path, "opaque")]])
+        below = st.tuples(said, folder(f"{path}/", depth - 1), hides).map(lambda found: [*chain(*found)])
+        return st.one_of(below, *leaves)
+
+    def with_links(items: list[Item]) -> st.SearchStrategy[list[Item]]:
+        files = [found.path for found in items if found.kind == "file"]
+        more: list[st.SearchStrategy[list[Item]]] = [st.just([])]
+        if files:
+            more.append(st.sampled_from(files).map(lambda path: [Item("h", "hardlink", path)]))
+        if links:
+            more.append(st.sampled_from(_NAMES).map(lambda name: [Item("l", "symlink", name)]))
+            more.append(st.just([Item("l/d", "file", "through")]))
+        return st.one_of(more).map(lambda found: [*items, *found])
+
+    return folder("", 2).flatmap(with_links)
 
 
 def archive(layer: Iterable[Item]) -> bytes:

@@ -24,12 +24,15 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
+GZIP = b"\x1f\x8b"
+
+
 class Registry:
     """What the registry has and was asked.
 
     ``digests`` maps ``name:tag`` to a digest; a status code stands for a refusal. ``manifests`` and ``blobs`` have the
     content by digest; what a blob's digest does not say is what a corrupt one sends. ``refusals`` are the statuses of
-    the next answers; so many as ``broken`` says end in the middle, and none comes while it is ``silent``. ``login`` is who gets the token,
+    the next answers; so many as ``broken`` says end in the middle, blobs halt there while it is ``slow``, and none comes while it is ``silent``. ``login`` is who gets the token,
     or, where there is none, all else.
     """
 
@@ -40,6 +43,7 @@ class Registry:
         self.blobs: dict[str, bytes] = {}
         self.refusals: list[int] = []
         self.broken = 0
+        self.slow = threading.Event()
         self.silent = threading.Event()
         self.token: str | None = None
         self.login: tuple[str, str] | None = None
@@ -173,7 +177,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             broken = self.registry.broken and len(body) > 10
-            self.wfile.write(body[: len(body) // 2] if broken else body)
+            self.wfile.write(body[: len(body) // 2])
+            while self.registry.slow.is_set() and "/blobs/" in self.path and body[:2] == GZIP:
+                time.sleep(0.02)
+            if not broken:
+                self.wfile.write(body[len(body) // 2 :])
             if broken:
                 self.registry.broken -= 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,49 +14,7 @@ from hypothesis import strategies as st
 from stacks.diff.filesystem import Difference, Tree, differences
 from stacks.diff.layer import Index, index
 from stacks.registry import Unreadable
-from tests.unit.layers import Item, Layer, archive, differing, seen, unpack
-
-NAMES = ("a", "b", "c")
-MODES = (0o644, 0o755, 0o4755, 0o600)
-
-
-def layers(*, links: bool) -> st.SearchStrategy[Layer]:
-    """Draw a layer as engines write one: a tree, of which a folder may be said or not, or hide what was in it.
-
-    ``links`` may point to folders, through which other layers write; a link never points to a link.
-    """
-
-    def folder(path: str, depth: int) -> st.SearchStrategy[list[Item]]:
-        return st.lists(st.sampled_from(NAMES), unique=True, max_size=3).flatmap(
-            lambda names: st.tuples(*(item(f"{path}{name}", depth) for name in names)).map(
-                lambda found: [*chain(*found)]
-            )
-        )
-
-    def item(path: str, depth: int) -> st.SearchStrategy[list[Item]]:
-        mode = st.sampled_from(MODES)
-        leaves = [
-            st.builds(lambda text, bits: [Item(path, "file", text, bits)], st.sampled_from(["", "1", "2"]), mode),
-            st.just([Item(path, "gone")]),
-        ]
-        if depth == 0:
-            return st.one_of(leaves)
-        said = st.sampled_from([[], [Item(path, "directory", mode=0o755)], [Item(path, "directory", mode=0o1777)]])
-        hides = st.sampled_from([[], [], [Item(path, "opaque")]])
-        below = st.tuples(said, folder(f"{path}/", depth - 1), hides).map(lambda found: [*chain(*found)])
-        return st.one_of(below, *leaves)
-
-    def with_links(items: list[Item]) -> st.SearchStrategy[list[Item]]:
-        files = [found.path for found in items if found.kind == "file"]
-        more: list[st.SearchStrategy[list[Item]]] = [st.just([])]
-        if files:
-            more.append(st.sampled_from(files).map(lambda path: [Item("h", "hardlink", path)]))
-        if links:
-            more.append(st.sampled_from(NAMES).map(lambda name: [Item("l", "symlink", name)]))
-            more.append(st.just([Item("l/d", "file", "through")]))
-        return st.one_of(more).map(lambda found: [*items, *found])
-
-    return folder("", 2).flatmap(with_links)
+from tests.unit.layers import Item, Layer, archive, differing, drawn, seen, unpack
 
 
 def shown(stack: Sequence[Layer]) -> dict[str, tuple[str, int | None, str]]:
@@ -75,7 +32,7 @@ def tree(stack: Sequence[Layer]) -> Tree:
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
-@given(st.lists(layers(links=True), max_size=4), st.lists(layers(links=True), max_size=4))
+@given(st.lists(drawn(links=True), max_size=4), st.lists(drawn(links=True), max_size=4))
 def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Layer], after: list[Layer]) -> None:
     found = differences(tree(before), tree(after))
     assert {file.path: file.change for file in found} == differing(shown(before), shown(after))
@@ -83,7 +40,7 @@ def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Lay
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
-@given(st.lists(layers(links=True), max_size=5))
+@given(st.lists(drawn(links=True), max_size=5))
 def test_an_image_is_equal_to_itself(stack: list[Layer]) -> None:
     assert differences(tree(stack), tree(stack)) == []
 
@@ -94,7 +51,7 @@ Mixed = list[tuple[str, Layer]]
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["shared", "shared", "before", "after"]), layers(links=False)), min_size=1, max_size=6
+        st.tuples(st.sampled_from(["shared", "shared", "before", "after"]), drawn(links=False)), min_size=1, max_size=6
     )
 )
 def test_what_is_certain_without_the_shared_layers_is_so_and_nothing_that_differs_is_left_out(mixed: Mixed) -> None:
