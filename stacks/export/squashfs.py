@@ -111,7 +111,8 @@ def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
     own = {name: content.encode() for name, content in configuration(image.config).items()}
     folders = {*ancestors(own), *ancestors([_folder(image.config) + "/."])}
     progress = Progress(f"squashing {image.reference}", files.size)
-    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_BLOCK) as archive:
+    # Not pax: of a link that it has in a record, mksquashfs 4.5 takes the first slash away.
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
         for path, header in files.folders():
             if _kept(path):
                 _add(archive, path, tarfile.DIRTYPE, header)
