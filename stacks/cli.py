@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job.add_argument("--nodes", metavar="N", type=int, default=2, help="how many nodes; default: 2")
     job.set_defaults(run=_job)
     _add_export(commands.add_parser("export", help="write an image, or a stack's wheels, to a file or a folder"))
+    _add_compose(commands.add_parser("compose", help="write a docker-compose.yaml to work in a stack's image"))
     lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
@@ -82,6 +84,17 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="FILE", type=Path, help="what to write; a folder for oci")
     parser.add_argument("--force", action="store_true", help="replace what an earlier export has written there")
     parser.set_defaults(run=_export)
+
+
+def _add_compose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("stack", metavar="STACK")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="which of its images; default: the last")
+    folder = "the project's folder, which containers see as /workspace; default: this one"
+    parser.add_argument("--project", metavar="DIR", type=Path, default=Path(), help=folder)
+    parser.add_argument("--cpu", action="store_true", help="ask for no GPU")
+    parser.add_argument("--host-network", action="store_true", help="share the machine's network")
+    parser.add_argument("--force", action="store_true", help="replace what an earlier run has written there")
+    parser.set_defaults(run=_compose)
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -203,6 +216,23 @@ def _diff(options: argparse.Namespace) -> int:
     for line in over:
         print(line, file=sys.stderr)
     return 1 if over else 0
+
+
+def _compose(options: argparse.Namespace) -> int:
+    from stacks import compose  # noqa: PLC0415 - it loads what diff does
+
+    planned = plan.make(options.stack)
+    files = compose.files(
+        planned,
+        planned.image(options.image),
+        options.project,
+        owner=(os.getuid(), os.getgid()),
+        gpus=not options.cpu,
+        host=options.host_network,
+    )
+    for path in compose.write(options.project, files, force=options.force):
+        print(path)
+    return 0
 
 
 def _export(options: argparse.Namespace) -> int:

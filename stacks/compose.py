@@ -1,0 +1,135 @@
+"""A stack for interactive work: ``docker-compose.yaml`` and ``.env`` for a project's folder (Compose specification).
+
+The build arguments are the plan's, all of them, so that ``docker compose build`` gives the image that ``pulumi up``
+does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from stacks.errors import SlipwayError
+from stacks.export.output import beside
+from stacks.plan import Plan, PlannedImage
+from stacks.source import ROOT
+from stacks.spec import CONTEXT
+from stacks.versions import ngc_versions
+
+PROJECT: Final = "/workspace"
+"""Where a container has the project's folder."""
+
+_MARK: Final = "# Written by `python -m stacks compose"
+_SHARED_MEMORY: Final = "8gb"
+"""What data loaders and NCCL may share; Docker's own limit is 64 MB."""
+
+_HEAD: Final = """\
+{mark} {stack}`: `docker compose up -d train`, then `docker compose exec train bash`.
+# Another stack or another version of it: run that again, with --force. What differs by user and machine is in .env.
+"""
+_ENV: Final = """\
+{mark} {stack}`: what docker-compose.yaml takes from here.
+# Whose the files are that containers write to this folder: id -u, id -g.
+UID={uid}
+GID={gid}
+# Where programs keep their caches: that user need not have a home in the image.
+HOME_FOLDER=/tmp
+# Memory that processes of a container share.
+SHM_SIZE={shm}
+"""
+
+
+def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
+    """Write the files to a folder; return their paths.
+
+    Raises:
+        SlipwayError: one is there already, and is not to be replaced or was not written by this; or it cannot be
+            written.
+    """
+    paths = [folder / name for name in files]
+    for name, text in files.items():
+        with beside(folder / name, force=force, ours=_ours) as place:
+            place.write_text(text, encoding="utf-8", newline="\n")
+    return paths
+
+
+def _ours(path: Path) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+
+
+def files(
+    plan: Plan, image: PlannedImage, folder: Path, *, owner: tuple[int, int], gpus: bool = True, host: bool = False
+) -> dict[str, str]:
+    """Return the files by name.
+
+    Args:
+        plan: the stack.
+        image: which of its images the service ``train`` runs.
+        folder: where the files are to be; the project.
+        owner: user and group that the containers run as.
+        gpus: reserve all of the machine's GPUs; without, services run on CPUs.
+        host: share the machine's network, in place of one of the containers' own.
+
+    Raises:
+        SlipwayError: the host's network is asked for where there is none to share.
+    """
+    if host and _is_wsl():
+        raise SlipwayError("--host-network: in WSL the engine's network is not this machine's; publish ports instead")
+    common = _common(gpus, host)
+    ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
+    services = {
+        "train": {"image": image.reference, "build": _build(plan, image, folder), **common},
+        "ngc": {"image": plan.config.mirrors.image(ngc), **common},
+    }
+    uid, gid = owner
+    said = {"mark": _MARK, "stack": plan.stack}
+    return {
+        "docker-compose.yaml": _HEAD.format(**said)
+        + yaml.dump({"services": services}, Dumper=_Dumper, sort_keys=False),
+        ".env": _ENV.format(**said, uid=uid, gid=gid, shm=_SHARED_MEMORY),
+    }
+
+
+def _common(gpus: bool, host: bool) -> dict[str, Any]:
+    """Return what both services have."""
+    devices = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
+    return {
+        "user": "${UID}:${GID}",
+        "environment": {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "/tmp/pycache"},  # noqa: S108 - the container's
+        "volumes": [f".:{PROJECT}"],
+        "working_dir": PROJECT,
+        "command": ["sleep", "infinity"],
+        "init": True,
+        "shm_size": "${SHM_SIZE}",
+        **({"network_mode": "host"} if host else {}),
+        **({"deploy": {"resources": {"reservations": {"devices": devices}}}} if gpus else {}),
+    }
+
+
+def _build(plan: Plan, image: PlannedImage, folder: Path) -> dict[str, Any]:
+    parents = {argument: plan.references[parent] for argument, parent in image.siblings.items()}
+    args = {**image.args, **image.spec.label_args, **parents}
+    return {
+        "context": Path(os.path.relpath(ROOT / CONTEXT, folder)).as_posix(),
+        "dockerfile": image.spec.dockerfile,
+        **({"target": image.spec.target} if image.spec.target else {}),
+        "args": {name: value.replace("$", "$$") for name, value in args.items()},
+    }
+
+
+def _is_wsl() -> bool:
+    try:
+        return "microsoft" in Path("/proc/version").read_text(encoding="utf-8").lower()
+    except OSError:
+        return False
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what two services share in full in both, to be edited."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

@@ -1,0 +1,131 @@
+"""A stack's compose file, given to Docker Compose: the classic one of Debian, and the plugin that came after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stacks.cli import main
+from tests.images.engine import client, docker
+from toolchain import apt, golang
+from toolchain.checkout import Checkout
+from toolchain.steps import step
+
+USER = "1234"
+
+
+def classic() -> str:
+    """Return the Compose that Debian has, from before it was a plugin."""
+    if not shutil.which("docker-compose"):
+        apt.install(Checkout.here(), "docker-compose")
+    found = shutil.which("docker-compose")
+    assert found
+    return found
+
+
+def plugin() -> str:
+    """Return Docker Compose V2, built from its Go module the first time."""
+    checkout = Checkout.here()
+    target = checkout.cache / f"compose-{golang.required('compose', 'github.com/docker/compose/v2')}"
+    if not target.exists():
+        with step("Building Docker Compose (once)"):
+            golang.build(checkout, "compose", "github.com/docker/compose/v2/cmd", target)
+            golang.clean(checkout)
+    return str(target)
+
+
+PROGRAMS = [pytest.param(classic, id="classic"), pytest.param(plugin, id="plugin", marks=pytest.mark.slow)]
+
+
+class Project:
+    """A project's folder, in which Compose is run."""
+
+    def __init__(self, folder: Path, program: str) -> None:
+        self.folder = folder
+        self._program = program
+        # The classic one has the engine's client build, as the plugin has its own BuildKit.
+        path = f"{Path(client()).parent}:{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "COMPOSE_DOCKER_CLI_BUILD": "1", "DOCKER_BUILDKIT": "1"}
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            [self._program, *words], cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (words, done.stdout[-3000:], done.stderr[-3000:])
+        return done.stdout
+
+
+@pytest.fixture
+def project(program: Callable[[], str], tmp_path: Path) -> Iterator[Project]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    made = Project(folder, program())
+    yield made
+    made.run("down", "--timeout", "1")
+    docker("image", "rm", "--force", GIVEN)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_stacks_file_is_accepted(project: Project) -> None:
+    for stack in ("local", "base-cu132", "efa-2310"):
+        assert main(["compose", stack, "--project", str(project.folder), "--force"]) == 0
+        said = project.run("config")
+        assert "driver: nvidia" in said
+        assert "host" not in said.replace("create_host_path", "")
+
+
+GIVEN = "slipway-test/compose"
+
+
+def up(project: Project, build: str, *options: str) -> None:
+    """Bring `train` of the stack `local` up as another user, with `build` for what of its image is built."""
+    assert main(["compose", "local", "--project", str(project.folder), *options]) == 0
+    settings = project.folder / ".env"
+    settings.write_text(settings.read_text().replace(f"ID={os.getuid()}\n", f"ID={USER}\n"))
+    reset = "" if options else "\n    deploy: !reset null"  # this machine has no GPU
+    (project.folder / "docker-compose.override.yaml").write_text(
+        f"services:\n  train:\n    image: {GIVEN}\n    build: {build}{reset}\n"
+    )
+    os.chown(project.folder, int(USER), int(USER))
+    project.run("up", "--detach", "--build", "train")
+
+
+def inside(project: Project, say: str) -> str:
+    """Have Python in the container write what it `say`s into the project; return that."""
+    project.run("exec", "-T", "train", "python3", "-c", f"open('said', 'w').write(str({say}))")
+    written = project.folder / "said"
+    assert written.stat().st_uid == int(USER)
+    return written.read_text()
+
+
+def works(project: Project) -> None:
+    assert inside(project, "__import__('os').getcwd()") == "/workspace"
+    project.run("exec", "-T", "train", "sh", "-c", "touch $HOME/cache")
+    (found,) = json.loads(docker("inspect", project.run("ps", "-q", "train").strip()).stdout)
+    host = found["HostConfig"]
+    assert host["NetworkMode"] != "host"
+    assert host["ShmSize"] == 8 << 30
+    assert host["Init"] is True
+
+
+@pytest.mark.parametrize("program", [classic])
+def test_train_builds_comes_up_and_works_in_the_project_as_its_user(project: Project) -> None:
+    up(project, "{target: python}", "--cpu")
+    works(project)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [plugin])
+def test_the_whole_image_builds_and_comes_up_with_the_gpus_taken_away(project: Project) -> None:
+    up(project, "{}")
+    works(project)
+    assert (
+        inside(project, "(__import__('torch').ones(2, 3) @ __import__('torch').ones(3, 1)).tolist()")
+        == "[[3.0], [3.0]]"
+    )
