@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stacks import affected, jobs, plan, schema
+from stacks import affected, jobs, plan, schema, slurm
 from stacks.collisions import Built, collisions, owned_twice
 from stacks.columns import aligned
 from stacks.errors import SlipwayError
@@ -49,12 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=meaning)
     between.set_defaults(run=_diff)
+    _add_export(commands.add_parser("export", help="write an image, or a stack's wheels, to a file or a folder"))
+    _add_compose(commands.add_parser("compose", help="write a docker-compose.yaml to work in a stack's image"))
     job = commands.add_parser("job", help="print an example of a job that runs a stack's image on a cluster")
     job.add_argument("stack", metavar="STACK")
     job.add_argument("--nodes", metavar="N", type=int, default=2, help="how many nodes; default: 2")
+    job.add_argument("--slurm", action="store_true", help="a batch script for Slurm with enroot, for any stack")
     job.set_defaults(run=_job)
-    _add_export(commands.add_parser("export", help="write an image, or a stack's wheels, to a file or a folder"))
-    _add_compose(commands.add_parser("compose", help="write a docker-compose.yaml to work in a stack's image"))
     lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
@@ -235,6 +236,15 @@ def _compose(options: argparse.Namespace) -> int:
     return 0
 
 
+def _job(options: argparse.Namespace) -> int:
+    if options.slurm:
+        planned = plan.make(options.stack)
+        print(slurm.script(planned, planned.image(), options.nodes), end="")
+    else:
+        print(jobs.render(options.stack, options.nodes), end="")
+    return 0
+
+
 def _export(options: argparse.Namespace) -> int:
     from stacks.diff.image import fetch  # noqa: PLC0415 - as above
     from stacks.export import chosen, formats  # noqa: PLC0415
@@ -264,11 +274,6 @@ def _export(options: argparse.Namespace) -> int:
 
 def _names_an_image(word: str) -> bool:
     return bool(set("/:@") & set(word))  # which no stack's or image's name has
-
-
-def _job(options: argparse.Namespace) -> int:
-    print(jobs.render(options.stack, options.nodes), end="")
-    return 0
 
 
 def _schema(_: argparse.Namespace) -> int:

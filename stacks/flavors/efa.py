@@ -10,11 +10,14 @@ from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Version
+from stacks.errors import SlipwayError
 from stacks.family.config import ArchList, Pin, is_commit
 from stacks.model import Model
+from stacks.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions import Incompatible
+from stacks.versions.nodes import node
 
 
 class Efa(Model):
@@ -170,6 +173,27 @@ def images(config: Config) -> list[ImageSpec]:
             ),
         )
     ]
+
+
+NODES = "eks-p5"
+"""Nodes that the example of a job is for."""
+
+_PROGRAM = "/opt/nccl-tests/build/all_reduce_perf"
+
+
+def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
+    """Return an MPIJob that measures an all-reduce over EFA; NCCL's log in it says which network is in use.
+
+    Raises:
+        SlipwayError: the image has no NCCL tests, or there is no such node for its platform.
+    """
+    if not config.nccl.tests:
+        raise SlipwayError("slipway:nccl: the example runs NCCL's tests, which the stack leaves out (tests: false)")
+    if config.platform != "linux/amd64":
+        raise SlipwayError(f"slipway:platform: the example is for nodes of {NODES}, which are not {config.platform}")
+    command = [_PROGRAM, "-b", "8", "-e", "2G", "-f", "2", "-g", "1"]
+    shown = ["PATH", "LD_LIBRARY_PATH", "NCCL_DEBUG=INFO"]
+    return [mpi_job("efa", images["efa"], node(NODES), nodes, command=command, shown=shown)]
 
 
 def _ref(pin: str | Literal[False]) -> str:

@@ -212,7 +212,16 @@ def test_wheels_install_and_import_where_no_container_is(image: Image, tmp_path:
     assert export(image, "--wheels", tmp_path / "wheels") == 0
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv/bin/python"
-    words: list[str | Path] = ["-m", "pip", "install", "--quiet", "--no-index", "--find-links", tmp_path / "wheels", "slipway-two"]
+    words: list[str | Path] = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--find-links",
+        tmp_path / "wheels",
+        "slipway-two",
+    ]
     subprocess.run([python, *words], check=True)
     versions = "import slipway_one, slipway_two; print(slipway_one.__version__, slipway_two.__version__)"
     said = subprocess.run([python, "-c", versions], capture_output=True, text=True, check=True)

@@ -1,0 +1,62 @@
+"""An MPIJob of Kubeflow's MPI operator (kubeflow.org/v2beta1): OpenMPI starts processes on other pods by sshd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stacks.versions.nodes import GPU, Node
+
+_HUGEPAGES = "hugepages-2Mi"
+
+
+def mpi_job(
+    name: str, image: str, kind: Node, nodes: int, *, command: Sequence[str], shown: Sequence[str]
+) -> dict[str, Any]:
+    """Return a job of so many whole nodes, with a process for each GPU.
+
+    ``command`` is what the processes run. Of the launcher's environment they have the variables that are ``shown``.
+    """
+    gpus = kind.most(GPU)
+    launch = ["mpirun", "--allow-run-as-root", "-np", str(nodes * gpus), "--npernode", str(gpus), "--bind-to", "none"]
+    exported = [word for variable in shown for word in ("-x", variable)]
+    resources = {resource: str(count) for resource, count in kind.limits.items()}
+    if kind.memory:
+        resources["memory"] = f"{kind.memory // 2}Gi"
+    if kind.hugepages:
+        resources[_HUGEPAGES] = kind.hugepages
+    worker = {
+        "name": "worker",
+        "image": image,
+        "command": ["start-sshd"],
+        "resources": {"requests": dict(resources), "limits": resources},
+        # EFA and NCCL lock the memory that they exchange.
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - what NCCL shares within a node
+    }
+    pod = {
+        "nodeSelector": dict(kind.selector),
+        "tolerations": [dict(each) for each in kind.tolerations],
+        "automountServiceAccountToken": False,
+        "containers": [worker],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}],
+    }
+    launcher = {"name": "launcher", "image": image, "command": [*launch, *exported, *command]}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "slotsPerWorker": gpus,
+            "sshAuthMountPath": "/root/.ssh",
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 3},
+            "mpiReplicaSpecs": {
+                "Launcher": {
+                    "replicas": 1,
+                    "template": {"spec": {"automountServiceAccountToken": False, "containers": [launcher]}},
+                },
+                "Worker": {"replicas": nodes, "template": {"spec": pod}},
+            },
+        },
+    }

@@ -1,0 +1,54 @@
+"""A batch script for Slurm that runs a stack's image with enroot, by the plugin pyxis: torchrun on every node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stacks.errors import SlipwayError
+from stacks.plan import Plan, PlannedImage
+
+_SCRIPT: Final = """\
+#!/bin/bash
+# Runs a Python script on all GPUs of {nodes} nodes. Nodes need enroot and Slurm's plugin pyxis, and no Docker.
+#
+#   python -m stacks export {stack} {image} --format sqsh --output {image}.sqsh
+#   sbatch {stack}.sbatch train.py --epochs 3
+#
+# both in a folder that every node has; the script sees it as /workspace. IMAGE names a squashfs elsewhere.
+#SBATCH --job-name={stack}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --exclusive
+#SBATCH --output=%x-%j.log
+set -euo pipefail
+
+if [ $# -eq 0 ]; then
+    echo "usage: sbatch {stack}.sbatch SCRIPT [ARGUMENT...]" >&2
+    exit 2
+fi
+folder=$SLURM_SUBMIT_DIR
+image=${{IMAGE:-$folder/{image}.sqsh}}
+if [ ! -r "$image" ]; then
+    echo "$image: there is no such squashfs on $(hostname); \\`python -m stacks export\\` writes it" >&2
+    exit 2
+fi
+read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+port=$((20000 + SLURM_JOB_ID % 10000)) # another for each job: nodes may be shared after all
+
+srun --kill-on-bad-exit=1 \\
+    --container-image="$image" --container-mounts="$folder:/workspace" --container-workdir=/workspace \\
+    torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node gpu \\
+    --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:$port" "$@"
+"""
+
+
+def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
+    """Return a batch script of so many nodes for one of a stack's images.
+
+    Raises:
+        SlipwayError: no node is asked for.
+    """
+    if nodes < 1:
+        raise SlipwayError(f"--nodes {nodes}: give 1 or more")
+    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes)

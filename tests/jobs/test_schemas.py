@@ -1,0 +1,84 @@
+"""Examples of jobs against the schemas of the resources that they are, out of the operators' own releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from stacks import flavors, jobs, plan
+from stacks.source import stack_names
+from toolchain import golang
+from toolchain.checkout import Checkout
+
+RELEASES = {
+    "MPIJob": ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
+    "PyTorchJob": ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"),
+}
+"""Kind -> the Go module whose release has its definition, and where."""
+STACKS = [name for name in stack_names() if hasattr(flavors.flavor(plan.resolve(name)[0].flavor), "job")]
+
+
+def strict(schema: Any) -> Any:
+    """Return a schema that takes no field it does not name, as `kubectl apply --validate=strict` does."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(value) for key, value in schema.items()}
+    if made.pop("x-kubernetes-int-or-string", False):
+        made.pop("anyOf", None)
+        made["type"] = ["integer", "string"]
+    if isinstance(made.get("properties"), dict) and "x-kubernetes-preserve-unknown-fields" not in made:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
+    """The schemas by version and kind."""
+    folder: Path = tmp_path_factory.mktemp("definitions")
+    found = {}
+    for kind, (module, path) in RELEASES.items():
+        golang.copy(Checkout.here(), "kubeflow", module, {path: folder / kind})
+        definition = yaml.safe_load((folder / kind).read_text())["spec"]
+        for version in definition["versions"]:
+            schema = strict(version["schema"]["openAPIV3Schema"])
+            schema["properties"]["metadata"] = {"type": "object"}  # the API server's own
+            found[f"{definition['group']}/{version['name']}", kind] = schema
+    return found
+
+
+def errors(schemas: dict[tuple[str, str], Any], job: dict[str, Any]) -> list[str]:
+    validator = Draft202012Validator(schemas[job["apiVersion"], job["kind"]])
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(job)]
+
+
+def rendered(stack: str) -> list[dict[str, Any]]:
+    objects = list(yaml.safe_load_all(jobs.render(stack, 2)))
+    return [each for each in objects if each["kind"] in RELEASES]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_job_is_what_its_operator_takes(stack: str, schemas: dict[tuple[str, str], Any]) -> None:
+    found = rendered(stack)
+    assert found
+    for job in found:
+        assert errors(schemas, job) == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_field_that_is_none_and_a_value_of_another_type_are_found(
+    stack: str, schemas: dict[tuple[str, str], Any]
+) -> None:
+    for job in rendered(stack):
+        spec = job["spec"].get("mpiReplicaSpecs") or job["spec"]["pytorchReplicaSpecs"]
+        spec["Worker"]["replicas"] = "two"
+        spec["Worker"]["template"]["spec"]["nodeSelectors"] = {}
+        said = errors(schemas, job)
+        assert len(said) == 2
+        assert any("'two' is not of type 'integer'" in line for line in said)
+        assert any("'nodeSelectors' was unexpected" in line for line in said)

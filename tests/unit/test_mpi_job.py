@@ -1,0 +1,83 @@
+"""The example of a job for EFA: an MPIJob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from stacks import jobs, plan
+from stacks.cli import main
+from stacks.errors import SlipwayError
+from stacks.flavors import efa, load
+from stacks.source import ROOT
+from stacks.spec import CONTEXT
+from stacks.versions.nodes import EFA, GPU, node
+
+
+def rendered(nodes: int = 2) -> dict[str, Any]:
+    return dict(yaml.safe_load(jobs.render("efa", nodes)))
+
+
+@pytest.mark.parametrize("nodes", [2, 5])
+def test_it_has_a_process_for_each_gpu_of_all_nodes(nodes: int) -> None:
+    job = rendered(nodes)
+    launcher, workers = (job["spec"]["mpiReplicaSpecs"][role] for role in ("Launcher", "Worker"))
+    assert (launcher["replicas"], workers["replicas"]) == (1, nodes)
+    words = launcher["template"]["spec"]["containers"][0]["command"]
+    assert int(words[words.index("-np") + 1]) == nodes * job["spec"]["slotsPerWorker"] == nodes * 8
+    image = plan.make("efa").references["efa"]
+    for replicas in (launcher, workers):
+        assert [each["image"] for each in replicas["template"]["spec"]["containers"]] == [image]
+
+
+def test_each_worker_has_a_whole_node_with_its_efa() -> None:
+    pod = rendered()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    row = node("eks-p5")
+    limits = pod["containers"][0]["resources"]["limits"]
+    assert {resource: int(limits[resource]) for resource in (GPU, EFA)} == row.limits
+    assert limits["hugepages-2Mi"] == row.hugepages
+    assert pod["nodeSelector"] == row.selector
+    assert "privileged" not in pod["containers"][0]["securityContext"]
+
+
+def test_what_it_runs_is_in_the_image() -> None:
+    spec = rendered()["spec"]["mpiReplicaSpecs"]
+    (program,) = spec["Worker"]["template"]["spec"]["containers"][0]["command"]
+    assert (ROOT / CONTEXT / "common/multinode/skeleton/usr/local/sbin" / program).is_file()
+    words = spec["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    tests = next(word for word in words if word.startswith("/opt/nccl-tests/"))
+    assert tests in (ROOT / CONTEXT / "efa/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"nccl": {"tests": False}}, "slipway:nccl: the example runs NCCL's tests, which the stack leaves out"),
+        (
+            {"platform": "linux/arm64"},
+            "slipway:platform: the example is for nodes of eks-p5, which are not linux/arm64",
+        ),
+    ],
+)
+def test_a_stack_that_it_is_not_for_is_refused(values: dict[str, Any], said: str) -> None:
+    config = load({"flavor": "efa", **values}, "stack x")
+    assert isinstance(config, efa.Config)
+    with pytest.raises(SlipwayError, match=f"^{said}"):
+        efa.job(config, {"efa": "r/efa:1"}, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["local"], "stack local: there is no example of a job for the flavor 'local'; there is one for: efa"),
+        (["efa", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", *words]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(said)
+    assert printed.err.count("\n") == 1

@@ -1,0 +1,87 @@
+"""The batch script for Slurm: what it starts on the nodes, by stand-ins for Slurm's programs that say how they are called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacks import plan, slurm
+from stacks.cli import main
+from stacks.source import stack_names
+
+JOB = {
+    "SLURM_JOB_ID": "1234567",
+    "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_JOB_NODELIST": "gpu[07-08]",
+}
+
+
+@pytest.fixture
+def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """The script of a stack in a folder with its squashfs, as `python -m stacks job` prints it."""
+    assert main(["job", "base-cu121", "--slurm"]) == 0
+    (tmp_path / "torch-extras.sqsh").touch()
+    path = tmp_path / "base-cu121.sbatch"
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+def run(script: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    programs = script.parent / "bin"
+    programs.mkdir()
+    for name, says in (("scontrol", 'printf "gpu07\\ngpu08\\n"'), ("srun", "printf '%s\\n' \"$@\"")):
+        (programs / name).write_text(f"#!/bin/sh\n[ $# -gt 0 ] && {says}\n")
+        (programs / name).chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "SLURM_SUBMIT_DIR": str(script.parent), **JOB, **more}
+    return subprocess.run(["bash", script, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_every_node_runs_torchrun_on_all_gpus_and_meets_the_others_at_the_first(script: Path) -> None:
+    done = run(script, "train.py", "--name", "a b")
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.splitlines()
+    at = words.index("torchrun")
+    assert words[:at] == [
+        "--kill-on-bad-exit=1",
+        f"--container-image={script.parent}/torch-extras.sqsh",
+        f"--container-mounts={script.parent}:/workspace",
+        "--container-workdir=/workspace",
+    ]
+    assert words[at + 1 :] == [
+        *("--nnodes", "2", "--nproc-per-node", "gpu"),
+        *("--rdzv-id", "1234567", "--rdzv-backend", "c10d", "--rdzv-endpoint", "gpu07:24567"),
+        *("train.py", "--name", "a b"),
+    ]
+
+
+def test_the_squashfs_may_be_elsewhere_and_must_be_there(script: Path, tmp_path: Path) -> None:
+    done = run(script, "train.py", IMAGE=f"{tmp_path}/none.sqsh")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{tmp_path}/none.sqsh: there is no such squashfs on ")
+    assert done.stdout == ""
+
+
+def test_without_a_script_to_run_it_says_how_it_is_used(script: Path) -> None:
+    done = run(script)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "usage: sbatch base-cu121.sbatch SCRIPT [ARGUMENT...]\n"
+
+
+@pytest.mark.parametrize("stack", stack_names())
+def test_shellcheck_finds_nothing_and_the_number_of_nodes_is_the_one_asked_for(stack: str, tmp_path: Path) -> None:
+    made = plan.make(stack)
+    text = slurm.script(made, made.image(), 3)
+    assert "#SBATCH --nodes=3\n" in text
+    (tmp_path / "job").write_text(text)
+    shellcheck = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([shellcheck, tmp_path / "job"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_no_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "local", "--slurm", "--nodes", "0"]) == 1
+    assert capsys.readouterr().err == "--nodes 0: give 1 or more\n"
