@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stacks import affected, jobs, plan, schema, slurm
+from stacks import affected, docs, jobs, plan, schema, slurm
 from stacks.collisions import Built, collisions, owned_twice
 from stacks.columns import aligned
 from stacks.errors import SlipwayError
@@ -61,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
     lock_.set_defaults(run=_lock)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
+    commands.add_parser("docs", help="bring the tables of keys in the images' READMEs up to date").set_defaults(
+        run=_docs
+    )
     options = parser.parse_args(arguments)
     try:
         result: int = options.run(options)
@@ -278,4 +281,10 @@ def _names_an_image(word: str) -> bool:
 
 def _schema(_: argparse.Namespace) -> int:
     print("Pulumi.yaml: updated" if schema.write(ROOT / "Pulumi.yaml") else "Pulumi.yaml: already up to date")
+    return 0
+
+
+def _docs(_: argparse.Namespace) -> int:
+    for path in docs.write():
+        print(f"{path.relative_to(ROOT)}: updated")
     return 0
