@@ -299,7 +299,7 @@ def unpacked(reference: str, folder: Path) -> Path:
 
 
 def test_a_squashfs_of_whatever_layers_has_what_unpacking_them_gives(registry: Registry) -> None:
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # it writes files
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # it writes files
     @given(st.lists(layers.drawn(links=True), max_size=4))
     def holds(stack: list[layers.Layer]) -> None:
         registry.image("acme/drawn:1", list(map(layers.archive, stack)))

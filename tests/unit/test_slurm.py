@@ -11,7 +11,6 @@ import pytest
 
 from stacks import plan, slurm
 from stacks.cli import main
-from stacks.source import stack_names
 
 JOB = {
     "SLURM_JOB_ID": "1234567",
@@ -71,7 +70,7 @@ def test_without_a_script_to_run_it_says_how_it_is_used(script: Path) -> None:
     assert done.stderr == "usage: sbatch base-cu121.sbatch SCRIPT [ARGUMENT...]\n"
 
 
-@pytest.mark.parametrize("stack", stack_names())
+@pytest.mark.parametrize("stack", ["local", "nccl-cu132"])
 def test_shellcheck_finds_nothing_and_the_number_of_nodes_is_the_one_asked_for(stack: str, tmp_path: Path) -> None:
     made = plan.make(stack)
     text = slurm.script(made, made.image(), 3)
