@@ -42,7 +42,8 @@ class Progress:
 
     def _say(self, start: str, end: str) -> None:
         of = f" of {size(self._total)}" if self._done < self._total else ""
-        sys.stderr.write(f"{start}{self._title}: {size(self._done)}{of}{'  ' if self._terminal else ''}{end}")
+        rest = "\x1b[K" if self._terminal else ""  # of a longer line before
+        sys.stderr.write(f"{start}{self._title}: {size(self._done)}{of}{rest}{end}")
         sys.stderr.flush()
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -63,7 +64,7 @@ class Project:
 
 @pytest.fixture
 def project(program: Callable[[], str], tmp_path: Path) -> Iterator[Project]:
-    folder = tmp_path / "project"
+    folder = tmp_path / f"project-{uuid.uuid4().hex[:8]}"  # Compose names containers by it
     folder.mkdir()
     made = Project(folder, program())
     yield made
