@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import pulumi
 
@@ -22,21 +23,29 @@ from stacks import aws, registries
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 
+if TYPE_CHECKING:
+    from components.runners.kubernetes import KubernetesRunners
+
 
 def deploy(plan: Plan) -> dict[str, Any]:
     """Declare everything a plan asks for and return the stack's outputs.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``, ``products`` likewise what they are built from
     (sources, wheels). ``plan`` says what each is made of, and ``planFiles`` maps each Dockerfile to its context's
-    files; all of both is known at preview.
+    files; all of both is known at preview. ``runners`` says where the stack's runners are, and whether the GPU checks
+    passed.
     """
     registry = _registry(plan)
+    runners = _runners(plan)
+    # All images on one engine, whose layers they share.
+    engine: list[pulumi.ProviderResource] = [runners.engine()] if runners and plan.config.build_on == "runners" else []
     variants: dict[str, ImageVariant] = {}
     files: dict[str, Any] = {}
     for image in plan.images:
         name = image.spec.name
         # A component that waits for its parents' is shown below them.
-        after = pulumi.ResourceOptions(depends_on=[registry, *(variants[parent] for parent in image.siblings.values())])
+        parents = [variants[parent] for parent in image.siblings.values()]
+        after = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=engine)
         variants[name] = ImageVariant(name, _arguments(image, registry, variants), after)
         registry.keep(name, variants[name].ref, variants[name])
         for tag in image.extra_tags if registry.publish else ():
@@ -50,6 +59,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     outputs: dict[str, Any] = {"images": {name: built[name] for name in built if name not in products}}
     if products:
         outputs["products"] = {name: built[name] for name in built if name in products}
+    if runners:
+        outputs["runners"] = {**runners.outputs, **_validated(plan, runners, variants)}
     plans = {
         name: {key: value for key, value in variant.plan.items() if key != "files"}
         for name, variant in variants.items()
@@ -70,6 +81,24 @@ def _registry(plan: Plan) -> Registry:
         password=config.password.get_secret_value() if config.password else None,
     )
     return _PASSWORD_KINDS[config.kind]("registry", args)
+
+
+def _runners(plan: Plan) -> KubernetesRunners | None:
+    config = plan.config
+    if config.runners is None:
+        return None
+    from components.runners import kubernetes  # noqa: PLC0415 - no other stack should pay for it
+
+    args = kubernetes.KubernetesRunnersArgs(config=config.runners, ports=config.ports, mirrored=config.mirrors.image)
+    return kubernetes.KubernetesRunners("runners", args)
+
+
+def _validated(plan: Plan, runners: KubernetesRunners, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
+    asked = plan.config.runners.validation if plan.config.runners else None
+    if asked is None:
+        return {}
+    own = variants.get(asked.image)
+    return {"validation": runners.validate(own.ref if own else asked.image, [own] if own else [])}
 
 
 _PASSWORD_KINDS: dict[str, type[PasswordRegistry]] = {

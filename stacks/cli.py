@@ -147,7 +147,7 @@ def _check(_: argparse.Namespace) -> int:
             owned[name] = made.config.registry.owned(spec.name for spec in specs)
         products = sum(spec.product for spec in specs)
         beside = f" from {products} build products" if products else ""
-        print(f"{name}: {len(specs) - products} image{'s' if len(specs) - products > 1 else ''}{beside}, ok")
+        print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{beside}, ok")
     mistakes += collisions(built) + owned_twice(owned)
     for mistake in dict.fromkeys(mistakes):  # what is wrong with the branch is wrong with every stack
         print(mistake, file=sys.stderr)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +29,7 @@ from pydantic_core import ErrorDetails
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import PREFIX, Model, qualified
 from stacks.registries import KINDS, LocalRegistry, Registry
+from stacks.runners import Runners
 from stacks.source import NAMESPACE
 from stacks.tags import check_extra, check_tail
 from stacks.versions import Incompatible
@@ -216,6 +218,11 @@ class StackConfig(Model):
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
+    runners: Runners | None = Field(None, description="Machines for GitHub's jobs, and to build images on.")
+    build_on: Literal["engine", "runners"] = Field(
+        "engine",
+        description="Where images are built: the machine's Docker engine, or the build service of the runners.",
+    )
     budgets: dict[str, Size] = Field(
         default_factory=dict,
         description="Most compressed bytes that an image may have, by its name: {torch: 3.5 GB}. Above it, "
@@ -228,6 +235,26 @@ class StackConfig(Model):
         if info.data.get("publish"):
             value.check_half()
         return value
+
+    @field_validator("build_on")
+    @classmethod
+    def _built(cls, value: str, info: ValidationInfo) -> str:
+        if value == "runners" and "runners" in info.data:
+            runners = info.data["runners"]
+            if runners is None or runners.build is None:
+                raise ValueError("the stack has no build service: give it runners.build")
+            if runners.build.rootless:
+                raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
+        return value
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The TCP ports of the registry and the mirrors, where they are named: what a build reaches beside the web."""
+        mirrors = self.mirrors
+        hosts = [self.registry.repository, *mirrors.images.values()]
+        urls = [mirrors.apt, mirrors.python_index, mirrors.torch_index, mirrors.git, *mirrors.downloads.values()]
+        found = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
+        return tuple(sorted({port for port in found if port}))
 
     def pulled(self, reference: str) -> str:
         """Return where a build pulls an outside parent from: a mirror, and what the registry caches through it.
@@ -304,7 +331,7 @@ def without_secure(value: Any) -> Any:
     return [without_secure(item) for item in value] if isinstance(value, list) else value
 
 
-_SECRETS = {"password", "token"}
+_SECRETS = {"password", "token", "privateKey"}
 
 
 def _explain(error: ValidationError, where: str) -> list[str]:

@@ -326,8 +326,12 @@ class EcrRegistry(_Registry):
         return f"{self.host}/{prefix}/{rest}" if prefix else reference
 
 
+SEALED = ("registry.password", "runners.github.token", "runners.github.app.privateKey")
+"""Every key that holds a secret."""
+
+
 def check_sealed(written: Mapping[str, Any], where: str) -> None:
-    """Refuse a password that stands in clear text in a stack's file, which goes into git.
+    """Refuse a password, token or key that stands in clear text in a stack's file, which goes into git.
 
     Args:
         written: the stack's keys as its file has them; what Pulumi encrypted is ``{secure: ...}`` there.
@@ -336,13 +340,16 @@ def check_sealed(written: Mapping[str, Any], where: str) -> None:
     Raises:
         SlipwayError: with the way to give it instead, and without the password.
     """
-    registry = written.get("registry")
-    if isinstance(registry, Mapping) and isinstance(registry.get("password"), str):
-        key = f"{NAMESPACE}:registry.password"
-        raise SlipwayError(
-            f"{where}: {key}: stands in clear text in the stack's file: take it out there (and change it, if it was "
-            f"committed), then `pulumi config set --secret --path {key}`"
-        )
+    for path in SEALED:
+        value: Any = written
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            key = f"{NAMESPACE}:{path}"
+            raise SlipwayError(
+                f"{where}: {key}: stands in clear text in the stack's file: take it out there (and change it, if it "
+                f"was committed), then `pulumi config set --secret --path {key}`"
+            )
 
 
 def _docker_login(host: str) -> bool:

@@ -7,8 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from stacks.model import Model
+from stacks.model import Host, Model, Reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
+
+ARC_VERSION = "0.14.2"
+"""Release of both charts of GitHub's Actions Runner Controller."""
+
+ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
+"""The charts' names: the controller's, and that of what it runs."""
 
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -21,6 +27,11 @@ def _quantity(value: str) -> str:
     if not _QUANTITY.fullmatch(value):
         raise ValueError("expected a size such as 200Gi, with one of Ki, Mi, Gi, Ti")
     return value
+
+
+def in_bytes(quantity: str) -> float:
+    """Return a quantity of memory or storage, such as ``200Gi``, in bytes."""
+    return float(quantity[:-2]) * 1024.0 ** (1 + "KMGT".index(quantity[-2]))
 
 
 def _label(value: str) -> str:
@@ -69,13 +80,62 @@ class GitHub(Model):
         return self
 
 
+class Arc(Model):
+    """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
+
+    version: str = Field(ARC_VERSION, description="Release of both charts.")
+    charts: str | None = Field(
+        None,
+        description="Folder, relative to the checkout, that holds both charts, unpacked, each below its name. "
+        "Default: GitHub's registry.",
+    )
+
+
+class BuildService(Model):
+    """A Docker daemon that all builds share, whose layers outlive its pod. It and its clients prove who they are."""
+
+    cache: Quantity = Field("500Gi", description="Volume for its layers.")
+    storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it is sure to have.")
+    memory: Quantity = Field("16Gi", description="Memory that it is sure to have, and the most that it gets.")
+    rootless: bool = Field(
+        default=False,
+        description="A BuildKit daemon without privileges in its place, for BuildKit's clients: no Docker API, so that "
+        "buildOn: runners cannot use it.",
+    )
+    service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
+        "ClusterIP", description="How the cluster offers it to others than its own pods."
+    )
+    address: Host | None = Field(
+        None,
+        description="host:port under which the machine that runs Pulumi reaches it. Default: its name in the cluster.",
+    )
+
+
+class Validation(Model):
+    """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
+
+    image: str = Field(description="An image of the stack by its name, or any by its reference.")
+    command: tuple[str, ...] = Field(description="The check: exit code 0 means that it passed.", min_length=1)
+    minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it has failed, its wait included.")
+
+
 class KubernetesRunners(Model):
     """GitHub Actions runners on a Kubernetes cluster, each with a Docker daemon of its own, on nodes of one profile."""
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
+    kubeconfig: str | None = Field(None, description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.")
     context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    namespace: Label = Field("slipway-runners", description="Namespace that the runners have to themselves.")
+    namespace: Annotated[Label, Field(max_length=45)] = Field(
+        "slipway-runners",
+        description="Namespace that the runners have to themselves; also the name of their scale set.",
+    )
+    arc: Arc = Field(default_factory=Arc, description="The controller that starts and ends the runners.")
+    image: Reference = Field(
+        "ghcr.io/actions/actions-runner:2.335.1", description="GitHub's runner; the controller wants a recent one."
+    )
+    docker_image: Reference = Field("docker:28.5.2-dind", description="Docker daemon, with its client.")
     github: GitHub = Field(description="Whose jobs they take.")
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
@@ -85,11 +145,16 @@ class KubernetesRunners(Model):
     efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: all of the node.")
     infiniband: int | None = Field(None, ge=0, description="InfiniBand devices of each runner. Default: all.")
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
+    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon is sure to have.")
+    memory: Quantity = Field("16Gi", description="Memory of each Docker daemon: what it is sure of, and the most.")
     cache: Quantity = Field("200Gi", description="Volume for the layers of each Docker daemon.")
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     grace: int = Field(
         720, ge=1, le=1440, description="Minutes that a runner has to end its build when its node is drained."
     )
+
+    build: BuildService | None = Field(None, description="A Docker daemon that all builds share.")
+    validation: Validation | None = Field(None, description="GPU checks of an image, run on the cluster.")
 
     @field_validator("profile")
     @classmethod
@@ -119,3 +184,7 @@ class KubernetesRunners(Model):
             for resource, most in node(self.profile).limits.items()
             if (count := most if asked[resource] is None else asked[resource])
         }
+
+
+Runners = KubernetesRunners
+"""What ``runners`` may be."""

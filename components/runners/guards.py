@@ -5,10 +5,11 @@ Each function returns Kubernetes objects as its API has them. A job may run anyt
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from components.runners.pod import ACCOUNT, PRIORITY_CLASS, devices, labels
-from stacks.runners import KubernetesRunners
+from components.runners.pod import ACCOUNT, labels, priority_class
+from stacks.runners import KubernetesRunners, in_bytes
 
 Manifest = dict[str, Any]
 
@@ -19,36 +20,68 @@ PRIORITY = -1000
 """Below what serves users (0) and above nothing: a build waits, and gives way."""
 
 
-def _manifest(api: str, kind: str, name: str, config: KubernetesRunners, **body: Any) -> Manifest:
-    metadata: dict[str, Any] = {"name": name, "namespace": config.namespace, "labels": _own()}
+WEB = (80, 443)
+"""Ports of what a build fetches and pushes."""
+
+API_SERVER = 6443
+"""Where a cluster that is not a cloud's has its API; clouds have it at 443."""
+
+NODE_DNS = "169.254.20.10/32"
+"""Where NodeLocal DNSCache answers, on clusters that have it (Kubernetes, "Using NodeLocal DNSCache")."""
+
+
+def manifest(api: str, kind: str, name: str, namespace: str, **body: Any) -> Manifest:
+    """Return an object of a namespace, with the label that all of Slipway's carry."""
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(OWN)}
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}
 
 
-def _own() -> dict[str, str]:
-    return {"app.kubernetes.io/part-of": "slipway"}
+def _manifest(api: str, kind: str, name: str, config: KubernetesRunners, **body: Any) -> Manifest:
+    return manifest(api, kind, name, config.namespace, **body)
+
+
+OWN = {"app.kubernetes.io/part-of": "slipway"}
+
+
+def _namespace(name: str, enforced: str) -> Manifest:
+    level = "pod-security.kubernetes.io"
+    security = {f"{level}/enforce": enforced, f"{level}/warn": "restricted", f"{level}/audit": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**OWN, **security}}}
 
 
 def namespace(config: KubernetesRunners) -> Manifest:
     """Return the namespace: its Docker daemons are privileged, which no stricter level admits; others are warned of."""
-    level = "pod-security.kubernetes.io"
-    security = {f"{level}/enforce": "privileged", f"{level}/warn": "restricted", f"{level}/audit": "restricted"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": config.namespace, "labels": {**_own(), **security}},
-    }
+    return _namespace(config.namespace, "privileged")
+
+
+def controller_namespace(config: KubernetesRunners) -> Manifest:
+    """Return the namespace of the controller and its listener, in which nothing is privileged."""
+    return _namespace(f"{config.namespace}-controller", "baseline")
 
 
 def quota(config: KubernetesRunners) -> Manifest:
-    """Return the most that all runners together may take: so many pods, claims and devices as there may be runners."""
+    """Return the most that all may take together: so many pods, claims and devices as there may be runners.
+
+    The build service is one more, and the GPU checks another.
+    """
     count = config.max_runners
+    checked = int(config.validation is not None)
     hard = {
-        # A listener stands beside the runners.
-        "pods": str(count + 1),
-        "persistentvolumeclaims": str(count),
-        **{f"requests.{name}": str(count * int(one)) for name, one in devices(config).items() if "/" in name},
+        "pods": str(count + int(config.build is not None) + checked),
+        "persistentvolumeclaims": str(count + int(config.build is not None)),
+        **{f"requests.{name}": str((count + checked) * most) for name, most in config.devices.items()},
     }
     return _manifest("v1", "ResourceQuota", "runners", config, spec={"hard": hard})
+
+
+def limit_range(config: KubernetesRunners) -> Manifest:
+    """Return what a container is sure of that asks for nothing, and the largest volume that any pod may claim."""
+    sizes = [config.cache, *([config.build.cache] if config.build else [])]
+    limits = [
+        {"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": max(sizes, key=in_bytes)}},
+    ]
+    return _manifest("v1", "LimitRange", "runners", config, spec={"limits": limits})
 
 
 def service_account(config: KubernetesRunners) -> Manifest:
@@ -56,48 +89,73 @@ def service_account(config: KubernetesRunners) -> Manifest:
     return _manifest("v1", "ServiceAccount", ACCOUNT, config, automountServiceAccountToken=False)
 
 
-def network_policies(config: KubernetesRunners) -> list[Manifest]:
-    """Return the policies: nothing comes in; questions for names, and web requests but to the cloud's own, go out."""
-    everything: dict[str, Any] = {}
-    closed = _manifest(
-        "networking.k8s.io/v1",
-        "NetworkPolicy",
-        "closed",
-        config,
-        spec={"podSelector": everything, "policyTypes": ["Ingress", "Egress"]},
-    )
-    dns = {
-        "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
-        "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
-    }
-    web = {
+def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> list[Manifest]:
+    """Return the runners' policies: nothing comes in; questions for names, and requests but to the cloud's own, go out.
+
+    Args:
+        config: what the runners are to be.
+        ports: of the registry and the mirrors, beside those of the web.
+    """
+    spec = _egress(labels(config), outward(ports))
+    return [closed(config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
+
+
+def outward(ports: Iterable[int]) -> list[Manifest]:
+    """Return what a build may reach: names, and the web and ``ports`` at any address but the cloud's own."""
+    return [_DNS, _reached(sorted({*WEB, *ports}))]
+
+
+def controller_policies(config: KubernetesRunners) -> list[Manifest]:
+    """Return those of the controller and its listener: the cluster's API and GitHub's are reached, nothing comes in."""
+    name = f"{config.namespace}-controller"
+    out = [_DNS, _reached([443, API_SERVER])]
+    return [closed(name), manifest(*POLICY, "controller", name, spec=_egress({}, out))]
+
+
+def closed(namespace: str) -> Manifest:
+    """Return the policy by which nothing comes into a namespace or leaves it, but for what another policy says."""
+    return manifest(*POLICY, "closed", namespace, spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
+
+
+POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
+
+_DNS: Manifest = {
+    "to": [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+        {"ipBlock": {"cidr": NODE_DNS}},
+    ],
+    "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
+}
+
+
+def _reached(ports: Sequence[int]) -> Manifest:
+    return {
         "to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA]}}],
-        "ports": [{"protocol": "TCP", "port": port} for port in (80, 443)],
+        "ports": [{"protocol": "TCP", "port": port} for port in ports],
     }
-    build = _manifest(
-        "networking.k8s.io/v1",
-        "NetworkPolicy",
-        "build",
-        config,
-        spec={"podSelector": {"matchLabels": labels(config)}, "policyTypes": ["Egress"], "egress": [dns, web]},
-    )
-    return [closed, build]
+
+
+def _egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
+    selector: dict[str, Any] = {"matchLabels": pods} if pods else {}
+    return {"podSelector": selector, "policyTypes": ["Egress"], "egress": rules}
 
 
 def disruption_budget(config: KubernetesRunners) -> Manifest:
-    """Return the budget that lets nobody drain a node under a build; it ends by itself."""
-    selector = {"matchLabels": labels(config)}
-    return _manifest(
-        "policy/v1", "PodDisruptionBudget", "runners", config, spec={"maxUnavailable": 0, "selector": selector}
-    )
+    """Return the budget that lets nobody drain a node under a build; it ends by itself.
+
+    A runner's pod belongs to no controller that Kubernetes knows, so that only a number of pods that must stay counts
+    ("Specifying a Disruption Budget for your Application", arbitrary controllers).
+    """
+    spec = {"minAvailable": config.max_runners, "selector": {"matchLabels": labels(config)}}
+    return _manifest("policy/v1", "PodDisruptionBudget", "runners", config, spec=spec)
 
 
-def priority_class() -> Manifest:
+def builds_priority(config: KubernetesRunners) -> Manifest:
     """Return the class of builds, which are put off for whatever else needs their place, and put nothing off."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": PRIORITY_CLASS, "labels": _own()},
+        "metadata": {"name": priority_class(config), "labels": dict(OWN)},
         "value": PRIORITY,
         "preemptionPolicy": "Never",
         "description": "Image builds: they wait, and give way.",

@@ -17,21 +17,23 @@ Spec = dict[str, Any]
 """A part of a Kubernetes object, as its API has it."""
 
 ACCOUNT = "runner"
-PRIORITY_CLASS = "slipway-build"
 SOCKETS = "/var/run"
 WORK = "/home/runner/_work"
 EXTERNALS = "/home/runner/externals"
+CLIENT = "/etc/slipway/build"
+"""Where a job finds the certificate by which the build service knows it."""
 _DOCKER_GROUP = "123"
 """The group of ``docker`` in GitHub's runner image."""
 
 
-def template(config: KubernetesRunners, runner: str, docker: str) -> Spec:
+def template(config: KubernetesRunners, runner: str, docker: str, service: Spec | None = None) -> Spec:
     """Return the pod template of a runner scale set.
 
     Args:
         config: what the runners are to be.
         runner: image of GitHub's runner.
         docker: image of the Docker daemon.
+        service: how a job reaches the build service, as ``env`` and the ``secret`` with its client's certificate.
     """
     return {
         "metadata": {"labels": labels(config)},
@@ -39,11 +41,11 @@ def template(config: KubernetesRunners, runner: str, docker: str) -> Spec:
             **scheduling(config),
             "serviceAccountName": ACCOUNT,
             "automountServiceAccountToken": False,
-            "priorityClassName": PRIORITY_CLASS,
+            "priorityClassName": priority_class(config),
             "terminationGracePeriodSeconds": config.grace * 60,
-            "initContainers": [_externals(runner), _daemon(docker)],
-            "containers": [_runner(config, runner)],
-            "volumes": _volumes(config),
+            "initContainers": [_externals(runner), _daemon(config, docker)],
+            "containers": [_runner(config, runner, service)],
+            "volumes": _volumes(config, service),
         },
     }
 
@@ -61,6 +63,11 @@ def scheduling(config: KubernetesRunners) -> Spec:
     if profile.tolerations:
         spec["tolerations"] = [dict(toleration) for toleration in profile.tolerations]
     return spec
+
+
+def priority_class(config: KubernetesRunners) -> str:
+    """Return the name of the builds' priority class, of which a cluster has one for each namespace of runners."""
+    return f"{config.namespace}-build"
 
 
 def labels(config: KubernetesRunners) -> dict[str, str]:
@@ -89,7 +96,7 @@ def _externals(image: str) -> Spec:
     }
 
 
-def _daemon(image: str) -> Spec:
+def _daemon(config: KubernetesRunners, image: str) -> Spec:
     """Return the daemon as a native sidecar: there before the runner, ended after it."""
     mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS, "layers": "/var/lib/docker"}
     return {
@@ -100,14 +107,18 @@ def _daemon(image: str) -> Spec:
         "securityContext": {"privileged": True},
         "restartPolicy": "Always",
         "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
+        "resources": {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": {"memory": config.memory}},
         "volumeMounts": _mounts(mounts),
     }
 
 
-def _runner(config: KubernetesRunners, image: str) -> Spec:
+def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
     asked = devices(config)
     mounts = {"work": WORK, "dind-sock": SOCKETS, **({"shm": "/dev/shm"} if asked else {})}  # noqa: S108 - a pod's own
     env = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
+    if service:
+        mounts["build-client"] = CLIENT
+        env |= service["env"]
     if not asked:
         env["NVIDIA_VISIBLE_DEVICES"] = "void"
     container: Spec = {
@@ -126,12 +137,14 @@ def _runner(config: KubernetesRunners, image: str) -> Spec:
     return container
 
 
-def _volumes(config: KubernetesRunners) -> list[Spec]:
+def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
     claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
     if config.storage_class:
         claim["storageClassName"] = config.storage_class
     volumes: list[Spec] = [{"name": name, "emptyDir": {}} for name in ("work", "dind-sock", "dind-externals")]
     volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+    if service:
+        volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
     if devices(config):
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     return volumes

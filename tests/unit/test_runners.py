@@ -124,11 +124,10 @@ def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> 
     labels = pod.template(config, RUNNER, DOCKER)["metadata"]["labels"]
     assert budget["spec"]["selector"]["matchLabels"] == labels
     assert account["metadata"]["name"] == pod.template(config, RUNNER, DOCKER)["spec"]["serviceAccountName"]
-    assert (
-        guards.priority_class()["metadata"]["name"] == pod.template(config, RUNNER, DOCKER)["spec"]["priorityClassName"]
-    )
+    priority = guards.builds_priority(config)["metadata"]["name"]
+    assert priority == pod.template(config, RUNNER, DOCKER)["spec"]["priorityClassName"]
     assert quota["spec"]["hard"] == {
-        "pods": "4",
+        "pods": "3",
         "persistentvolumeclaims": "3",
         "requests.nvidia.com/gpu": "24",
         "requests.vpc.amazonaws.com/efa": "96",

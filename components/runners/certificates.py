@@ -1,0 +1,108 @@
+"""``Certificates``: what a service and its clients prove to each other with, kept in the stack's state."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider
+
+YEARS = 5
+"""How long they are good for; `pulumi up --replace` of the resource makes new ones."""
+
+_KEYS = ("ca", "server_cert", "server_key", "client_cert", "client_key")
+
+
+@dataclass(frozen=True)
+class CertificatesArgs:
+    """The names and IP addresses that the service is reached by."""
+
+    hosts: Sequence[str]
+
+
+class _Making(ResourceProvider):
+    """Runs in a process of its own: it holds nothing, so that its serialized form is its name."""
+
+    serialize_as_secret_always = False
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        return CreateResult("certificates", {"hosts": props["hosts"], **make(props["hosts"])})
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        changed = olds["hosts"] != news["hosts"]
+        return DiffResult(changes=changed, replaces=["hosts"] if changed else [])
+
+
+class Certificates(Resource, module="runners", name="Certificates"):
+    """A certificate authority of the stack's own, and what it has signed: one for a service, one for its clients.
+
+    The authority's key is thrown away, so that nobody signs anything more. All keys are secrets.
+    """
+
+    ca: pulumi.Output[str]
+    server_cert: pulumi.Output[str]
+    server_key: pulumi.Output[str]
+    client_cert: pulumi.Output[str]
+    client_key: pulumi.Output[str]
+
+    def __init__(self, name: str, args: CertificatesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        secret = pulumi.ResourceOptions(additional_secret_outputs=["server_key", "client_key"])
+        props = {"hosts": list(args.hosts), **dict.fromkeys(_KEYS)}
+        super().__init__(_Making(), name, props, pulumi.ResourceOptions.merge(opts, secret))
+
+
+def make(hosts: Sequence[str]) -> dict[str, str]:
+    """Return PEM: ``ca``, ``server_cert`` for ``hosts``, ``client_cert``, and the keys of the latter two."""
+    # A program that has no build service should not pay for it.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
+
+    now = datetime.now(UTC)
+    authority = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "slipway build service")])
+
+    def builder(name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=365 * YEARS))
+        )
+
+    def pem(made: x509.CertificateBuilder) -> str:
+        return made.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+    def signed(name: str, usage: x509.ObjectIdentifier, names: Sequence[x509.GeneralName]) -> tuple[str, str]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        made = made.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if names:
+            made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return pem(made), text.decode()
+
+    root = builder(issuer, authority).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    server = signed("server", ExtendedKeyUsageOID.SERVER_AUTH, [_name(host) for host in hosts])
+    client = signed("client", ExtendedKeyUsageOID.CLIENT_AUTH, [])
+    return dict(zip(_KEYS, (pem(root), *server, *client), strict=True))
+
+
+def _name(host: str) -> Any:
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,197 @@
+"""``KubernetesRunners``: GitHub's runners on a Kubernetes cluster, with all that they need there.
+
+Imported only by stacks that have such runners: ``pulumi_kubernetes`` costs every program that loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_docker as docker
+import pulumi_kubernetes as k8s
+
+from components.runners import arc, builder, guards, pod, validation
+from components.runners.certificates import Certificates, CertificatesArgs
+from components.runners.guards import Manifest
+from components.runners.objects import declare
+from components.runners.reached import Reached, ReachedArgs
+from stacks.runners import KubernetesRunners as Config
+
+
+def _same(reference: str) -> str:
+    return reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesRunnersArgs:
+    """What :class:`KubernetesRunners` are made of.
+
+    ``config`` is the stack's ``runners``; ``ports`` are those of its registry and mirrors, and ``mirrored`` tells where
+    the cluster pulls an image from.
+    """
+
+    config: Config
+    ports: Sequence[int] = ()
+    mirrored: Callable[[str], str] = field(default=_same)
+
+
+class KubernetesRunners(pulumi.ComponentResource):
+    """A namespace with its guards, the controller and the scale set of ARC, and the build service if there is one."""
+
+    provider: k8s.Provider
+    """The cluster."""
+
+    scale_set: str
+    """What a workflow says in ``runs-on``."""
+
+    address: str | None
+    """``host:port`` of the build service, as this machine reaches it; None where there is none."""
+
+    outputs: dict[str, Any]
+    """What a stack exports of its runners."""
+
+    def __init__(self, name: str, args: KubernetesRunnersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        config = args.config
+        shown = config.model_dump(mode="json", by_alias=True, exclude={"github": {"app", "token"}}, exclude_none=True)
+        super().__init__("slipway:runners:KubernetesRunners", name, shown, opts)
+        self._name, self._config = name, config
+        self.provider = k8s.Provider(
+            f"{name}-cluster",
+            kubeconfig=config.kubeconfig,
+            context=config.context,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
+        self.scale_set = config.namespace
+        namespace = self._declare(guards.namespace(config))
+        around = [
+            guards.quota(config),
+            guards.limit_range(config),
+            guards.service_account(config),
+            *guards.network_policies(config, args.ports),
+            guards.disruption_budget(config),
+            guards.builds_priority(config),
+        ]
+        self._guards = [self._declare(made, namespace) for made in around]
+        self.address = None
+        self._certificates: Certificates | None = None
+        client = None
+        if config.build:
+            self.address = builder.address(config, config.build)
+            client = builder.client(config, config.build)
+            self._build_service(args)
+        template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), client)
+        self._controller(args, template)
+        self.outputs = {
+            "kind": config.kind,
+            "namespace": config.namespace,
+            "scaleSet": self.scale_set,
+            **({"buildService": self.address} if self.address else {}),
+        }
+        self.register_outputs(self.outputs)
+
+    def _declare(self, manifest: Manifest, *after: pulumi.Resource) -> pulumi.CustomResource:
+        options = pulumi.ResourceOptions(depends_on=list(after))
+        return declare(self._name, manifest, pulumi.ResourceOptions.merge(self._opts, options))
+
+    def _controller(self, args: KubernetesRunnersArgs, template: pod.Spec) -> None:
+        """Declare the controller in a namespace of its own, and the runners after it, so that they end before it."""
+        config = self._config
+        own = self._declare(guards.controller_namespace(config))
+        policies = [self._declare(made, own) for made in guards.controller_policies(config)]
+        after = [*self._guards, *policies]
+        if credentials := arc.credentials(config):
+            secret = guards.manifest(
+                "v1",
+                "Secret",
+                arc.SECRET,
+                config.namespace,
+                type="Opaque",
+                stringData=pulumi.Output.secret(credentials),
+            )
+            after.append(self._declare(secret, *self._guards))
+        controller, scale_set = arc.charts(config)
+        values = arc.controller_values(config, args.mirrored(f"{arc.IMAGE}:{config.arc.version}").rpartition(":")[0])
+        running = self._chart(controller, f"{config.namespace}-controller", "controller", values, after)
+        self._chart(scale_set, config.namespace, config.namespace, arc.scale_set_values(config, template), [running])
+
+    def _chart(
+        self, chart: str, namespace: str, name: str, values: arc.Values, after: Sequence[pulumi.Resource]
+    ) -> k8s.helm.v3.Release:
+        """Declare one chart as Helm itself installs it; its end is awaited, as ARC has to clear up first."""
+        options = pulumi.ResourceOptions(depends_on=list(after))
+        return k8s.helm.v3.Release(
+            f"{self._name}-{chart.rpartition('/')[2]}",
+            chart=chart,
+            version=None if self._config.arc.charts else self._config.arc.version,
+            name=name,
+            namespace=namespace,
+            values=values,
+            opts=pulumi.ResourceOptions.merge(self._opts, options),
+        )
+
+    def _build_service(self, args: KubernetesRunnersArgs) -> None:
+        config, build = self._config, self._config.build
+        assert build is not None  # noqa: S101 - asked for by the caller
+        made = Certificates(
+            f"{self._name}-certificates",
+            CertificatesArgs(builder.hosts(config, build)),
+            pulumi.ResourceOptions(parent=self),
+        )
+        self._certificates = made
+        objects = [
+            *builder.secrets(config, vars_of(made)),
+            builder.claim(config, build),
+            builder.service(config, build),
+            *builder.network_policies(config, build, list(args.ports)),
+        ]
+        before = [self._declare(each, *self._guards) for each in objects]
+        image = args.mirrored(builder.BUILDKIT if build.rootless else config.docker_image)
+        self._service = self._declare(builder.deployment(config, build, image), *before)
+
+    def engine(self) -> docker.Provider:
+        """Return the build service as a Docker engine that images can be built on, once it answers.
+
+        Raises:
+            ValueError: there is no build service with a Docker API.
+        """
+        made = self._certificates
+        if made is None or self.address is None:
+            raise ValueError("the runners have no build service")
+        reached = Reached(
+            f"{self._name}-build-service",
+            ReachedArgs(self.address, made.ca, made.client_cert, made.client_key),
+            pulumi.ResourceOptions(parent=self, depends_on=[self._service]),
+        )
+        return docker.Provider(
+            f"{self._name}-engine",
+            host=f"tcp://{self.address}",
+            ca_material=made.ca,
+            cert_material=made.client_cert,
+            key_material=made.client_key,
+            disable_docker_daemon_check=True,  # a preview needs no daemon
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[reached]),
+        )
+
+    def validate(self, image: pulumi.Input[str], after: Sequence[pulumi.Resource]) -> dict[str, Any]:
+        """Declare the GPU checks of an image and return their result; checks that fail, fail the update.
+
+        Raises:
+            ValueError: the configuration asks for none.
+        """
+        asked = self._config.validation
+        if asked is None:
+            raise ValueError("the configuration asks for no validation")
+        made = validation.job(self._config, asked)
+        made["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        done: Any = self._declare(made, *self._guards, *after)
+        return {"image": image, "passed": done.status.apply(lambda status: bool(status and status.succeeded))}
+
+
+def vars_of(made: Certificates) -> dict[str, pulumi.Output[str]]:
+    """Return a resource's certificates and keys by their names."""
+    names = ("ca", "server_cert", "server_key", "client_cert", "client_key")
+    return {name: getattr(made, name) for name in names}
