@@ -97,7 +97,7 @@ def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> li
         ports: of the registry and the mirrors, beside those of the web.
     """
     spec = _egress(labels(config), outward(ports))
-    return [closed(config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
+    return [_closed("closed", config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
 
 
 def outward(ports: Iterable[int]) -> list[Manifest]:
@@ -109,12 +109,12 @@ def controller_policies(config: KubernetesRunners) -> list[Manifest]:
     """Return those of the controller and its listener: the cluster's API and GitHub's are reached, nothing comes in."""
     name = f"{config.namespace}-controller"
     out = [_DNS, _reached([443, API_SERVER])]
-    return [closed(name), manifest(*POLICY, "controller", name, spec=_egress({}, out))]
+    return [_closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=_egress({}, out))]
 
 
-def closed(namespace: str) -> Manifest:
+def _closed(name: str, namespace: str) -> Manifest:
     """Return the policy by which nothing comes into a namespace or leaves it, but for what another policy says."""
-    return manifest(*POLICY, "closed", namespace, spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
+    return manifest(*POLICY, name, namespace, spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
 
 
 POLICY = ("networking.k8s.io/v1", "NetworkPolicy")

@@ -171,7 +171,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             host=f"tcp://{self.address}",
             ca_material=made.ca,
             cert_material=made.client_cert,
-            key_material=made.client_key,
+            key_material=pulumi.Output.secret(made.client_key),
             disable_docker_daemon_check=True,  # a preview needs no daemon
             opts=pulumi.ResourceOptions(parent=self, depends_on=[reached]),
         )
@@ -192,6 +192,6 @@ class KubernetesRunners(pulumi.ComponentResource):
 
 
 def vars_of(made: Certificates) -> dict[str, pulumi.Output[str]]:
-    """Return a resource's certificates and keys by their names."""
+    """Return a resource's certificates and keys by their names, as secrets."""
     names = ("ca", "server_cert", "server_key", "client_cert", "client_key")
-    return {name: getattr(made, name) for name in names}
+    return {name: pulumi.Output.secret(getattr(made, name)) for name in names}

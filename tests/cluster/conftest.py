@@ -1,0 +1,77 @@
+"""Parts of the cluster's tests: a control plane, and a project whose runners are on it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.control_plane import Cluster, control_plane
+from tests.engine.project import Project
+from tests.provider.plugin import CHECKOUT
+
+CHARTS = Path(__file__).parent / "charts"
+"""Stand-ins for ARC's charts, which are in a registry that tests do not reach."""
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster without a node."""
+    with control_plane(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
+
+
+class ClusterProject(Project):
+    """A project with runners on a cluster, and the stand-in for Pulumi's Kubernetes plugin."""
+
+    def __init__(self, root: Path, cluster: Cluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
+        super().__init__(root)
+        shutil.copytree(CHARTS, root / "charts")
+        plugins = root.with_name("plugins")
+        plugins.mkdir()
+        launcher = plugins / "pulumi-resource-kubernetes"
+        command = shlex.join([sys.executable, "-P", "-m", "tests.cluster.provider"])
+        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n')
+        launcher.chmod(0o755)
+        # The venv's bin stays first on PATH: the language host takes its Python from there.
+        self.environment |= {
+            "PATH": f"{Path(sys.executable).parent}:{plugins}:{self.environment['PATH']}",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+            "KUBECONFIG": str(cluster.kubeconfig),
+        }
+
+    def configure(self, runners: dict[str, Any] | None = None, **values: Any) -> None:
+        """Write the stack's YAML; ``runners`` holds what differs from a small pool on this cluster."""
+        own = {
+            "kind": "kubernetes",
+            "namespace": self.namespace,
+            "github": {"url": "https://github.com/acme", "secret": "github"},
+            "arc": {"charts": "charts"},
+        }
+        super().configure(**{"flavor": "runners", **values}, runners={**own, **(runners or {})})
+
+    def at(self, kind: str, name: str = "", api: str = "/api/v1") -> str:
+        """Return the path of the runners' objects of a kind, or of one."""
+        return f"{api}/namespaces/{self.namespace}/{kind}{f'/{name}' if name else ''}"
+
+    def exported(self) -> str:
+        """Return the state as it is stored, whatever it holds."""
+        return self.pulumi("stack", "export", "-s", "t").stdout
+
+    def destroy(self) -> None:
+        """Delete the stack's resources."""
+        self.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+
+
+@pytest.fixture
+def project(tmp_path: Path, cluster: Cluster, request: pytest.FixtureRequest) -> ClusterProject:
+    """A fresh project with an empty stack, and a namespace of its own."""
+    made = ClusterProject(tmp_path / "project", cluster, f"r{abs(hash(request.node.name)) % 10**8}")
+    made.pulumi("stack", "init", "t")
+    return made

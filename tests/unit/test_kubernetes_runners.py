@@ -1,0 +1,149 @@
+"""``KubernetesRunners`` under Pulumi's mocks: what a cluster is asked for, in which order, and what stays secret."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.mocks import DIGEST, SECRET, Recorder, run
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+
+
+def runners(**values: Any) -> dict[str, Any]:
+    return {"kind": "kubernetes", "profile": "eks-p5", "github": GITHUB, **values}
+
+
+def only(**values: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Deploy a stack of runners alone."""
+    return run(chain={}, runners=runners(**values))
+
+
+def objects(recorder: Recorder) -> dict[str, dict[str, Any]]:
+    """Return the cluster's objects, by kind and name."""
+    return {
+        f"{typ.rpartition(':')[2]} {inputs['metadata']['name']}": inputs
+        for (typ, _), inputs in recorder.resources.items()
+        if typ.startswith("kubernetes:") and "metadata" in inputs
+    }
+
+
+def test_a_stack_of_runners_alone_is_whole() -> None:
+    recorder, values = only()
+    assert sorted(objects(recorder)) == [
+        "LimitRange runners",
+        "Namespace slipway-runners",
+        "Namespace slipway-runners-controller",
+        "NetworkPolicy build",
+        "NetworkPolicy closed",
+        "NetworkPolicy controller",
+        "NetworkPolicy controller-closed",
+        "PodDisruptionBudget runners",
+        "PriorityClass slipway-runners-build",
+        "ResourceQuota runners",
+        "ServiceAccount runner",
+    ]
+    assert values["outputs"] == {
+        "images": {},
+        "plan": {},
+        "planFiles": {},
+        "runners": {"kind": "kubernetes", "namespace": "slipway-runners", "scaleSet": "slipway-runners"},
+    }
+
+
+def test_keys_reach_the_cluster_as_its_api_has_them() -> None:
+    made = objects(only()[0])
+    assert made["PriorityClass slipway-runners-build"]["preemptionPolicy"] == "Never"
+    assert made["ServiceAccount runner"]["automountServiceAccountToken"] is False
+    assert made["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "32"
+    assert made["NetworkPolicy closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    (rule,) = [r for r in made["NetworkPolicy build"]["spec"]["egress"] if "ipBlock" in r["to"][0]]
+    assert rule["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16"]
+
+
+def test_the_charts_are_githubs_at_a_pinned_version_and_the_controller_sees_one_namespace() -> None:
+    charts = only()[0].of_type(RELEASE)
+    controller = charts["runners-gha-runner-scale-set-controller"]
+    scale_set = charts["runners-gha-runner-scale-set"]
+    for chart in (controller, scale_set):
+        assert chart["chart"].startswith("oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set")
+        assert chart["version"] == "0.14.2"
+    assert controller["values"]["flags"]["watchSingleNamespace"] == scale_set["namespace"] == "slipway-runners"
+    named = {"namespace": controller["namespace"], "name": controller["values"]["serviceAccount"]["name"]}
+    assert scale_set["values"]["controllerServiceAccount"] == named
+    assert scale_set["values"]["githubConfigSecret"] == "github"
+    assert (scale_set["values"]["minRunners"], scale_set["values"]["maxRunners"]) == (0, 4)
+    assert scale_set["values"]["template"]["spec"]["nodeSelector"] == {
+        "node.kubernetes.io/instance-type": "p5.48xlarge"
+    }
+
+
+def test_charts_and_images_come_from_where_an_air_gapped_cluster_has_them() -> None:
+    mirrors = {"images": {"ghcr.io": "mirror.example/ghcr", "docker.io": "mirror.example/hub"}}
+    recorder, _ = run(chain={}, runners=runners(arc={"charts": "charts"}), mirrors=mirrors)
+    charts = recorder.of_type(RELEASE)
+    assert charts["runners-gha-runner-scale-set"]["chart"] == "charts/gha-runner-scale-set"
+    assert "version" not in charts["runners-gha-runner-scale-set"]
+    controller = charts["runners-gha-runner-scale-set-controller"]["values"]
+    assert controller["image"]["repository"] == "mirror.example/ghcr/actions/gha-runner-scale-set-controller"
+    spec = charts["runners-gha-runner-scale-set"]["values"]["template"]["spec"]
+    images = [container["image"].rpartition(":")[0] for container in spec["initContainers"] + spec["containers"]]
+    runner = "mirror.example/ghcr/actions/actions-runner"
+    assert images == [runner, "mirror.example/hub/library/docker", runner]
+
+
+APP = {"id": "1", "installation": "2", "privateKey": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({"token": "hunter2"}, {"github_token"}),
+        ({"app": APP}, {"github_app_id", "github_app_installation_id", "github_app_private_key"}),
+    ],
+)
+def test_credentials_go_into_one_secret_and_stand_nowhere_else(given: dict[str, Any], keys: set[str]) -> None:
+    recorder, values = only(github={"url": GITHUB["url"], **given})
+    secret = objects(recorder)["Secret github"]["stringData"]
+    assert secret[SECRET]
+    assert set(secret["value"]) == keys
+    assert "hunter2" in secret["value"].values()
+    rest = {key: inputs for key, inputs in recorder.resources.items() if key[0] != "kubernetes:core/v1:Secret"}
+    assert "hunter2" not in repr(rest) + repr(values)
+
+
+def test_images_are_built_on_the_runners_build_service_with_certificates() -> None:
+    recorder, values = run(runners=runners(build={"address": "builds.example:2376"}), buildOn="runners")
+    made = objects(recorder)
+    daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--tlsverify" in daemon["args"]
+    assert made["PersistentVolumeClaim build"]["spec"]["resources"]["requests"]["storage"] == "500Gi"
+    provider = recorder.resources["pulumi:providers:docker", "runners-engine"]
+    assert provider["host"] == "tcp://builds.example:2376"
+    assert provider["keyMaterial"][SECRET]
+    assert values["outputs"]["runners"]["buildService"] == "builds.example:2376"
+    assert json.dumps(values["outputs"]["images"]["extras"]["ref"]).endswith(f'{DIGEST}"')
+    assert made["ResourceQuota runners"]["spec"]["hard"]["pods"] == "5"
+
+
+def test_a_rootless_service_has_no_privileges_and_no_docker() -> None:
+    made = objects(only(build={"rootless": True})[0])
+    daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    assert daemon["securityContext"]["runAsNonRoot"]
+    assert "privileged" not in daemon["securityContext"]
+    assert daemon["image"].startswith("moby/buildkit:")
+    assert made["Service build"]["spec"]["ports"][0]["port"] == 1234
+
+
+@pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
+def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(image: str, checked: str) -> None:
+    recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
+    job = objects(recorder)["Job gpu-checks"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert container["image"] == checked
+    assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
+    assert (job["backoffLimit"], job["activeDeadlineSeconds"]) == (0, 1800)
+    assert values["outputs"]["runners"]["validation"] == {"image": checked, "passed": True}
