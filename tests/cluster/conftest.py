@@ -19,10 +19,20 @@ CHARTS = Path(__file__).parent / "charts"
 """Stand-ins for ARC's charts, which are in a registry that tests do not reach."""
 
 
+STORAGE = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "folders", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "kubernetes.io/host-path",
+}
+"""Folders below /tmp, which the controllers make and delete."""
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster without a node."""
     with control_plane(tmp_path_factory.mktemp("cluster")) as made:
+        made.call("POST", "/apis/storage.k8s.io/v1/storageclasses", STORAGE)
         yield made
 
 

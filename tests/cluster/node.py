@@ -7,7 +7,7 @@ ends at once: well, unless its command is ``false``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -72,11 +72,14 @@ def _run(cluster: Cluster, name: str) -> None:
 
 
 @contextmanager
-def node(cluster: Cluster, name: str, labels: Mapping[str, str], **extra: str) -> Iterator[None]:
-    """Have a node with extended resources until the block ends; ``extra`` are their counts, by name."""
+def node(
+    cluster: Cluster, name: str, labels: Mapping[str, str], extra: Mapping[str, str], taints: Sequence[str] = ()
+) -> Iterator[None]:
+    """Have a node with extended resources and taints until the block ends; ``extra`` are the resources' counts."""
     labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name, **labels}
     metadata = {"name": name, "labels": labels}
-    cluster.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    spec = {"taints": [{"key": key, "value": "gpu", "effect": "NoSchedule"} for key in taints]}
+    cluster.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
     ended = threading.Event()
 
     def live() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from stacks.versions.nodes import node, node_names
+from stacks.versions.nodes import EFA, GPU, node, node_names
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import Cluster, until
 from tests.cluster.node import node as running_node
@@ -15,8 +18,6 @@ from tests.cluster.node import node as running_node
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 SETS = "/apis/actions.github.com/v1alpha1"
 POLICY = "/apis/policy/v1"
-NETWORK = "/apis/networking.k8s.io/v1"
-EVERYONE = "system:serviceaccount"
 
 
 def offered(profile: str) -> dict[str, str]:
@@ -50,32 +51,129 @@ def unscheduled(project: ClusterProject, name: str) -> str:
     return message
 
 
+@contextmanager
+def pool(cluster: Cluster, profile: str, **other: str) -> Iterator[None]:
+    """Have one node of a profile, tainted as such pools are, and a plain one for all else; ``other`` is offered instead."""
+    row = node(profile)
+    taints = [entry["key"] for entry in row.tolerations]
+    with (
+        running_node(cluster, "plain", {}, {}),
+        running_node(cluster, profile, row.selector, other or offered(profile), taints),
+    ):
+        yield
+
+
 @pytest.mark.parametrize("profile", node_names())
 def test_each_profile_is_admitted_its_runner_finds_its_node_and_nothing_is_left(
     project: ClusterProject, profile: str
 ) -> None:
     cluster = project.cluster
     project.configure({"profile": profile, "maxRunners": 1})
-    with running_node(cluster, f"{profile}-1", node(profile).selector, **offered(profile)):
-        if not profile.startswith(("eks", "aks")):
-            assert project.preview().returncode == 0
-        else:
-            with running_node(cluster, "plain", {}):  # the controller needs no GPU, nor does it get one's node
-                project.up()
-        if profile == "cpu":
-            project.up()
-        assert project.outputs()["runners"] == {
-            "kind": "kubernetes",
-            "namespace": project.namespace,
-            "scaleSet": project.namespace,
-        }
+    assert "Traceback" not in project.preview().shown
+    with pool(cluster, profile):
+        project.up()
+        expected = {"kind": "kubernetes", "namespace": project.namespace, "scaleSet": project.namespace}
+        assert project.outputs()["runners"] == expected
+        (controller,) = cluster.items(f"/api/v1/namespaces/{project.namespace}-controller/pods")
         runner_pod(project, "first")
         until(lambda: cluster.get(project.at("pods", "first"))["status"]["phase"] == "Running")
+        runner = cluster.get(project.at("pods", "first"))
+        if profile != "cpu":  # which any node is
+            assert (runner["spec"]["nodeName"], controller["spec"]["nodeName"]) == (profile, "plain")
         used = cluster.get(project.at("resourcequotas", "runners"))["status"]
-        assert all(used["used"][name] == count for name, count in used["hard"].items() if name.startswith("requests"))
+        assert used["used"] == used["hard"]
+        with pytest.raises(AssertionError, match="exceeded quota: runners"):
+            runner_pod(project, "second")
         assert UNCHANGED.search(project.up().shown)
+        project.cluster.call("DELETE", project.at("pods", "first"))
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
     assert not [name for name in spaces if name.startswith(project.namespace)]
     classes = cluster.items("/apis/scheduling.k8s.io/v1/priorityclasses")
     assert not [entry for entry in classes if entry["metadata"]["name"].startswith(project.namespace)]
+    assert not cluster.items("/api/v1/persistentvolumes")
+
+
+def test_a_runner_without_a_node_that_has_its_devices_waits_and_says_why(project: ClusterProject) -> None:
+    project.configure({"profile": "eks-p4d"})
+    with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
+        project.up()
+        runner_pod(project, "waits")
+        assert f"Insufficient {EFA}" in unscheduled(project, "waits")
+
+
+def test_a_runner_is_not_evicted_while_it_builds(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu"})
+    with pool(project.cluster, "cpu"):
+        project.up()
+        runner_pod(project, "builds")
+        until(lambda: project.cluster.get(project.at("pods", "builds"))["status"]["phase"] == "Running")
+        budget = project.at("poddisruptionbudgets", "runners", api=POLICY)
+        until(lambda: project.cluster.get(budget).get("status", {}).get("currentHealthy") == 1)
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "builds"}}
+        with pytest.raises(AssertionError, match="Cannot evict pod as it would violate the pod's disruption budget"):
+            project.cluster.call("POST", f"{project.at('pods', 'builds')}/eviction", eviction)
+
+
+def test_gpu_checks_that_pass_are_an_output_and_those_that_fail_or_find_no_node_fail_the_update(
+    project: ClusterProject,
+) -> None:
+    def checks(command: str, minutes: int = 1) -> dict[str, Any]:
+        validation = {"image": "r.example/torch:1", "command": [command], "minutes": minutes}
+        return {"profile": "eks-p5", "validation": validation}
+
+    project.configure(checks("true"))
+    with pool(project.cluster, "eks-p5"):
+        project.up()
+        assert project.outputs()["runners"]["validation"] == {"image": "r.example/torch:1", "passed": True}
+        project.configure(checks("false"))
+        failed = project.up(check=False)
+        assert failed.returncode != 0
+        assert "gpu-checks: Job has reached the specified backoff limit checks: Error" in failed.shown, failed.shown
+    with pool(project.cluster, "eks-p5", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
+        project.configure(checks("other"))
+        failed = project.up(check=False)
+        assert failed.returncode != 0
+        assert f"Insufficient {EFA}" in failed.shown, failed.shown
+
+
+def test_what_runners_and_their_controller_may_not_do(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu", "build": {}})
+    with pool(project.cluster, "cpu"):
+        project.up()
+    cluster, space = project.cluster, project.namespace
+    runner = f"system:serviceaccount:{space}:runner"
+    controller = f"system:serviceaccount:{space}-controller:controller"
+    for verb in ("get", "list", "watch", "create", "update", "patch", "delete"):
+        for resource in ("pods", "secrets", "pods/exec", "serviceaccounts/token", "configmaps", "nodes", "namespaces"):
+            for where in (space, "kube-system", ""):
+                assert not cluster.can(runner, verb, resource, namespace=where), (verb, resource, where)
+        assert not cluster.can(controller, verb, "secrets", namespace="kube-system")
+        assert not cluster.can(controller, verb, "secrets")
+        assert not cluster.can(controller, verb, "clusterroles", group="rbac.authorization.k8s.io")
+    assert cluster.can(controller, "create", "pods", namespace=space)  # so that the question is the right one
+
+
+def test_credentials_reach_the_cluster_and_are_seen_nowhere_else(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu", "github": {"url": "https://github.com/acme"}})
+    project.pulumi("config", "set", "-s", "t", "--secret", "--path", "slipway:runners.github.token", "hunter2")
+    with pool(project.cluster, "cpu"):
+        seen = [project.preview("--diff").shown, project.up().shown, project.exported()]
+    secret = project.cluster.get(project.at("secrets", "github"))["data"]
+    assert base64.b64decode(secret["github_token"]) == b"hunter2"
+    assert not [text for text in seen if "hunter2" in text or base64.b64encode(b"hunter2").decode() in text]
+    (scale_set,) = project.cluster.items(project.at("autoscalingrunnersets", api=SETS))
+    assert scale_set["spec"]["githubConfigSecret"] == "github"
+
+
+def test_a_token_in_clear_text_and_a_context_that_is_not_there_are_one_line(project: ClusterProject) -> None:
+    project.configure({"github": {"url": "https://github.com/acme", "token": "hunter2"}})
+    failed = project.preview(check=False)
+    assert failed.returncode != 0
+    assert "slipway:runners.github.token: stands in clear text in the stack's file" in failed.shown
+    assert "hunter2" not in failed.shown
+    project.configure({"context": "elsewhere"})
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert 'context "elsewhere" does not exist' in failed.shown
+    assert "Traceback" not in failed.shown
