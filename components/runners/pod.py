@@ -86,6 +86,11 @@ def devices(config: KubernetesRunners) -> dict[str, str]:
     return {**asked, "hugepages-2Mi": hugepages} if EFA in asked and hugepages else asked
 
 
+def resources(asked: Mapping[str, str]) -> Spec:
+    """Return what a container with devices asks for: huge pages are refused to one that names no CPU and no memory."""
+    return {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": dict(asked)}
+
+
 def _externals(image: str) -> Spec:
     """Return the step that copies the runner's own Node.js to where the daemon finds it for a job's containers."""
     return {
@@ -130,7 +135,7 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
         "volumeMounts": _mounts(mounts),
     }
     if asked:
-        container["resources"] = {"limits": asked}
+        container["resources"] = resources(asked)
     if {EFA, INFINIBAND} & asked.keys():
         # The fabric's memory is pinned; its limit is lifted by this capability alone.
         container["securityContext"]["capabilities"] = {"add": ["IPC_LOCK"]}

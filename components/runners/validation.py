@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.runners import guards
 from components.runners.guards import Manifest
-from components.runners.pod import ACCOUNT, Spec, devices, scheduling
+from components.runners.pod import ACCOUNT, Spec, devices, resources, scheduling
 from stacks.runners import KubernetesRunners, Validation
 from stacks.versions.nodes import EFA, INFINIBAND
 
@@ -26,7 +26,7 @@ def job(config: KubernetesRunners, validation: Validation) -> Manifest:
     }
     volumes: list[Spec] = []
     if asked:
-        container["resources"] = {"limits": asked}
+        container["resources"] = resources(asked)
         container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     if {EFA, INFINIBAND} & asked.keys():
