@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster.control_plane import Cluster, control_plane
 from tests.engine.project import Project
+from tests.provider.conftest import shell  # noqa: F401 - a fixture for what is below
 from tests.provider.plugin import CHECKOUT
 
 CHARTS = Path(__file__).parent / "charts"

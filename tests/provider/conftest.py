@@ -72,11 +72,12 @@ class Registry:
     folder: Path
     port: int
     megabytes: int = 0
+    host: str = "127.0.0.1"
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self) -> None:
         program = shutil.which("docker-registry") or shutil.which("registry")
@@ -89,7 +90,7 @@ class Registry:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection((self.host, self.port), timeout=1).close()
             except OSError:
                 time.sleep(0.05)
             else:
@@ -104,9 +105,11 @@ class Registry:
 
 
 @contextmanager
-def own_registry(folder: Path, *, htpasswd: str = "", megabytes: int = 0) -> Iterator[Registry]:
+def own_registry(
+    folder: Path, *, htpasswd: str = "", megabytes: int = 0, host: str = "127.0.0.1"
+) -> Iterator[Registry]:
     """Run a registry on a free port; with htpasswd, only its users may come in; with megabytes, it has no more room."""
-    made = Registry(folder, free_port(), megabytes)
+    made = Registry(folder, free_port(), megabytes, host)
     (folder / "data").mkdir()
     auth = ""
     if htpasswd:

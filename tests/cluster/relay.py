@@ -1,0 +1,38 @@
+"""A stand-in for what leads from outside a cluster to a service's pod: a load balancer, or ``kubectl port-forward``."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def relay(target: Callable[[], tuple[str, int]]) -> Iterator[str]:
+    """Pass connections on to where ``target`` says at the time, until the block ends; yield ``127.0.0.1:port``."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError, LookupError, ValueError), socket.create_connection(target(), timeout=5) as other:
+                other.settimeout(None)
+                back = threading.Thread(target=_pump, args=[other, self.request], daemon=True)
+                back.start()
+                _pump(self.request, other)
+                back.join()
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
