@@ -3,6 +3,7 @@
 import pulumi
 from pulumi.runtime.config import CONFIG
 
+from components.runners import seen
 from components.runtime import hasten
 from components.stack import deploy
 from stacks import plan
@@ -16,6 +17,10 @@ try:
         planned.config.registry.check_login()
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
+
+if planned.config.runners and not pulumi.runtime.is_dry_run():
+    for line in seen.warnings(planned.config.runners):
+        pulumi.warn(line)
 
 for name, value in deploy(planned).items():
     pulumi.export(name, value)

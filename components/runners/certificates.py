@@ -54,6 +54,16 @@ class Certificates(Resource, module="runners", name="Certificates"):
         props = {"hosts": list(args.hosts), **dict.fromkeys(_KEYS)}
         super().__init__(_Making(), name, props, pulumi.ResourceOptions.merge(opts, secret))
 
+    @property
+    def pem(self) -> dict[str, pulumi.Output[str]]:
+        """Certificates and keys by their names, the keys as secrets also where only this program looks."""
+        keys = {name: pulumi.Output.secret(value) for name, value in self._keys.items()}
+        return {"ca": self.ca, "server_cert": self.server_cert, "client_cert": self.client_cert, **keys}
+
+    @property
+    def _keys(self) -> dict[str, Any]:
+        return {"server_key": self.server_key, "client_key": self.client_key}
+
 
 def make(hosts: Sequence[str]) -> dict[str, str]:
     """Return PEM: ``ca``, ``server_cert`` for ``hosts``, ``client_cert``, and the keys of the latter two."""

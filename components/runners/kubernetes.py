@@ -143,7 +143,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         )
         self._certificates = made
         objects = [
-            *builder.secrets(config, vars_of(made)),
+            *builder.secrets(config, made.pem),
             builder.claim(config, build),
             builder.service(config, build),
             *builder.network_policies(config, build, list(args.ports)),
@@ -171,7 +171,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             host=f"tcp://{self.address}",
             ca_material=made.ca,
             cert_material=made.client_cert,
-            key_material=pulumi.Output.secret(made.client_key),
+            key_material=made.pem["client_key"],
             disable_docker_daemon_check=True,  # a preview needs no daemon
             opts=pulumi.ResourceOptions(parent=self, depends_on=[reached]),
         )
@@ -189,9 +189,3 @@ class KubernetesRunners(pulumi.ComponentResource):
         made["spec"]["template"]["spec"]["containers"][0]["image"] = image
         done: Any = self._declare(made, *self._guards, *after)
         return {"image": image, "passed": done.status.apply(lambda status: bool(status and status.succeeded))}
-
-
-def vars_of(made: Certificates) -> dict[str, pulumi.Output[str]]:
-    """Return a resource's certificates and keys by their names, as secrets."""
-    names = ("ca", "server_cert", "server_key", "client_cert", "client_key")
-    return {name: pulumi.Output.secret(getattr(made, name)) for name in names}

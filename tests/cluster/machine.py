@@ -168,6 +168,9 @@ def _end(made: Machine, cluster: Cluster) -> None:
             where = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
             cluster.session.delete(f"{cluster.server}{where}?gracePeriodSeconds=1", timeout=30)
         until(lambda: not cluster.items("/api/v1/pods"), 60)
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):  # containers, sandboxes: else they outlive it
+        for task in made.ctr("tasks", "list", "--quiet").split():
+            made.ctr("tasks", "rm", "--force", task)
     for process in reversed(cluster.processes[-2:]):
         process.terminate()
         process.wait(30)

@@ -16,6 +16,7 @@ PROGRAMS: Final = {
     "kube-controller-manager": ("kubernetes", "k8s.io/kubernetes"),
     "kube-scheduler": ("kubernetes", "k8s.io/kubernetes"),
     "kubelet": ("kubernetes", "k8s.io/kubernetes"),
+    "kubectl": ("kubernetes", "k8s.io/kubernetes"),
     "helm": ("helm", "helm.sh/helm/v3"),
 }
 """Each program's folder below ``go`` and the module in it that has the program below its ``cmd``."""

@@ -119,7 +119,7 @@ def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_p
 
         configure()
         # The machine's own engine has no part in it.
-        away = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+        away: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
         project.preview(**away)
         shown = project.up(**away).shown
         first = project.outputs()
