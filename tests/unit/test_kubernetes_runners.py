@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
+import kubernetes_validate
 import pytest
 
+from components.runners import builder, pod
+from stacks.runners import KubernetesRunners
+from stacks.versions.nodes import node_names
+from tests.unit.flows import Peer, allowed
 from tests.unit.mocks import DIGEST, SECRET, Recorder, run
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -147,3 +153,98 @@ def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(
     assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
     assert (job["backoffLimit"], job["activeDeadlineSeconds"]) == (0, 1800)
     assert values["outputs"]["runners"]["validation"] == {"image": checked, "passed": True}
+
+
+def plainly(value: Any) -> Any:
+    """Return what the mocks recorded without the wrappers of secrets."""
+    if isinstance(value, dict):
+        return plainly(value["value"]) if SECRET in value else {key: plainly(item) for key, item in value.items()}
+    return [plainly(item) for item in value] if isinstance(value, list) else value
+
+
+WHOLE = {"build": {}, "validation": {"image": "r.example/y:1", "command": ["/checks/gpu"]}}
+SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
+"""Releases of Kubernetes that EKS and AKS offer."""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"profile": name, **WHOLE} for name in node_names()] + [{"build": {"rootless": True, "service": "LoadBalancer"}}],
+    ids=[*node_names(), "rootless"],
+)
+def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any]) -> None:
+    recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
+    template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
+    metadata = {"name": "runner", **template["metadata"]}
+    runner = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    made = [*objects(recorder).values(), runner]
+    assert len(made) > 13
+    for manifest in made:
+        for version in SUPPORTED:
+            kubernetes_validate.validate(plainly(manifest), version, strict=True)
+
+
+CONFIG = KubernetesRunners.model_validate(runners(build={}))
+SPACE = CONFIG.namespace
+RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
+SERVICE = Peer("10.0.0.2", SPACE, builder.service_labels())
+CHECKS = Peer("10.0.0.3", SPACE, {"app.kubernetes.io/component": "gpu-checks"})
+CONTROLLER = Peer("10.0.0.4", f"{SPACE}-controller", {"app": "controller"})
+STRANGER = Peer("10.0.0.5", "default", {"app": "shop"})
+DNS = Peer("10.0.0.6", "kube-system", {"k8s-app": "kube-dns"})
+API = Peer("172.20.0.1")
+GITHUB_COM = Peer("140.82.121.4")
+METADATA = Peer("169.254.169.254")
+REGISTRY = Peer("192.0.2.7")
+
+
+@functools.cache
+def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
+    """Return the policies of runners with a build service, and with a registry at a port of its own."""
+    registry = {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "p"}
+    recorder, _ = run(chain={}, runners=runners(build={"service": service}), registry=registry)
+    return [made for name, made in objects(recorder).items() if name.startswith("NetworkPolicy")]
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "port", "may"),
+    [
+        (RUNNER, GITHUB_COM, 443, True),
+        (RUNNER, REGISTRY, 5000, True),
+        (RUNNER, REGISTRY, 5001, False),
+        (RUNNER, GITHUB_COM, 22, False),
+        (RUNNER, METADATA, 80, False),
+        (RUNNER, SERVICE, 2376, True),
+        (RUNNER, SERVICE, 2375, False),
+        (RUNNER, STRANGER, 5432, False),
+        (RUNNER, CONTROLLER, 8080, False),
+        (SERVICE, REGISTRY, 5000, True),
+        (SERVICE, METADATA, 80, False),
+        (SERVICE, RUNNER, 22, False),
+        (CHECKS, GITHUB_COM, 443, False),
+        (CHECKS, SERVICE, 2376, False),
+        (CONTROLLER, API, 443, True),
+        (CONTROLLER, GITHUB_COM, 443, True),
+        (CONTROLLER, METADATA, 80, False),
+        (CONTROLLER, RUNNER, 22, False),
+        (STRANGER, RUNNER, 22, False),
+        (STRANGER, SERVICE, 2376, False),
+        (STRANGER, CONTROLLER, 8080, False),
+        (STRANGER, GITHUB_COM, 22, True),
+    ],
+)
+def test_flows(source: Peer, to: Peer, port: int, may: bool) -> None:
+    assert len(policies()) == 6
+    assert allowed(policies(), source, to, port) == may
+
+
+@pytest.mark.parametrize("source", [RUNNER, SERVICE, CONTROLLER])
+def test_names_are_asked_of_the_clusters_own_servers_alone(source: Peer) -> None:
+    for server, may in ((DNS, True), (Peer("169.254.20.10"), True), (Peer("8.8.8.8"), False), (METADATA, False)):
+        assert allowed(policies(), source, server, 53, "UDP") == may
+
+
+def test_who_comes_by_a_load_balancer_may_try_and_needs_a_certificate() -> None:
+    open_to_all = policies("LoadBalancer")
+    assert allowed(open_to_all, Peer("192.0.2.9"), SERVICE, 2376)
+    assert not allowed(open_to_all, Peer("192.0.2.9"), RUNNER, 2376)
