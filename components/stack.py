@@ -20,6 +20,7 @@ from components.registry import (
 )
 from components.tag import ExtraTag, ExtraTagArgs
 from stacks import aws, registries
+from stacks.ec2 import Ec2Runners
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 
@@ -65,6 +66,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
         name: {key: value for key, value in variant.plan.items() if key != "files"}
         for name, variant in variants.items()
     }
+    if isinstance(plan.config.runners, Ec2Runners):
+        outputs["runners"] = _ec2_runners(plan, plan.config.runners)
     return {**outputs, "plan": plans, "planFiles": files}
 
 
@@ -132,6 +135,12 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
             signed=not pulumi.runtime.is_dry_run() or aws.signed(),
         ),
     )
+
+
+def _ec2_runners(plan: Plan, config: Ec2Runners) -> dict[str, Any]:
+    from components.runners.ec2.stack import deploy as deploy_runners  # noqa: PLC0415 - likewise
+
+    return deploy_runners(plan, config)
 
 
 def _arguments(image: PlannedImage, registry: Registry, variants: dict[str, ImageVariant]) -> ImageVariantArgs:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from stacks.ec2 import Ec2Runners
 from stacks.model import Host, Model, Reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
 
@@ -186,5 +187,5 @@ class KubernetesRunners(Model):
         }
 
 
-Runners = KubernetesRunners
+Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""

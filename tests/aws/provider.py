@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import boto3
@@ -23,6 +22,7 @@ from botocore.stub import Stubber
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
+from tests.aws.kinds import FUNCTIONS, RUNNERS, Client, Kind
 from toolchain.provider_base import (
     Host,
     Properties,
@@ -34,9 +34,6 @@ from toolchain.provider_base import (
     serve,
 )
 
-Client = Any
-"""A boto3 client; its methods exist only while it runs."""
-
 NO_CREDENTIALS: Final = "No valid credential sources found."
 """How the plugin begins its refusal to start."""
 
@@ -45,18 +42,8 @@ NO_CREDENTIALS: Final = "No valid credential sources found."
 def _one_line(what: str) -> Iterator[None]:
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ValueError) as error:
         raise ProviderError(f"{what}: {' '.join(str(error).split())}") from error
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How one type of resource is made, changed and ended; ``replaces`` are the inputs that AWS cannot change."""
-
-    create: Callable[[Client, Properties], tuple[str, Properties]]
-    update: Callable[[Client, str, Properties, Properties], Properties]
-    delete: Callable[[Client, str, Properties], None]
-    replaces: frozenset[str]
 
 
 def _mutability(inputs: Properties) -> dict[str, Any]:
@@ -120,11 +107,12 @@ KINDS: Final = {
         lambda *_: None,
         frozenset({"ecrRepositoryPrefix", "upstreamRegistryUrl"}),
     ),
+    **RUNNERS,
 }
 
 
 class AwsProvider(Provider):
-    """Provides :data:`KINDS` and ``getAuthorizationToken``."""
+    """Provides :data:`KINDS`, :data:`FUNCTIONS` and ``getAuthorizationToken``."""
 
     version = "7.51.1"
 
@@ -161,8 +149,11 @@ class AwsProvider(Provider):
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True)
 
     def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
-        assert request.tok == "aws:ecr/getAuthorizationToken:getAuthorizationToken", request.tok
         args = plain(decode_struct(request.args))
+        if request.tok in FUNCTIONS:
+            with _one_line(request.tok):
+                return _invoked(FUNCTIONS[request.tok](self._session, args))
+        assert request.tok == "aws:ecr/getAuthorizationToken:getAuthorizationToken", request.tok
         with _one_line(request.tok):
             answer = self._session.client("ecr").get_authorization_token(registryIds=[args["registryId"]])
         data = answer["authorizationData"][0]
@@ -176,9 +167,7 @@ class AwsProvider(Provider):
             "region": self._session.region_name,
             "userName": username,
         }
-        response = provider_pb2.InvokeResponse()
-        getattr(response, "return").CopyFrom(encode_struct(found))
-        return response
+        return _invoked(found)
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         return provider_pb2.CheckResponse(inputs=request.news)
@@ -191,9 +180,8 @@ class AwsProvider(Provider):
         if request.preview:
             return provider_pb2.CreateResponse(properties=request.properties)
         with _one_line(request.urn.rpartition("::")[2]):
-            made, outputs = KINDS[_type(request.urn)].create(
-                self._session.client("ecr"), plain(decode_struct(request.properties))
-            )
+            kind = KINDS[_type(request.urn)]
+            made, outputs = kind.create(self._session.client(kind.service), plain(decode_struct(request.properties)))
         return provider_pb2.CreateResponse(id=made, properties=encode_struct(outputs))
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
@@ -201,15 +189,21 @@ class AwsProvider(Provider):
             return provider_pb2.UpdateResponse(properties=request.news)
         olds, news = plain(decode_struct(request.olds)), plain(decode_struct(request.news))
         with _one_line(request.urn.rpartition("::")[2]):
-            outputs = KINDS[_type(request.urn)].update(self._session.client("ecr"), request.id, olds, news)
+            kind = KINDS[_type(request.urn)]
+            outputs = kind.update(self._session.client(kind.service), request.id, olds, news)
         return provider_pb2.UpdateResponse(properties=encode_struct(outputs))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         with _one_line(request.urn.rpartition("::")[2]):
-            KINDS[_type(request.urn)].delete(
-                self._session.client("ecr"), request.id, plain(decode_struct(request.properties))
-            )
+            kind = KINDS[_type(request.urn)]
+            kind.delete(self._session.client(kind.service), request.id, plain(decode_struct(request.properties)))
         return empty_pb2.Empty()
+
+
+def _invoked(found: Properties) -> provider_pb2.InvokeResponse:
+    response = provider_pb2.InvokeResponse()
+    getattr(response, "return").CopyFrom(encode_struct(found))
+    return response
 
 
 def _type(urn: str) -> str:

@@ -1,0 +1,156 @@
+"""GitHub's API for self-hosted runners: who is there, a new one's configuration, and the end of one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Credentials = Mapping[str, str]
+"""``token``, or ``app``, ``installation`` and ``privateKey`` (PEM) of a GitHub App."""
+
+_SECONDS = 10
+"""Longest wait for one answer."""
+
+
+class Refused(Exception):
+    """GitHub's answer to a request that it did not carry out; ``status`` is that of HTTP."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"GitHub answers {status}: {said}")
+        self.status = status
+
+
+class GitHub:
+    """The API for one organization or repository.
+
+    Args:
+        api: address, ``https://api.github.com`` or ``https://<host>/api/v3``.
+        scope: ``owner`` or ``owner/repository``.
+        credentials: who asks.
+    """
+
+    def __init__(self, api: str, scope: str, credentials: Credentials) -> None:
+        self._api = api
+        self._runners = f"/{'repos' if '/' in scope else 'orgs'}/{scope}/actions/runners"
+        token = credentials.get("token")
+        self._authorization = f"Bearer {token}" if token else self._installation(credentials)
+
+    def runners(self) -> Iterator[dict[str, Any]]:
+        """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
+        page = 1
+        while True:
+            found = self._ask("GET", f"{self._runners}?per_page=100&page={page}")["runners"]
+            yield from found
+            if len(found) < 100:
+                return
+            page += 1
+
+    def register(self, name: str, labels: list[str], group: int) -> str:
+        """Return the configuration with which one runner may come up once, encoded as the runner takes it.
+
+        Raises:
+            Refused: 409 where there is a runner of that name.
+        """
+        asked = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
+        config: str = self._ask("POST", f"{self._runners}/generate-jitconfig", asked)["encoded_jit_config"]
+        return config
+
+    def forget(self, runner: int) -> bool:
+        """Take a runner off the list, so that it gets no job any more; return false where it has one now."""
+        try:
+            self._ask("DELETE", f"{self._runners}/{runner}")
+        except Refused as refused:
+            if refused.status == 422:  # "Runner is currently running a job and cannot be deleted"
+                return False
+            if refused.status != 404:
+                raise
+        return True
+
+    def queued(self, repository: str, job: int) -> bool:
+        """Tell whether a job is still queued; one that GitHub does not know is not."""
+        try:
+            return bool(self._ask("GET", f"/repos/{repository}/actions/jobs/{job}")["status"] == "queued")
+        except Refused as refused:
+            if refused.status == 404:
+                return False
+            raise
+
+    def _installation(self, credentials: Credentials) -> str:
+        now = int(time.time())
+        # A minute back, for clocks that differ, and at most ten ahead ("Generating a JSON Web Token for a GitHub App").
+        token = jwt({"iat": now - 60, "exp": now + 540, "iss": credentials["app"]}, credentials["privateKey"])
+        self._authorization = f"Bearer {token}"
+        answer = self._ask("POST", f"/app/installations/{credentials['installation']}/access_tokens")
+        return f"Bearer {answer['token']}"
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - the address is the configuration's, and https
+            f"{self._api}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": self._authorization,
+                "Accept": "application/vnd.github+json",
+                "X-GitHub-Api-Version": "2022-11-28",
+                "User-Agent": "slipway",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - likewise
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            raise Refused(error.code, " ".join(error.read(300).decode(errors="replace").split())) from None
+
+
+def jwt(claims: Mapping[str, Any], key: str) -> str:
+    """Return the claims signed with an RSA key in PEM, as GitHub gives it to an App: RS256 (RFC 7518, RFC 8017 8.2.1).
+
+    Lambda's Python has no library for it. A signature of this kind takes no random number; its padding is constant.
+    """
+    signed = f"{_part({'alg': 'RS256', 'typ': 'JWT'})}.{_part(claims)}"
+    modulus, _, exponent = _numbers(key)
+    size = (modulus.bit_length() + 7) // 8
+    digest = bytes.fromhex("3031300d060960864801650304020105000420") + hashlib.sha256(signed.encode()).digest()
+    padded = b"\x00\x01" + b"\xff" * (size - len(digest) - 3) + b"\x00" + digest
+    signature = pow(int.from_bytes(padded, "big"), exponent, modulus).to_bytes(size, "big")
+    return f"{signed}.{_base64(signature)}"
+
+
+def _part(value: Mapping[str, Any]) -> str:
+    return _base64(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _base64(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _numbers(pem: str) -> tuple[int, int, int]:
+    """Return modulus, public and private exponent of a key: PKCS #1, as GitHub makes them (RFC 8017 A.1.2)."""
+    lines = [line.strip() for line in pem.strip().splitlines()]
+    if lines[0] != "-----BEGIN RSA PRIVATE KEY-----":
+        raise ValueError(
+            "privateKey: expected the key that GitHub made, which starts with -----BEGIN RSA PRIVATE KEY-----"
+        )
+    data = base64.b64decode("".join(lines[1:-1]))
+    _, start, _ = _element(data, 0)
+    _, start, end = _element(data, start)  # version
+    found = []
+    for _ in range(3):
+        _, start, end = _element(data, end)
+        found.append(int.from_bytes(data[start:end], "big"))
+    return found[0], found[1], found[2]
+
+
+def _element(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return the tag of the DER element at a place, and where its content starts and ends."""
+    length, start = data[at + 1], at + 2
+    if length & 0x80:
+        count = length & 0x7F
+        length, start = int.from_bytes(data[start : start + count], "big"), start + count
+    return data[at], start, start + length

@@ -1,0 +1,76 @@
+"""Takes GitHub's webhooks: whoever can reach the function's address may call it, so only what GitHub signed counts.
+
+It can read one secret and write one table, and nothing else. GitHub waits ten seconds for the answer and does not ask
+twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import boto3
+
+from .jobs import Job, Jobs
+
+Answer = dict[str, Any]
+"""What the function's address answers: ``statusCode`` and ``body``."""
+
+
+def handle(event: Mapping[str, Any], _context: object) -> Answer:
+    """Answer one delivery, as a Lambda function address hands it over (payload format 2.0)."""
+    body = event.get("body") or ""
+    content = base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
+    headers = {name.lower(): value for name, value in event.get("headers", {}).items()}
+    if not _signed(content, headers.get("x-hub-signature-256", "")):
+        return _answer(401, "the signature is not GitHub's")
+    if headers.get("x-github-event") != "workflow_job":
+        return _answer(200, "not about a job")
+    return _job(json.loads(content))
+
+
+def _job(payload: Mapping[str, Any]) -> Answer:
+    if not _ours(payload["repository"]):
+        return _answer(403, "not a repository of these runners")
+    said = payload["workflow_job"]
+    if not wanted(said["labels"]):
+        return _answer(200, "not a job for these runners")
+    since = datetime.fromisoformat(said["created_at"]).timestamp()
+    job = Job(int(said["id"]), payload["repository"]["full_name"], since)
+    jobs = Jobs(boto3.client("dynamodb"), os.environ["JOBS"])
+    if payload["action"] == "queued":
+        return _answer(202, "noted" if jobs.queue(job) else "known, or too old")
+    if payload["action"] in {"in_progress", "completed"}:
+        jobs.take(job)
+        return _answer(202, "noted")
+    return _answer(200, "nothing to do yet")
+
+
+def wanted(labels: list[str]) -> bool:
+    """Tell whether a job is for these runners: it asks for one of their own labels, and for none that they lack."""
+    asked = {label.lower() for label in labels}
+    own, all_labels = (set(os.environ[name].lower().split(",")) for name in ("OWN_LABELS", "LABELS"))
+    return bool(asked & own) and asked <= all_labels
+
+
+def _ours(repository: Mapping[str, Any]) -> bool:
+    """Tell whether a repository is the one of the configuration, or its organization's (GitHub ignores case)."""
+    whose = os.environ["GITHUB_SCOPE"].lower()
+    name: str = repository["full_name"].lower()
+    return name == whose if "/" in whose else name.startswith(f"{whose}/")
+
+
+def _signed(content: bytes, signature: str) -> bool:
+    secret = boto3.client("secretsmanager").get_secret_value(SecretId=os.environ["WEBHOOK_SECRET"])["SecretString"]
+    expected = "sha256=" + hmac.new(secret.strip().encode(), content, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(expected.encode(), signature.encode())
+
+
+def _answer(status: int, said: str) -> Answer:
+    return {"statusCode": status, "headers": {"content-type": "text/plain"}, "body": said}

@@ -1,0 +1,104 @@
+"""What AWS says of all that a configuration names: asked at preview, so that what could not run is refused there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pulumi
+import pulumi_aws as aws
+
+from stacks.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, Machine, Network, Site
+from stacks.errors import SlipwayError
+
+
+def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Site:
+    """Ask AWS.
+
+    Raises:
+        SlipwayError: AWS knows no such thing, or does not answer; in its own words.
+    """
+    networks = _networks(config, opts)
+    vpc = config.vpc or (networks[0].vpc if networks else "")
+    image = _image(config, platform, opts)
+    root = next(m for m in image.block_device_mappings if m.device_name == image.root_device_name)
+    return Site(
+        machines=[_machine(name, opts) for name in config.instance_types],
+        networks=networks,
+        vpc=vpc,
+        image=image.id,
+        image_architecture=image.architecture,
+        image_gb=int(root.ebs.get("volume_size") or 0),
+        root_device=image.root_device_name,
+        prices=_prices(config, networks, opts),
+    )
+
+
+def _machine(name: str, opts: pulumi.InvokeOptions) -> Machine:
+    with _said(f"instanceTypes: {name}"):
+        found = aws.ec2.get_instance_type(instance_type=name, opts=opts)
+    return Machine(
+        name=name,
+        architectures=tuple(found.supported_architectures),
+        gpus=sum(gpu.count for gpu in found.gpuses),
+        efa=found.efa_maximum_interfaces if found.efa_supported else 0,
+        cards=found.maximum_network_cards,
+        disks=sum(disk.count for disk in found.instance_disks),
+        cluster="cluster" in found.supported_placement_strategies,
+        spot="spot" in found.supported_usages_classes,
+    )
+
+
+def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
+    ids = list(config.subnets)
+    if not ids:
+        with _said("vpc"):
+            vpc = config.vpc or aws.ec2.get_vpc(default=True, opts=opts).id
+            filters = [{"name": "vpc-id", "values": [vpc]}]
+            ids = sorted(aws.ec2.get_subnets(filters=filters, opts=opts).ids)
+    found = []
+    for subnet in ids:
+        with _said(f"subnets: {subnet}"):
+            said = aws.ec2.get_subnet(id=subnet, opts=opts)
+        found.append(
+            Network(said.id, said.vpc_id, said.availability_zone, said.cidr_block, said.map_public_ip_on_launch)
+        )
+    return found
+
+
+def _image(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> aws.ec2.GetAmiResult:
+    ami = config.image
+    if ami is None:
+        parameter = AMI_PARAMETER.format(architecture=ARCHITECTURES[platform])
+        with _said(f"image: {parameter}"):
+            ami = aws.ssm.get_parameter(name=parameter, opts=opts).value
+    with _said(f"image: {ami}"):
+        # Not the owner's own alone: an image may be shared with an account.
+        return aws.ec2.get_ami(filters=[{"name": "image-id", "values": [ami]}], opts=opts)
+
+
+def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOptions) -> dict[str, float]:
+    """Return the spot price of each type in the first zone, in US dollars per hour; a type without one is left out."""
+    if not config.spot or not networks:
+        return {}
+    found = {}
+    for name in config.instance_types:
+        with suppress(Exception):  # for information: what it costs must not keep a stack from being deployed
+            said = aws.ec2.get_spot_price(
+                instance_type=name,
+                availability_zone=networks[0].zone,
+                filters=[{"name": "product-description", "values": ["Linux/UNIX"]}],
+                opts=opts,
+            )
+            found[name] = float(said.spot_price)
+    return found
+
+
+@contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Turn the SDK's exception for what AWS answered into one line."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).rpartition("returned an error: ")[2].split())
+        raise SlipwayError(f"slipway:runners.{what}: {said}") from None

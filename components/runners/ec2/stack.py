@@ -1,0 +1,69 @@
+"""The runners of a plan: what AWS says of what they are to be, the component, and what the stack exports of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.runners.ec2.component import Ec2Runners, Ec2RunnersArgs
+from components.runners.ec2.site import survey
+from components.runners.ec2.user_data import user_data
+from stacks import ec2, registries
+from stacks.errors import SlipwayError
+from stacks.plan import Plan
+
+_CODE = Path(__file__).parent / "scaler"
+
+
+def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
+    """Declare a plan's runners, and return what the stack exports as ``runners``.
+
+    Raises:
+        pulumi.RunError: AWS has not what is asked for; one line for each thing.
+    """
+    name = f"slipway-{plan.stack}"
+    platform = plan.config.platform
+    provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
+    try:
+        site = survey(config, platform, pulumi.InvokeOptions(provider=provider))
+        ec2.check(config, site, platform, plan.config.budgets)
+    except SlipwayError as error:
+        raise pulumi.RunError(str(error)) from None
+    counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
+    runners = Ec2Runners(
+        "runners",
+        Ec2RunnersArgs(
+            name=name,
+            config=config,
+            site=site,
+            provider=provider,
+            user_data={efa: user_data(config, platform, name=name, efa=efa) for efa in counts},
+            code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
+            repositories=_repositories(plan),
+            labels=config.runner_labels(platform),
+        ),
+    )
+    return {
+        "groups": runners.groups,
+        "templateVersions": runners.template_versions,
+        "role": runners.role,
+        "webhook": runners.webhook,
+        "labels": list(config.runner_labels(platform)),
+        "connect": f"aws ssm start-session --region {config.region} --target <instance id>",
+        "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
+        "spotDollarsPerHour": site.prices,
+        "image": site.image,
+    }
+
+
+def _repositories(plan: Plan) -> list[str]:
+    """Return the ARNs of what a job may push to: the stack's own repositories; without any, all below its prefix."""
+    registry = plan.config.registry
+    if not isinstance(registry, registries.EcrRegistry):
+        return []
+    names = [image.spec.name for image in plan.images] or ["*"]
+    path = registry.repository.partition("/")[2]
+    return [f"arn:aws:ecr:{registry.region}:{registry.account}:repository/{path}/{name}" for name in names]

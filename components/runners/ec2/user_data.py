@@ -1,0 +1,70 @@
+"""What a machine is told when it starts, as cloud-init takes it. There is no secret in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stacks.ec2 import Ec2Runners
+from stacks.versions.runner import runner_checksum
+
+LIMIT = 16 * 1024
+"""Most bytes of user data before it is encoded (EC2 user guide, "Run commands when you launch an EC2 instance")."""
+
+_BOOT = Path(__file__).parent / "boot"
+_RELEASES = "https://github.com/actions/runner/releases/download"
+
+
+class _Block(yaml.SafeDumper):
+    """Writes text of several lines as such, so that it can be read in EC2's console."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Block.add_representer(str, _text)
+
+
+def user_data(config: Ec2Runners, platform: str, *, name: str, efa: int) -> str:
+    """Return the user data of machines with ``efa`` interfaces; ``name`` is that of all that belongs to the runners."""
+    document: dict[str, Any] = yaml.safe_load((_BOOT / "cloud-config.yaml").read_text(encoding="utf-8"))
+    contents = {
+        "/etc/slipway/runner.env": _environment(config, platform, name, efa),
+        "/etc/slipway/logs.json": json.dumps(_logs(name), indent=1) + "\n",
+        "/usr/local/sbin/slipway-setup": (_BOOT / "setup").read_text(encoding="utf-8"),
+    }
+    for file in document["write_files"]:
+        file["content"] = contents.get(file["path"], file["content"])
+    return "#cloud-config\n" + yaml.dump(document, Dumper=_Block, sort_keys=False, width=1000)
+
+
+def _environment(config: Ec2Runners, platform: str, name: str, efa: int) -> str:
+    architecture = {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]
+    values = {
+        "REGION": config.region,
+        "CONFIGS": f"/{name}/runners",
+        "GPUS": config.gpus or 0,
+        "EFA": efa,
+        "RUNNER_URL": f"{_RELEASES}/v{config.runner}/actions-runner-linux-{architecture}-{config.runner}.tar.gz",
+        "RUNNER_SHA256": runner_checksum(config.runner, platform),
+    }
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _logs(name: str) -> Mapping[str, Any]:
+    """Return the CloudWatch agent's configuration: each file a stream, named after the machine."""
+    files = ["/var/log/slipway-setup.log", "/var/log/slipway-runner.log", "/var/log/cloud-init-output.log"]
+    collected = [
+        {
+            "file_path": file,
+            "log_group_name": f"/{name}/runner",
+            "log_stream_name": f"{{instance_id}}/{Path(file).stem}",
+        }
+        for file in files
+    ]
+    return {"logs": {"logs_collected": {"files": {"collect_list": collected}}}}

@@ -1,0 +1,106 @@
+"""Parts of the tests of runners on EC2: what moto is given beforehand, and a project whose stack has such runners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import boto3
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.amis import Ami
+from moto.ssm.models import Parameter, ssm_backends
+
+from stacks.ec2 import AMI_PARAMETER
+from tests.aws.conftest import ACCOUNT, REGION, AwsProject
+from tests.provider.conftest import Registry
+
+SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/github-AbCdEf"
+HOOK_SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/webhook-AbCdEf"
+NAME = "slipway-t"
+"""What the stack's runners are called."""
+
+RUNNERS: dict[str, Any] = {
+    "kind": "ec2",
+    "region": REGION,
+    "account": ACCOUNT,
+    "github": {"url": "https://github.com/acme", "secret": SECRET, "webhookSecret": HOOK_SECRET},
+    "labels": ["gpu"],
+    "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
+    "gpus": 1,
+}
+
+
+def client(service: str, moto: str) -> Any:
+    """Return a client of one of the services that moto has."""
+    return boto3.client(service, REGION, endpoint_url=moto, aws_access_key_id="test", aws_secret_access_key="test")
+
+
+class _Image(Ami):  # type: ignore[misc]  # moto's have no types here
+    """An image whose root volume has a size that one can choose; moto's have 15 GiB."""
+
+    gb = 0
+
+    @property
+    def block_device_mappings(self) -> list[dict[str, Any]]:
+        return [{"DeviceName": self.root_device_name, "Ebs": {"VolumeSize": self.gb}}]
+
+
+def image(moto: str, architecture: str, gb: int = 60) -> str:
+    """Register a machine image, as the newest Deep Learning AMI of its architecture, and return its id."""
+    name = f"Deep Learning Base ({architecture})"
+    made: str = client("ec2", moto).register_image(Name=name, RootDeviceName="/dev/sda1")["ImageId"]
+    ami = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].amis[made]
+    ami.__class__, ami.architecture, ami.gb = _Image, architecture, gb
+    backend = ssm_backends[DEFAULT_ACCOUNT_ID][REGION]
+    name = AMI_PARAMETER.format(architecture=architecture)
+    # By its backend: its API, as AWS's, lets nobody write what is AWS's own.
+    backend._parameters[name].append(
+        Parameter(
+            account_id=DEFAULT_ACCOUNT_ID,
+            name=name,
+            value=made,
+            parameter_type="String",
+            description="",
+            allowed_pattern=None,
+            keyid=None,
+            last_modified_date=0,
+            version=1,
+            data_type="aws:ec2:image",
+        )
+    )
+    return made
+
+
+class RunnersProject(AwsProject):
+    """A project whose stack has runners on EC2, and no image."""
+
+    def __init__(self, root: Path, moto: str, registry: Registry) -> None:
+        self.moto = moto
+        super().__init__(root, moto, registry)
+        self.runners()
+
+    def runners(self, *, without: tuple[str, ...] = (), **values: Any) -> None:
+        """Write the stack's YAML; ``values`` are what differs from :data:`RUNNERS`, keys of the stack in ``stack``."""
+        stack = values.pop("stack", {})
+        runners = {key: value for key, value in {**RUNNERS, **values}.items() if key not in without}
+        self.configure(**{"registry": {"create": False}, "flavor": "runners", "runners": runners, **stack})
+
+    def api(self, service: str) -> Any:
+        """Return a client of the AWS that the stack is deployed to."""
+        return client(service, self.moto)
+
+    def template(self, name: str = NAME) -> Any:
+        """Return the newest version of a launch template, as AWS has it."""
+        answer = self.api("ec2").describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+        return answer["LaunchTemplateVersions"][0]
+
+    def group(self, kind: str) -> Any:
+        """Return the group of a kind of capacity, as AWS has it."""
+        names = [f"{NAME}-{kind}"]
+        return self.api("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=names)["AutoScalingGroups"][0]
+
+    def policy(self, whose: str) -> Any:
+        """Return what a role of the stack may do, as AWS has it."""
+        answer = self.api("iam").get_role_policy(RoleName=f"{NAME}-{whose}", PolicyName=whose)
+        return answer["PolicyDocument"]

@@ -1,0 +1,248 @@
+"""Runners on EC2, by the real engine and AWS's API as moto has it: made, changed, replaced, ended, and read back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from tests.aws.conftest import ACCOUNT, REGION
+from tests.aws.runners import NAME, RunnersProject, image
+from tests.aws.test_ecr import UNCHANGED, operations
+from tests.provider.conftest import Registry
+
+
+@pytest.fixture
+def project(tmp_path: Path, moto: str, registry: Registry) -> RunnersProject:
+    """A fresh project on an AWS that has nothing but two machine images."""
+    requests.post(f"{moto}/moto-api/reset", timeout=30).raise_for_status()
+    for architecture in ("x86_64", "arm64"):
+        image(moto, architecture)
+    made = RunnersProject(tmp_path / "project", moto, registry)
+    made.pulumi("stack", "init", "t")
+    return made
+
+
+def subnet(project: RunnersProject, *, public: bool, cidr: str = "172.31.200.0/24", vpc: str = "") -> str:
+    """Make a subnet, in the default VPC unless another is given."""
+    ec2 = project.api("ec2")
+    vpc = vpc or ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"][0]["VpcId"]
+    made: str = ec2.create_subnet(VpcId=vpc, CidrBlock=cidr)["Subnet"]["SubnetId"]
+    ec2.modify_subnet_attribute(SubnetId=made, MapPublicIpOnLaunch={"Value": public})
+    return made
+
+
+def rules(project: RunnersProject, group: str, *, egress: bool) -> list[tuple[str, str]]:
+    """Return the rules of a security group: protocol, and where from or to, itself as ``self``."""
+    found = project.api("ec2").describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
+    return sorted(
+        (rule["IpProtocol"], rule.get("CidrIpv4") or {group: "self"}[rule["ReferencedGroupInfo"]["GroupId"]])
+        for rule in found["SecurityGroupRules"]
+        if rule["IsEgress"] is egress
+    )
+
+
+def test_the_life_of_runners(project: RunnersProject) -> None:
+    preview = operations(project.preview().shown)
+    assert set(preview.values()) == {"+"}
+    assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    project.up()
+    the_template_is_as_it_should_be(project)
+    the_groups_are_as_they_should_be(project)
+    the_functions_are_as_they_should_be(project)
+    outputs = project.outputs()["runners"]
+    assert outputs["groups"] == {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
+    assert outputs["templateVersions"] == {"default": 1}
+    assert outputs["role"] == f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"
+    assert outputs["labels"] == ["self-hosted", "linux", "x64", "gpu"]
+    assert outputs["spotDollarsPerHour"]["g5.2xlarge"] > 0
+    assert UNCHANGED.search(project.up().shown)
+
+    # Jobs have come: how many machines there are is the keeper's, and no change of the stack's.
+    project.api("autoscaling").set_desired_capacity(AutoScalingGroupName=f"{NAME}-spot", DesiredCapacity=2)
+    project.runners(root=300, maxRunners=9, idle=30)
+    changes = operations(project.preview().shown)
+    assert changes == {
+        f"LaunchTemplate {NAME}": "~",
+        f"Group {NAME}-spot": "~",
+        f"Group {NAME}-on-demand": "~",
+        f"Function {NAME}-keeper": "~",
+    }
+    project.up()
+    assert project.template()["VersionNumber"] == 2
+    assert project.template()["DefaultVersion"]
+    spot = project.group("spot")
+    assert (spot["MaxSize"], spot["DesiredCapacity"], len(spot["Instances"])) == (9, 2, 2)
+    used = spot["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"][0]["LaunchTemplateSpecification"]["Version"]
+    assert used == "2"
+
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert not project.api("ec2").describe_launch_templates()["LaunchTemplates"]
+    assert not project.api("iam").list_roles()["Roles"]
+    assert not project.api("lambda").list_functions()["Functions"]
+    assert not project.api("logs").describe_log_groups()["logGroups"]
+    assert not project.api("dynamodb").list_tables()["TableNames"]
+
+
+def the_template_is_as_it_should_be(project: RunnersProject) -> None:
+    data = project.template()["LaunchTemplateData"]
+    assert data["MetadataOptions"] == {
+        "HttpEndpoint": "enabled",
+        "HttpTokens": "required",
+        "HttpPutResponseHopLimit": 1,
+        "InstanceMetadataTags": "disabled",
+    }
+    (root,) = data["BlockDeviceMappings"]
+    assert root["DeviceName"] == "/dev/sda1"
+    assert (root["Ebs"]["VolumeSize"], root["Ebs"]["VolumeType"], root["Ebs"]["Encrypted"]) == (200, "gp3", True)
+    (interface,) = data["NetworkInterfaces"]
+    assert interface["InterfaceType"] == "interface"
+    assert "Placement" not in data
+    assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
+    (group,) = interface["Groups"]
+    assert rules(project, group, egress=False) == []
+    assert rules(project, group, egress=True) == [("-1", "0.0.0.0/0")]
+    told = yaml.safe_load(base64.b64decode(data["UserData"]))
+    assert [file["path"] for file in told["write_files"]][0] == "/etc/slipway/runner.env"
+    assert data["ImageId"] == project.outputs()["runners"]["image"]
+    assert {"Key": "slipway", "Value": NAME} in data["TagSpecifications"][0]["Tags"]
+
+
+def the_groups_are_as_they_should_be(project: RunnersProject) -> None:
+    for kind, on_demand in (("spot", 0), ("on-demand", 100)):
+        group = project.group(kind)
+        assert (group["MinSize"], group["DesiredCapacity"], group["MaxSize"]) == (0, 0, 4)
+        assert group["NewInstancesProtectedFromScaleIn"] is True
+        assert group["CapacityRebalance"] is (kind == "spot")
+        assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == ["AZRebalance"]
+        policy = group["MixedInstancesPolicy"]
+        assert policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == on_demand
+        assert policy["InstancesDistribution"]["OnDemandBaseCapacity"] == 0
+        assert [o["InstanceType"] for o in policy["LaunchTemplate"]["Overrides"]] == ["g6.2xlarge", "g5.2xlarge"]
+        hooks = project.api("autoscaling").describe_lifecycle_hooks(AutoScalingGroupName=group["AutoScalingGroupName"])
+        (hook,) = hooks["LifecycleHooks"]
+        assert hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING"
+        assert (hook["HeartbeatTimeout"], hook["DefaultResult"]) == (900, "CONTINUE")
+
+
+def the_functions_are_as_they_should_be(project: RunnersProject) -> None:
+    functions = {one["FunctionName"]: one for one in project.api("lambda").list_functions()["Functions"]}
+    assert sorted(functions) == [f"{NAME}-keeper", f"{NAME}-webhook"]
+    for whose in ("keeper", "webhook"):
+        assert functions[f"{NAME}-{whose}"]["Handler"] == f"scaler.{whose}.handle"
+    told = functions[f"{NAME}-keeper"]["Environment"]["Variables"]
+    assert json.loads(told["RULES"]) == {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200}
+    assert told["RUNNER_ROLE"] == project.api("iam").get_role(RoleName=f"{NAME}-runner")["Role"]["RoleId"]
+    (rule,) = project.api("events").list_rules()["Rules"]
+    assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 minute)", "ENABLED")
+    (target,) = project.api("events").list_targets_by_rule(Rule=rule["Name"])["Targets"]
+    assert target["Arn"] == functions[f"{NAME}-keeper"]["FunctionArn"]
+    (alarm,) = project.api("cloudwatch").describe_alarms()["MetricAlarms"]
+    assert (alarm["Threshold"], alarm["TreatMissingData"], alarm["MetricName"]) == (
+        1800.0,
+        "breaching",
+        "LongestQueued",
+    )
+    ttl = project.api("dynamodb").describe_time_to_live(TableName=f"{NAME}-jobs")["TimeToLiveDescription"]
+    assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires")
+
+
+def test_efa_brings_its_interfaces_a_placement_group_and_traffic_among_the_machines(project: RunnersProject) -> None:
+    private = subnet(project, public=False)
+    project.runners(instanceTypes=["p5.48xlarge", "p4d.24xlarge"], gpus=8, efa="all", subnets=[private], endpoints=True)
+    project.up()
+    for name, count in ((f"{NAME}-efa-32", 32), (f"{NAME}-efa-4", 4)):
+        data = project.template(name)["LaunchTemplateData"]
+        interfaces = data["NetworkInterfaces"]
+        assert [(i["NetworkCardIndex"], i["DeviceIndex"], i["InterfaceType"]) for i in interfaces] == [
+            (0, 0, "efa"),
+            *((card, 1, "efa-only") for card in range(1, count)),
+        ]
+        assert data["Placement"] == {"GroupName": NAME}
+        assert f"EFA={count}\n" in yaml.safe_load(base64.b64decode(data["UserData"]))["write_files"][0]["content"]
+        (group,) = {group for interface in interfaces for group in interface["Groups"]}
+        assert rules(project, group, egress=False) == [("-1", "self")]
+        assert rules(project, group, egress=True) == [("-1", "0.0.0.0/0"), ("-1", "self")]
+    overrides = project.group("spot")["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    templates = [override["LaunchTemplateSpecification"]["LaunchTemplateId"] for override in overrides]
+    assert templates == [project.template(f"{NAME}-efa-{count}")["LaunchTemplateId"] for count in (32, 4)]
+    endpoints = project.api("ec2").describe_vpc_endpoints()["VpcEndpoints"]
+    services = sorted(endpoint["ServiceName"].rpartition(f"{REGION}.")[2] for endpoint in endpoints)
+    assert services == ["ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages"]
+
+    # A rule that goes is seen to go, in the API.
+    project.runners(instanceTypes=["p5.48xlarge"], gpus=8, efa=0, subnets=[private])
+    project.up()
+    (interface,) = project.template()["LaunchTemplateData"]["NetworkInterfaces"]
+    assert rules(project, interface["Groups"][0], egress=False) == []
+
+
+REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
+    "gpus": (
+        {"gpus": 8},
+        "instanceTypes: g6.2xlarge has 1 GPUs; gpus asks for 8",
+    ),
+    "efa": (
+        {"efa": 2, "instanceTypes": ["g5.2xlarge"], "subnets": ["private"]},
+        "instanceTypes: g5.2xlarge has 0 EFA interfaces; efa asks for 2",
+    ),
+    "architecture": (
+        {"instanceTypes": ["g5g.xlarge"]},
+        "instanceTypes: g5g.xlarge is arm64; slipway:platform linux/amd64 is x86_64",
+    ),
+    "image": (
+        {"image": "arm64"},
+        "is for arm64; slipway:platform linux/amd64 is x86_64",
+    ),
+    "type": (
+        {"instanceTypes": ["g5.nosuch"]},
+        "instanceTypes: g5.nosuch: ",
+    ),
+    "subnet": (
+        {"subnets": ["private", "elsewhere"]},
+        "subnets: subnet-",
+    ),
+    "root": (
+        {"root": 80, "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}}},
+        "root: 80 GiB is too small: the machine image takes 60 GiB, and link0 within budgets 74; give at least 134",
+    ),
+    "public": (
+        {"efa": "all", "instanceTypes": ["p4d.24xlarge"], "subnets": ["public"]},
+        "gives public addresses, which a machine with several EFA interfaces cannot have",
+    ),
+    "account": (
+        {"account": "999999999999"},
+        f"AWS account ID not allowed: {ACCOUNT}",
+    ),
+}
+
+
+def test_what_could_not_run_is_refused_at_preview_in_one_line(project: RunnersProject) -> None:
+    ec2 = project.api("ec2")
+    other = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    arm = next(i["ImageId"] for i in ec2.describe_images(Owners=["self"])["Images"] if i.get("Architecture") == "arm64")
+    places = {
+        "private": subnet(project, public=False),
+        "public": subnet(project, public=True, cidr="172.31.201.0/24"),
+        "elsewhere": subnet(project, public=False, cidr="10.0.1.0/24", vpc=other),
+    }
+    for what, (values, expected) in REFUSALS.items():
+        given = dict(values)
+        if "subnets" in given:
+            given["subnets"] = [places[name] for name in given["subnets"]]
+        if "image" in given:
+            given["image"] = arm
+        project.runners(**given)
+        failed = project.preview(check=False)
+        assert failed.returncode != 0, what
+        assert expected in failed.shown, (what, failed.shown)
+        assert "Traceback" not in failed.shown, what
+        lines = set(re.findall(r"error: (slipway:runners\..*|.*not allowed.*)", failed.shown))
+        assert len(lines) == 1, (what, lines)
