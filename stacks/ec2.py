@@ -247,11 +247,10 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
 
 def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str]:
     architecture = ARCHITECTURES[platform]
+    wanted = f"slipway:platform {platform} is {architecture}"
     found = []
     if site.image_architecture != architecture:
-        found.append(
-            f"image: {site.image} is for {site.image_architecture}; slipway:platform {platform} is {architecture}"
-        )
+        found.append(f"image: {site.image} is for {site.image_architecture}; {wanted}")
     for machine in site.machines:
         where = f"instanceTypes: {machine.name}"
         if architecture not in machine.architectures:

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
-from moto.ec2.models.amis import Ami
+from moto.ec2.models.amis import AMIS, Ami
 from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.ec2 import AMI_PARAMETER
@@ -29,6 +29,9 @@ RUNNERS: dict[str, Any] = {
     "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
     "gpus": 1,
 }
+
+del AMIS[1:]
+"""Of the machine images that moto makes anew at each reset, one is enough."""
 
 
 def client(service: str, moto: str) -> Any:

@@ -110,7 +110,7 @@ def the_template_is_as_it_should_be(project: RunnersProject) -> None:
     assert rules(project, group, egress=False) == []
     assert rules(project, group, egress=True) == [("-1", "0.0.0.0/0")]
     told = yaml.safe_load(base64.b64decode(data["UserData"]))
-    assert [file["path"] for file in told["write_files"]][0] == "/etc/slipway/runner.env"
+    assert told["write_files"][0]["path"] == "/etc/slipway/runner.env"
     assert data["ImageId"] == project.outputs()["runners"]["image"]
     assert {"Key": "slipway", "Value": NAME} in data["TagSpecifications"][0]["Tags"]
 

@@ -8,8 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import boto3
-
+from .aws import client
 from .decide import Decision, Machine, Rules, Runner, decide
 from .github import GitHub, Refused
 from .jobs import Job, Jobs
@@ -45,11 +44,11 @@ class Keeper:
         self._role = environment["RUNNER_ROLE"]
         self._path = environment["CONFIGS"]
         self._hook = environment["HOOK"]
-        self._scaling = boto3.client("autoscaling")
-        self._ec2 = boto3.client("ec2")
-        self._ssm = boto3.client("ssm")
-        self._jobs = Jobs(boto3.client("dynamodb"), environment["JOBS"])
-        secret = boto3.client("secretsmanager").get_secret_value(SecretId=environment["GITHUB_SECRET"])["SecretString"]
+        self._scaling = client("autoscaling")
+        self._ec2 = client("ec2")
+        self._ssm = client("ssm")
+        self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
+        secret = client("secretsmanager").get_secret_value(SecretId=environment["GITHUB_SECRET"])["SecretString"]
         self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], json.loads(secret))
 
     def round(self) -> Decision:
@@ -185,7 +184,7 @@ class Keeper:
 
     def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
         dimensions = [{"Name": "Runners", "Value": self._name}]
-        boto3.client("cloudwatch").put_metric_data(
+        client("cloudwatch").put_metric_data(
             Namespace=NAMESPACE,
             MetricData=[
                 {"MetricName": name, "Value": value, "Unit": unit, "Dimensions": dimensions}

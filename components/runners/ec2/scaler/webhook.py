@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import boto3
-
+from .aws import client
 from .jobs import Job, Jobs
 
 Answer = dict[str, Any]
@@ -43,7 +42,7 @@ def _job(payload: Mapping[str, Any]) -> Answer:
         return _answer(200, "not a job for these runners")
     since = datetime.fromisoformat(said["created_at"]).timestamp()
     job = Job(int(said["id"]), payload["repository"]["full_name"], since)
-    jobs = Jobs(boto3.client("dynamodb"), os.environ["JOBS"])
+    jobs = Jobs(client("dynamodb"), os.environ["JOBS"])
     if payload["action"] == "queued":
         return _answer(202, "noted" if jobs.queue(job) else "known, or too old")
     if payload["action"] in {"in_progress", "completed"}:
@@ -67,7 +66,7 @@ def _ours(repository: Mapping[str, Any]) -> bool:
 
 
 def _signed(content: bytes, signature: str) -> bool:
-    secret = boto3.client("secretsmanager").get_secret_value(SecretId=os.environ["WEBHOOK_SECRET"])["SecretString"]
+    secret = client("secretsmanager").get_secret_value(SecretId=os.environ["WEBHOOK_SECRET"])["SecretString"]
     expected = "sha256=" + hmac.new(secret.strip().encode(), content, hashlib.sha256).hexdigest()
     return hmac.compare_digest(expected.encode(), signature.encode())
 

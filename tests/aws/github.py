@@ -1,0 +1,113 @@
+"""A stand-in for GitHub's API, of which it has what the keeper asks: runners, their registration, and jobs' states."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+TOKEN = "ghp_of-the-tests"
+
+
+class World:
+    """What this GitHub knows; ``asked`` are the requests it had, and ``tokens`` those that it takes."""
+
+    def __init__(self) -> None:
+        self.runners: dict[int, dict[str, Any]] = {}
+        self.jobs: dict[int, str] = {}
+        self.asked: list[str] = []
+        self.tokens = {TOKEN}
+        self.bearers: list[str] = []
+        self.down = False
+
+    def register(self, name: str) -> dict[str, Any] | None:
+        """Register a runner; none where there is one of that name."""
+        if any(runner["name"] == name for runner in self.runners.values()):
+            return None
+        number = max(self.runners, default=0) + 1
+        self.runners[number] = {"id": number, "name": name, "status": "offline", "busy": False}
+        return self.runners[number]
+
+    def named(self, name: str) -> dict[str, Any]:
+        """Return the runner of a name."""
+        return next(runner for runner in self.runners.values() if runner["name"] == name)
+
+    def finish(self, name: str) -> None:
+        """End the job of a runner that was for one job: it is gone."""
+        del self.runners[self.named(name)["id"]]
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """Return the status and body of an answer, as GitHub's REST API documents it."""
+        split = urlsplit(path)
+        if match := re.fullmatch(r"/app/installations/(\d+)/access_tokens", split.path):
+            self.tokens.add(f"ghs_{match[1]}")
+            return 201, {"token": f"ghs_{match[1]}"}
+        if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)", split.path):
+            state = self.jobs.get(int(match[1]))
+            return (200, {"id": int(match[1]), "status": state}) if state else (404, {"message": "Not Found"})
+        if split.path.endswith("/generate-jitconfig"):
+            made = self.register(body["name"])
+            if made is None:
+                return 409, {"message": "Already exists - A runner with the name already exists"}
+            config = base64.b64encode(json.dumps(body).encode() + b" " * 4000).decode()
+            return 201, {"runner": made, "encoded_jit_config": config}
+        if match := re.fullmatch(r"/(?:orgs/acme|repos/acme/images)/actions/runners(?:/(\d+))?", split.path):
+            return self._runner(method, match[1], parse_qs(split.query))
+        return 404, {"message": "Not Found"}
+
+    def _runner(self, method: str, number: str | None, query: dict[str, list[str]]) -> tuple[int, Any]:
+        if method == "GET":
+            size, page = int(query["per_page"][0]), int(query["page"][0])
+            listed = list(self.runners.values())
+            return 200, {"total_count": len(listed), "runners": listed[size * (page - 1) : size * page]}
+        runner = self.runners.get(int(number or 0))
+        if runner is None:
+            return 404, {"message": "Not Found"}
+        if runner["busy"]:
+            return 422, {"message": "Runner is currently running a job and cannot be deleted."}
+        del self.runners[runner["id"]]
+        return 204, None
+
+
+@contextmanager
+def served() -> Iterator[tuple[World, str]]:
+    """Serve a GitHub that knows nothing yet; within the block it is there, with its address."""
+    world = World()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _do(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            body = json.loads(self.rfile.read(length)) if length else None
+            world.asked.append(f"{self.command} {urlsplit(self.path).path}")
+            bearer = self.headers["Authorization"].removeprefix("Bearer ")
+            world.bearers.append(bearer)
+            if world.down:
+                status, answer = 503, {"message": "Service Unavailable"}
+            elif bearer not in world.tokens and not self.path.startswith("/app/"):
+                status, answer = 401, {"message": "Bad credentials"}
+            else:
+                status, answer = world.answer(self.command, self.path, body)
+            content = b"" if answer is None else json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_DELETE = _do  # noqa: N815 - as the base class looks for them
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield world, f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()

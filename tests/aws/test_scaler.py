@@ -1,0 +1,459 @@
+"""The functions that start and end runners: their handlers, on AWS's API as moto has it, and on a stand-in for GitHub."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import requests
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+
+from components.runners.ec2.scaler import aws, github, keeper, webhook
+from components.runners.ec2.scaler.decide import Decision
+from components.runners.ec2.scaler.jobs import Jobs
+from tests.aws.conftest import REGION
+from tests.aws.github import TOKEN, World, served
+from tests.aws.runners import NAME, client
+
+HOOK = "the webhook's secret"
+GROUPS = {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
+CONFIGS = f"/{NAME}/runners"
+ROLE = "AROAEXAMPLEOFARUNNER0"
+PAYLOAD = json.loads(
+    """{"action": "queued", "workflow_job": {"id": 29679449526, "run_id": 10000000001, "run_attempt": 1,
+    "workflow_name": "images", "head_branch": "main", "head_sha": "ec26c3e57ca3a959ca5aad62de7213c562f8c821",
+    "url": "https://api.github.com/repos/acme/images/actions/jobs/29679449526", "status": "queued", "conclusion": null,
+    "created_at": "2026-01-28T05:30:41Z", "started_at": "2026-01-28T05:30:41Z", "completed_at": null, "name": "build",
+    "steps": [], "labels": ["self-hosted", "linux", "gpu"], "runner_id": null, "runner_name": null,
+    "runner_group_id": null, "runner_group_name": null}, "repository": {"id": 186853002, "name": "images",
+    "full_name": "acme/images", "private": true, "owner": {"login": "acme", "id": 21031067, "type": "Organization"}},
+    "organization": {"login": "acme", "id": 21031067}, "sender": {"login": "octocat", "id": 1, "type": "User"}}"""
+)
+"""A delivery as GitHub documents it ("Webhook events and payloads", workflow_job), of an organization's webhook."""
+
+
+@dataclass
+class Scaler:
+    """The functions' surroundings: AWS, GitHub, and a clock that only goes when told to."""
+
+    moto: str
+    github: World
+    environment: dict[str, str]
+
+    def api(self, service: str) -> Any:
+        return client(service, self.moto)
+
+    def deliver(self, body: bytes, *, secret: str = HOOK, event: str = "workflow_job", encoded: bool = False) -> int:
+        """Deliver a webhook, signed as GitHub signs it; return the status of the answer."""
+        signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+        answer = webhook.handle(
+            {
+                "version": "2.0",
+                "headers": {"x-hub-signature-256": f"sha256={signature}", "x-github-event": event},
+                "body": base64.b64encode(body).decode() if encoded else body.decode(),
+                "isBase64Encoded": encoded,
+            },
+            None,
+        )
+        status: int = answer["statusCode"]
+        return status
+
+    def job(self, number: int, action: str = "queued", *, ago: float = 0, **other: Any) -> int:
+        """Deliver what GitHub says of a job that was made some seconds ago."""
+        if action == "queued":
+            self.github.jobs[number] = "queued"
+        return self.deliver(payload(number, action, ago=ago, **other))
+
+    def round(self) -> Decision:
+        """Let the keeper do a round."""
+        return keeper.Keeper(self.environment).round()
+
+    def desired(self) -> dict[str, int]:
+        return {kind: self.group(name)["DesiredCapacity"] for kind, name in GROUPS.items()}
+
+    def group(self, name: str) -> Any:
+        found = self.api("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+        return found["AutoScalingGroups"][0]
+
+    def instances(self) -> list[str]:
+        return sorted(one["InstanceId"] for name in GROUPS.values() for one in self.group(name)["Instances"])
+
+    def configs(self) -> dict[str, str]:
+        """Return the configurations that there are, by machine."""
+        pages = self.api("ssm").get_paginator("get_parameters_by_path").paginate(Path=CONFIGS, WithDecryption=True)
+        return {one["Name"].rpartition("/")[2]: one["Value"] for page in pages for one in page["Parameters"]}
+
+    def come_up(self, *, busy: bool = False) -> None:
+        """Let every machine that has its configuration start its runner, and take a job."""
+        for machine in self.configs():
+            self.github.named(f"{NAME}-{machine}").update(status="online", busy=busy)
+
+    def metric(self) -> float:
+        """Return the newest value of how long the longest waiting job has."""
+        found = self.api("cloudwatch").get_metric_statistics(
+            Namespace=keeper.NAMESPACE,
+            MetricName="LongestQueued",
+            Dimensions=[{"Name": "Runners", "Value": NAME}],
+            StartTime=time.time() - 3600,
+            EndTime=time.time() + 3600,
+            Period=3600,
+            Statistics=["Maximum"],
+        )
+        return max((float(point["Maximum"]) for point in found["Datapoints"]), default=-1.0)
+
+
+def payload(
+    number: int, action: str = "queued", *, ago: float = 0, repository: str = "acme/images", **job: Any
+) -> bytes:
+    """Return a delivery about a job."""
+    made = datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    owner, _, name = repository.partition("/")
+    said = {
+        **PAYLOAD,
+        "action": action,
+        "workflow_job": {**PAYLOAD["workflow_job"], "id": number, "created_at": made, "status": action, **job},
+        "repository": {**PAYLOAD["repository"], "name": name, "full_name": repository, "owner": {"login": owner}},
+    }
+    return json.dumps(said).encode()
+
+
+@pytest.fixture
+def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
+    """What the stack makes, as far as the functions need it; the stack itself is applied in test_runners.py."""
+    requests.post(f"{moto}/moto-api/reset", timeout=30).raise_for_status()
+    for name, value in {
+        "AWS_ENDPOINT_URL": moto,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": REGION,
+    }.items():
+        monkeypatch.setenv(name, value)
+    aws.client.cache_clear()
+    secrets = client("secretsmanager", moto)
+    credentials = secrets.create_secret(Name="github", SecretString=json.dumps({"token": TOKEN}))["ARN"]
+    signing = secrets.create_secret(Name="webhook", SecretString=HOOK)["ARN"]
+    client("dynamodb", moto).create_table(
+        TableName=f"{NAME}-jobs",
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+    )
+    ec2, scaling = client("ec2", moto), client("autoscaling", moto)
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    ec2.create_launch_template(
+        LaunchTemplateName=NAME, LaunchTemplateData={"ImageId": image, "InstanceType": "g5.2xlarge"}
+    )
+    for name in GROUPS.values():
+        scaling.create_auto_scaling_group(
+            AutoScalingGroupName=name,
+            MinSize=0,
+            MaxSize=4,
+            AvailabilityZones=[f"{REGION}a"],
+            NewInstancesProtectedFromScaleIn=True,
+            LaunchTemplate={"LaunchTemplateName": NAME, "Version": "$Latest"},
+        )
+    rules = {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200}
+    with served() as (world, address):
+        environment = {
+            "JOBS": f"{NAME}-jobs",
+            "GITHUB_SCOPE": "acme",
+            "LABELS": "self-hosted,linux,x64,gpu",
+            "OWN_LABELS": "gpu",
+            "WEBHOOK_SECRET": signing,
+            "NAME": NAME,
+            "GROUPS": json.dumps(GROUPS),
+            "RULES": json.dumps(rules),
+            "RUNNER_GROUP": "1",
+            "RUNNER_ROLE": ROLE,
+            "CONFIGS": CONFIGS,
+            "HOOK": "leave",
+            "GITHUB_API": address,
+            "GITHUB_SECRET": credentials,
+        }
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield Scaler(moto, world, environment)
+
+
+def test_a_job_gets_a_machine_that_is_ended_after_it(scaler: Scaler) -> None:
+    assert scaler.job(1) == 202
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+    assert scaler.desired() == {"spot": 1, "on-demand": 0}
+    (machine,) = scaler.instances()
+    scaler.round()
+    config = json.loads(base64.b64decode(scaler.configs()[machine]))
+    assert config["name"] == f"{NAME}-{machine}"
+    assert config["labels"] == ["self-hosted", "linux", "x64", "gpu"]
+    tags = scaler.api("ssm").list_tags_for_resource(ResourceType="Parameter", ResourceId=f"{CONFIGS}/{machine}")
+    assert tags["TagList"] == [{"Key": "runner", "Value": f"{ROLE}:{machine}"}]
+
+    scaler.come_up(busy=True)
+    scaler.job(1, "in_progress")
+    for _ in range(3):
+        done = scaler.round()
+        assert (done.desired, done.end, done.prepare) == ({"spot": 1, "on-demand": 0}, {}, [])
+    scaler.job(1, "completed")
+    scaler.github.finish(f"{NAME}-{machine}")
+    assert scaler.round().end == {machine: "its job is over"}
+    assert scaler.instances() == []
+    assert scaler.desired() == {"spot": 0, "on-demand": 0}
+    scaler.round()
+    assert scaler.configs() == {}
+
+
+def test_only_what_github_signed_counts(scaler: Scaler) -> None:
+    body = payload(1)
+    assert scaler.deliver(body, secret="another") == 401
+    assert (
+        webhook.handle({"headers": {"x-github-event": "workflow_job"}, "body": body.decode()}, None)["statusCode"]
+        == 401
+    )
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+    assert scaler.deliver(body, encoded=True) == 202
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "status"),
+    [
+        (payload(1, repository="acme-evil/images"), 403),
+        (payload(1, repository="other/acme"), 403),
+        (payload(1, labels=["ubuntu-latest"]), 200),
+        (payload(1, labels=["self-hosted", "linux"]), 200),
+        (payload(1, labels=["self-hosted", "gpu", "windows"]), 200),
+        (payload(1, "waiting"), 200),
+        (payload(1, ago=25 * 3600), 202),
+    ],
+    ids=["prefix", "owner", "github's", "anybody's", "windows", "waiting", "old"],
+)
+def test_a_job_for_others_gets_no_machine(scaler: Scaler, delivery: bytes, status: int) -> None:
+    assert scaler.deliver(delivery) == status
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+
+
+def test_other_events_and_labels_in_other_cases_are_taken_as_github_does(scaler: Scaler) -> None:
+    assert scaler.deliver(b'{"zen": "Design for failure."}', event="ping") == 200
+    assert scaler.deliver(payload(1, labels=["Self-Hosted", "GPU"], repository="Acme/Images")) == 202
+    scaler.github.jobs[1] = "queued"
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+
+
+def test_a_delivery_that_is_played_again_starts_nothing(scaler: Scaler) -> None:
+    first = payload(1)
+    assert scaler.deliver(first) == 202
+    scaler.job(1, "in_progress")
+    scaler.job(1, "completed")
+    assert scaler.deliver(first) == 202
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+
+
+def test_what_comes_in_the_wrong_order_ends_the_same(scaler: Scaler) -> None:
+    scaler.job(1, "completed")
+    scaler.job(1, "queued")
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+
+
+def test_a_burst_is_taken_whole_and_bounded(scaler: Scaler) -> None:
+    scaler.github.jobs.update(dict.fromkeys(range(500), "queued"))
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(scaler.deliver, [payload(number) for number in range(500)])) == {202}
+    done = scaler.round()
+    assert done.desired == {"spot": 4, "on-demand": 0}
+    assert len(scaler.instances()) == 4
+    assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").waiting()) == 500
+
+
+def test_a_job_that_is_cancelled_before_its_machine_is_up_takes_it_back(scaler: Scaler) -> None:
+    scaler.job(1)
+    scaler.round()
+    (machine,) = scaler.instances()
+    scaler.job(1, "completed", conclusion="cancelled")
+    scaler.round()
+    scaler.come_up()
+    assert scaler.round().end == {}  # it may yet serve another
+    older(601)
+    assert scaler.round().end == {machine: "no job came"}
+    assert (scaler.instances(), scaler.github.runners) == ([], {})
+
+
+def test_a_job_that_comes_meanwhile_keeps_the_machine(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub gave the runner a job between the look and the deed: it refuses to forget it."""
+    scaler.job(1)
+    scaler.round()
+    scaler.job(1, "completed")
+    scaler.round()
+    scaler.come_up()
+    older(601)
+    look = github.GitHub.runners
+
+    def late(self: github.GitHub) -> Iterator[dict[str, Any]]:
+        seen = [dict(one) for one in look(self)]
+        scaler.come_up(busy=True)
+        return iter(seen)
+
+    monkeypatch.setattr(github.GitHub, "runners", late)
+    before = scaler.instances()
+    scaler.round()
+    assert scaler.instances() == before
+    assert scaler.desired() == {"spot": 1, "on-demand": 0}
+
+
+def test_spot_that_is_refused_turns_to_on_demand_once_the_job_has_waited(
+    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = FakeAutoScalingGroup.replace_autoscaling_group_instances
+
+    def refuse(self: Any, count: int, tags: Any) -> None:
+        if self.name == GROUPS["on-demand"]:
+            launch(self, count, tags)
+
+    monkeypatch.setattr(FakeAutoScalingGroup, "replace_autoscaling_group_instances", refuse)
+    scaler.job(1, ago=100)
+    scaler.job(2, ago=310)
+    assert scaler.round().desired == {"spot": 1, "on-demand": 1}
+    assert len(scaler.instances()) == 1
+    assert scaler.round().desired == {"spot": 1, "on-demand": 1}  # nor does it ask for ever more
+    assert scaler.metric() > 300
+
+
+def test_what_github_says_is_over_is_not_waited_for(scaler: Scaler) -> None:
+    """Its delivery got lost: a machine would be made for it again and again."""
+    scaler.job(1, ago=200)
+    scaler.github.jobs[1] = "completed"
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").waiting() == []
+
+
+def test_a_machine_on_which_no_runner_comes_up_is_replaced(scaler: Scaler) -> None:
+    scaler.job(1)
+    scaler.round()
+    (first,) = scaler.instances()
+    scaler.round()
+    older(1201)
+    done = scaler.round()
+    assert done.end == {first: "no runner came up on it"}
+    (second,) = scaler.instances()
+    assert second != first
+    assert [one["name"] for one in scaler.github.runners.values()] == []
+
+
+def test_a_registration_that_broke_off_is_made_anew(scaler: Scaler) -> None:
+    scaler.job(1)
+    scaler.round()
+    (machine,) = scaler.instances()
+    scaler.github.register(f"{NAME}-{machine}")
+    scaler.round()
+    assert scaler.configs() == {}
+    scaler.round()
+    assert list(scaler.configs()) == [machine]
+
+
+def test_runners_without_a_machine_are_forgotten_and_others_are_left_alone(scaler: Scaler) -> None:
+    scaler.github.register(f"{NAME}-i-0123456789abcdef0")
+    scaler.github.register("somebody-elses")
+    for number in range(150):
+        scaler.github.register(f"other-{number}")
+    scaler.round()
+    names = {one["name"] for one in scaler.github.runners.values()}
+    assert "somebody-elses" in names
+    assert len(names) == 151
+
+
+def test_a_machine_that_is_to_leave_waits_for_its_job(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaler.job(1)
+    scaler.round()
+    (machine,) = scaler.instances()
+    scaler.round()
+    scaler.come_up(busy=True)
+    scaler.job(1, "in_progress")
+    calls = leaving(monkeypatch, machine)
+    scaler.round()
+    about = {"AutoScalingGroupName": GROUPS["spot"], "LifecycleHookName": "leave", "InstanceId": machine}
+    assert calls == [("record_lifecycle_action_heartbeat", about)]
+    scaler.github.finish(f"{NAME}-{machine}")
+    scaler.round()
+    assert calls[1:] == [("complete_lifecycle_action", {**about, "LifecycleActionResult": "CONTINUE"})]
+
+
+def leaving(monkeypatch: pytest.MonkeyPatch, machine: str) -> list[tuple[str, dict[str, Any]]]:
+    """Let a machine be about to leave, of which moto knows nothing; return what AWS is told of it from now on."""
+    calls: list[tuple[str, dict[str, Any]]] = []
+    make = aws.client
+
+    def made(service: str) -> Any:
+        if service != "autoscaling":
+            return make(service)
+        found = make.__wrapped__(service)
+        describe = found.describe_auto_scaling_groups
+
+        def described(**arguments: Any) -> Any:
+            answer = describe(**arguments)
+            for group in answer["AutoScalingGroups"]:
+                for one in group["Instances"]:
+                    if one["InstanceId"] == machine:
+                        one["LifecycleState"] = "Terminating:Wait"
+            return answer
+
+        found.describe_auto_scaling_groups = described
+        for name in ("record_lifecycle_action_heartbeat", "complete_lifecycle_action"):
+            setattr(found, name, lambda name=name, **given: calls.append((name, given)))
+        return found
+
+    monkeypatch.setattr(keeper, "client", made)
+    return calls
+
+
+def test_where_github_is_down_nothing_is_ended_and_the_alarm_still_knows(scaler: Scaler) -> None:
+    scaler.job(1)
+    scaler.round()
+    machines = scaler.instances()
+    scaler.job(2, ago=2000)
+    scaler.github.down = True
+    with pytest.raises(github.Refused, match="GitHub answers 503"):
+        scaler.round()
+    assert scaler.instances() == machines
+    assert scaler.metric() > 1900
+
+
+def test_an_app_signs_in_with_its_key(scaler: Scaler) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    ).decode()
+    app = {"app": "12345", "installation": "678", "privateKey": pem}
+    scaler.api("secretsmanager").put_secret_value(
+        SecretId=scaler.environment["GITHUB_SECRET"], SecretString=json.dumps(app)
+    )
+    scaler.round()
+    signed, _, signature = scaler.github.bearers[0].rpartition(".")
+    key.public_key().verify(decoded(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    header, claims = (json.loads(decoded(part)) for part in signed.split("."))
+    assert header == {"alg": "RS256", "typ": "JWT"}
+    assert claims["iss"] == "12345"
+    assert claims["exp"] - claims["iat"] <= 600
+    assert scaler.github.bearers[1:] == ["ghs_678"] * (len(scaler.github.bearers) - 1)
+
+
+def decoded(part: str) -> bytes:
+    """Return a part of a token, as bytes."""
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def older(seconds: float) -> None:
+    """Let every machine have started that much earlier."""
+    for reservation in ec2_backends[DEFAULT_ACCOUNT_ID][REGION].reservations.values():
+        for instance in reservation.instances:
+            instance.launch_time = datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
