@@ -331,7 +331,7 @@ def without_secure(value: Any) -> Any:
     return [without_secure(item) for item in value] if isinstance(value, list) else value
 
 
-_SECRETS = {"password", "token", "privateKey"}
+_SECRETS = {"password", "privateKey", "secret", "token", "webhookSecret"}
 
 
 def _explain(error: ValidationError, where: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.errors import SlipwayError, one_line
 from stacks.model import Model
@@ -101,10 +101,10 @@ class Ec2Runners(Model):
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
     github: Ec2GitHub = Field(description="Whose jobs they take.")
     labels: tuple[RunnerLabel, ...] = Field(
-        min_length=1, description="Labels by which jobs choose these runners, beside self-hosted, linux, x64 or arm64."
+        description="Labels by which jobs choose these runners, beside self-hosted, linux, x64 or arm64."
     )
     instance_types: tuple[InstanceType, ...] = Field(
-        min_length=1, description="Instance types, the preferred one first; each must have what is asked for."
+        description="Instance types, the preferred one first; each must have what is asked for."
     )
     gpus: int | None = Field(None, ge=0, description="GPUs that every type must have at least.")
     efa: int | Literal["all"] = Field(
@@ -136,6 +136,13 @@ class Ec2Runners(Model):
     alarm: Alarm = Field(default_factory=lambda: Alarm.model_validate({}), description="When a job waits too long.")
     log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
     runner: str = Field("2.334.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
+
+    @field_validator("labels", "instance_types")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or len(set(value)) < len(value):
+            raise ValueError("expected at least one, and none twice")
+        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -23,13 +23,17 @@ Client = Any
 
 @dataclass(frozen=True)
 class Kind:
-    """How one type of resource is made, changed and ended; ``replaces`` are the inputs that AWS cannot change."""
+    """How one type of resource is made, changed and ended.
+
+    ``replaces`` are the inputs that AWS cannot change, ``moves`` the outputs that are others after any change.
+    """
 
     create: Callable[[Client, Properties], tuple[str, Properties]]
     update: Callable[[Client, str, Properties, Properties], Properties]
     delete: Callable[[Client, str, Properties], None]
     replaces: frozenset[str]
     service: str = "ecr"
+    moves: frozenset[str] = frozenset()
 
 
 _BOOLEANS = {"encrypted", "deleteOnTermination", "ebsOptimized", "associatePublicIpAddress"}
@@ -334,6 +338,7 @@ RUNNERS: Final = {
         lambda client, name, _: client.delete_launch_template(LaunchTemplateId=name),
         frozenset({"name"}),
         "ec2",
+        frozenset({"latestVersion"}),
     ),
     "aws:ec2/placementGroup:PlacementGroup": Kind(
         _create_placement_group,

@@ -185,11 +185,12 @@ class AwsProvider(Provider):
         return provider_pb2.CreateResponse(id=made, properties=encode_struct(outputs))
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
-        if request.preview:
-            return provider_pb2.UpdateResponse(properties=request.news)
+        kind = KINDS[_type(request.urn)]
         olds, news = plain(decode_struct(request.olds)), plain(decode_struct(request.news))
+        if request.preview:
+            known = {key: value for key, value in {**olds, **news}.items() if key not in kind.moves}
+            return provider_pb2.UpdateResponse(properties=encode_struct(known))
         with _one_line(request.urn.rpartition("::")[2]):
-            kind = KINDS[_type(request.urn)]
             outputs = kind.update(self._session.client(kind.service), request.id, olds, news)
         return provider_pb2.UpdateResponse(properties=encode_struct(outputs))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,23 @@ class RunnersProject(AwsProject):
         """Write the stack's YAML; ``values`` are what differs from :data:`RUNNERS`, keys of the stack in ``stack``."""
         stack = values.pop("stack", {})
         runners = {key: value for key, value in {**RUNNERS, **values}.items() if key not in without}
-        self.configure(**{"registry": {"create": False}, "flavor": "runners", "runners": runners, **stack})
+        self.configure(
+            **{
+                "registry": {"repository": f"{self.host}/ml", "create": False},
+                "flavor": "runners",
+                "runners": runners,
+                **stack,
+            }
+        )
 
     def api(self, service: str) -> Any:
         """Return a client of the AWS that the stack is deployed to."""
         return client(service, self.moto)
+
+    def resources(self, typ: str) -> list[dict[str, Any]]:
+        """Return the stack's resources of a type, as its state has them."""
+        found = json.loads(self.exported())["deployment"]["resources"]
+        return [one for one in found if one["type"] == f"aws:{typ}"]
 
     def template(self, name: str = NAME) -> Any:
         """Return the newest version of a launch template, as AWS has it."""

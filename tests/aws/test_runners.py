@@ -12,10 +12,12 @@ import pytest
 import requests
 import yaml
 
+from components.runners.ec2 import policies
 from tests.aws.conftest import ACCOUNT, REGION
 from tests.aws.runners import NAME, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
 from tests.provider.conftest import Registry
+from tests.unit import iam
 
 
 @pytest.fixture
@@ -56,6 +58,7 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
     the_template_is_as_it_should_be(project)
     the_groups_are_as_they_should_be(project)
     the_functions_are_as_they_should_be(project)
+    the_roles_may_what_they_should(project)
     outputs = project.outputs()["runners"]
     assert outputs["groups"] == {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
     assert outputs["templateVersions"] == {"default": 1}
@@ -92,44 +95,90 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
 
 
 def the_template_is_as_it_should_be(project: RunnersProject) -> None:
+    """All of it, so that whatever is more, less or other is seen."""
     data = project.template()["LaunchTemplateData"]
-    assert data["MetadataOptions"] == {
-        "HttpEndpoint": "enabled",
-        "HttpTokens": "required",
-        "HttpPutResponseHopLimit": 1,
-        "InstanceMetadataTags": "disabled",
-    }
-    (root,) = data["BlockDeviceMappings"]
-    assert root["DeviceName"] == "/dev/sda1"
-    assert (root["Ebs"]["VolumeSize"], root["Ebs"]["VolumeType"], root["Ebs"]["Encrypted"]) == (200, "gp3", True)
-    (interface,) = data["NetworkInterfaces"]
-    assert interface["InterfaceType"] == "interface"
-    assert "Placement" not in data
-    assert data["InstanceInitiatedShutdownBehavior"] == "terminate"
-    (group,) = interface["Groups"]
+    told = yaml.safe_load(base64.b64decode(data.pop("UserData")))
+    assert told["write_files"][0]["path"] == "/etc/slipway/runner.env"
+    (group,) = data["NetworkInterfaces"][0].pop("Groups")
     assert rules(project, group, egress=False) == []
     assert rules(project, group, egress=True) == [("-1", "0.0.0.0/0")]
-    told = yaml.safe_load(base64.b64decode(data["UserData"]))
-    assert told["write_files"][0]["path"] == "/etc/slipway/runner.env"
-    assert data["ImageId"] == project.outputs()["runners"]["image"]
-    assert {"Key": "slipway", "Value": NAME} in data["TagSpecifications"][0]["Tags"]
+    tags = [{"Key": "slipway", "Value": NAME}]
+    named = [*tags, {"Key": "Name", "Value": f"{NAME}-runner"}]
+    kinds = {"instance": named, "volume": named, "network-interface": named, "launch-template": tags}
+    assert data == {
+        "ImageId": project.outputs()["runners"]["image"],
+        "InstanceType": "g6.2xlarge",
+        "EbsOptimized": True,
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "IamInstanceProfile": {"Arn": f"arn:aws:iam::{ACCOUNT}:instance-profile/{NAME}-runner"},
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+            "InstanceMetadataTags": "disabled",
+        },
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": "/dev/sda1",
+                "Ebs": {
+                    "VolumeSize": 200,
+                    "VolumeType": "gp3",
+                    "Iops": 6000,
+                    "Throughput": 500,
+                    "Encrypted": True,
+                    "DeleteOnTermination": True,
+                },
+            }
+        ],
+        "NetworkInterfaces": [
+            {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface", "DeleteOnTermination": True}
+        ],
+        "TagSpecifications": [{"ResourceType": kind, "Tags": listed} for kind, listed in kinds.items()],
+    }
 
 
 def the_groups_are_as_they_should_be(project: RunnersProject) -> None:
+    used = {"LaunchTemplateId": project.template()["LaunchTemplateId"], "Version": "1"}
     for kind, on_demand in (("spot", 0), ("on-demand", 100)):
         group = project.group(kind)
         assert (group["MinSize"], group["DesiredCapacity"], group["MaxSize"]) == (0, 0, 4)
+        assert group["HealthCheckType"] == "EC2"
         assert group["NewInstancesProtectedFromScaleIn"] is True
         assert group["CapacityRebalance"] is (kind == "spot")
         assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == ["AZRebalance"]
-        policy = group["MixedInstancesPolicy"]
-        assert policy["InstancesDistribution"]["OnDemandPercentageAboveBaseCapacity"] == on_demand
-        assert policy["InstancesDistribution"]["OnDemandBaseCapacity"] == 0
-        assert [o["InstanceType"] for o in policy["LaunchTemplate"]["Overrides"]] == ["g6.2xlarge", "g5.2xlarge"]
+        assert group["MixedInstancesPolicy"] == {
+            "InstancesDistribution": {
+                "OnDemandAllocationStrategy": "prioritized",
+                "OnDemandBaseCapacity": 0,
+                "OnDemandPercentageAboveBaseCapacity": on_demand,
+                "SpotAllocationStrategy": "price-capacity-optimized",
+            },
+            "LaunchTemplate": {
+                "LaunchTemplateSpecification": {**used, "LaunchTemplateName": NAME},
+                "Overrides": [
+                    {"InstanceType": name, "LaunchTemplateSpecification": used} for name in ("g6.2xlarge", "g5.2xlarge")
+                ],
+            },
+        }
         hooks = project.api("autoscaling").describe_lifecycle_hooks(AutoScalingGroupName=group["AutoScalingGroupName"])
         (hook,) = hooks["LifecycleHooks"]
         assert hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING"
         assert (hook["HeartbeatTimeout"], hook["DefaultResult"]) == (900, "CONTINUE")
+    # What moto does not keep, as it was asked for.
+    lifetimes = [one["inputs"]["maxInstanceLifetime"] for one in project.resources("autoscaling/group:Group")]
+    assert lifetimes == [7 * 24 * 3600] * 2
+
+
+def the_roles_may_what_they_should(project: RunnersProject) -> None:
+    for whose in iam.MAY:
+        role = project.api("iam").get_role(RoleName=f"{NAME}-{whose}")["Role"]
+        service = "ec2" if whose == "runner" else "lambda"
+        assert role["AssumeRolePolicyDocument"] == policies.trust(f"{service}.amazonaws.com")
+        (inline,) = project.api("iam").list_role_policies(RoleName=f"{NAME}-{whose}")["PolicyNames"]
+        assert inline == whose
+        assert not project.api("iam").list_attached_role_policies(RoleName=f"{NAME}-{whose}")["AttachedPolicies"]
+        policy = re.sub(r"(?<=autoScalingGroup:)[0-9a-f-]{36}", "uuid", json.dumps(project.policy(whose)))
+        assert iam.mistakes(json.loads(policy), whose) == []
 
 
 def the_functions_are_as_they_should_be(project: RunnersProject) -> None:

@@ -1,0 +1,182 @@
+"""What a role of the runners may do, by IAM's rules: a small evaluator, and the lists of what must and must not be possible.
+
+Actions and resources match with ``*`` and ``?``; a condition must hold with the values that the request has, and does not
+where the request has none (IAM user guide, "Policy evaluation logic", "Condition"). There is no denial in these policies.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+REGION, ACCOUNT, NAME = "eu-west-1", "123456789012", "slipway-t"
+SECRETS = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret"
+GITHUB = f"{SECRETS}:slipway/github-AbCdEf"
+WEBHOOK = f"{SECRETS}:slipway/webhook-AbCdEf"
+CONFIG = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/{NAME}/runners"
+TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{NAME}-jobs"
+GROUP = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup"
+LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
+ECR = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
+SELF = "AROAEXAMPLE:i-0123456789abcdef0"
+OTHER = "AROAEXAMPLE:i-0fedcba9876543210"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request: what for, on what, and what IAM knows of it."""
+
+    action: str
+    resource: str = "*"
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+def allowed(policy: Mapping[str, Any], ask: Ask) -> bool:
+    """Tell whether a policy allows a request."""
+    return any(_applies(statement, ask) for statement in policy["Statement"])
+
+
+def _applies(statement: Mapping[str, Any], ask: Ask) -> bool:
+    assert statement["Effect"] == "Allow"
+    assert set(statement) <= {"Effect", "Action", "Resource", "Condition"}
+    return (
+        _matches(statement["Action"], ask.action.lower(), fold=True)
+        and _matches(statement["Resource"], ask.resource)
+        and all(
+            _holds(operator, key, value, ask.context)
+            for operator, keys in statement.get("Condition", {}).items()
+            for key, value in keys.items()
+        )
+    )
+
+
+def _matches(patterns: list[str], value: str, *, fold: bool = False) -> bool:
+    return any(fnmatch.fnmatchcase(value, pattern.lower() if fold else pattern) for pattern in patterns)
+
+
+def _holds(operator: str, key: str, value: str, context: Mapping[str, str]) -> bool:
+    assert operator == "StringEquals"
+    expected = re.sub(r"\$\{([^}]+)\}", lambda match: context.get(match[1], ""), value)
+    return context.get(key) == expected
+
+
+def _config(of: str, by: str = SELF) -> Ask:
+    machine = of.partition(":")[2]
+    return Ask("ssm:GetParameter", f"{CONFIG}/{machine}", {"aws:ResourceTag/runner": of, "aws:userid": by})
+
+
+MAY: dict[str, list[Ask]] = {
+    "runner": [
+        _config(SELF),
+        Ask("ecr:GetAuthorizationToken"),
+        Ask("ecr:PutImage", f"{ECR}/ml/torch"),
+        Ask("ecr:UploadLayerPart", f"{ECR}/ml/torch"),
+        Ask("ecr:BatchGetImage", f"{ECR}/ml/torch"),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/runner:log-stream:i-0/slipway-setup"),
+        Ask("ssmmessages:OpenDataChannel"),
+        Ask("ssm:UpdateInstanceInformation"),
+    ],
+    "webhook": [
+        Ask("secretsmanager:GetSecretValue", WEBHOOK),
+        Ask("dynamodb:PutItem", TABLE),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/webhook:log-stream:x"),
+    ],
+    "keeper": [
+        Ask("secretsmanager:GetSecretValue", GITHUB),
+        Ask("dynamodb:Scan", TABLE),
+        Ask("dynamodb:PutItem", TABLE),
+        *(
+            Ask(f"autoscaling:{action}", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-{kind}")
+            for kind in ("spot", "on-demand")
+            for action in (
+                "SetDesiredCapacity",
+                "TerminateInstanceInAutoScalingGroup",
+                "CompleteLifecycleAction",
+                "RecordLifecycleActionHeartbeat",
+            )
+        ),
+        Ask("autoscaling:DescribeAutoScalingGroups"),
+        Ask("autoscaling:DescribeScalingActivities"),
+        Ask("ec2:DescribeInstances"),
+        Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0"),
+        Ask("ssm:AddTagsToResource", f"{CONFIG}/i-0123456789abcdef0"),
+        Ask("ssm:DeleteParameter", f"{CONFIG}/i-0123456789abcdef0"),
+        Ask("ssm:GetParametersByPath", CONFIG),
+        Ask("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Slipway/Runners"}),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
+    ],
+}
+"""What each role must be able to do."""
+
+MAY_NOT: dict[str, list[Ask]] = {
+    "runner": [
+        _config(OTHER),
+        Ask("ssm:GetParameter", f"{CONFIG}/i-0123456789abcdef0", {"aws:userid": SELF}),
+        Ask("ssm:GetParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod/database", {"aws:userid": SELF}),
+        Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0", {"aws:ResourceTag/runner": SELF, "aws:userid": SELF}),
+        Ask("ssm:AddTagsToResource", f"{CONFIG}/i-0fedcba9876543210"),
+        Ask("ssm:DeleteParameter", f"{CONFIG}/i-0fedcba9876543210"),
+        Ask("ssm:GetParametersByPath", CONFIG),
+        Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
+        Ask("secretsmanager:GetSecretValue", GITHUB),
+        Ask("secretsmanager:GetSecretValue", WEBHOOK),
+        Ask("ecr:PutImage", f"{ECR}/prod/api"),
+        Ask("ecr:DeleteRepository", f"{ECR}/ml/torch"),
+        Ask("ecr:BatchDeleteImage", f"{ECR}/ml/torch"),
+        Ask("autoscaling:TerminateInstanceInAutoScalingGroup", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
+        Ask("autoscaling:SetDesiredCapacity", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
+        Ask("dynamodb:PutItem", TABLE),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
+        Ask("logs:DeleteLogStream", f"{LOGS}:/{NAME}/runner:log-stream:i-0/slipway-setup"),
+        Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"),
+        Ask("sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
+        Ask("ec2:RunInstances"),
+        Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
+    ],
+    "webhook": [
+        Ask("secretsmanager:GetSecretValue", GITHUB),
+        Ask("secretsmanager:PutSecretValue", WEBHOOK),
+        Ask("dynamodb:Scan", TABLE),
+        Ask("dynamodb:DeleteItem", TABLE),
+        Ask("dynamodb:PutItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
+        Ask("autoscaling:SetDesiredCapacity", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
+        Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0"),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
+        Ask("logs:DeleteLogStream", f"{LOGS}:/{NAME}/webhook:log-stream:x"),
+        Ask("lambda:InvokeFunction", f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{NAME}-keeper"),
+    ],
+    "keeper": [
+        Ask("secretsmanager:GetSecretValue", WEBHOOK),
+        Ask("secretsmanager:PutSecretValue", GITHUB),
+        Ask("autoscaling:SetDesiredCapacity", f"{GROUP}:uuid:autoScalingGroupName/production"),
+        Ask("autoscaling:TerminateInstanceInAutoScalingGroup", f"{GROUP}:uuid:autoScalingGroupName/production"),
+        Ask("autoscaling:UpdateAutoScalingGroup", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
+        Ask("ec2:RunInstances"),
+        Ask("ec2:TerminateInstances", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
+        Ask("ssm:GetParameter", f"{CONFIG}/i-0123456789abcdef0"),
+        Ask("ssm:PutParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod/database"),
+        Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"),
+        Ask("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "AWS/Billing"}),
+        Ask("cloudwatch:PutMetricData"),
+        Ask("cloudwatch:DeleteAlarms", "*", {"cloudwatch:namespace": "Slipway/Runners"}),
+        Ask("dynamodb:DeleteTable", TABLE),
+        Ask("dynamodb:Scan", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/webhook:log-stream:x"),
+        Ask("logs:DeleteLogStream", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
+        Ask("ssm:GetParametersByPath", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod"),
+        Ask("ssm:LabelParameterVersion", CONFIG),
+        Ask("ecr:PutImage", f"{ECR}/ml/torch"),
+    ],
+}
+"""What no role must be able to do."""
+
+
+def mistakes(policy: Mapping[str, Any], whose: str) -> list[str]:
+    """Return what a role can not do and must, and what it can and must not."""
+    return [
+        *(f"{ask.action} on {ask.resource} is denied" for ask in MAY[whose] if not allowed(policy, ask)),
+        *(f"{ask.action} on {ask.resource} is allowed" for ask in MAY_NOT[whose] if allowed(policy, ask)),
+    ]
