@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import boto3
@@ -138,6 +140,7 @@ class AwsProvider(Provider):
             aws_access_key_id=given.get("accessKey"),
             aws_secret_access_key=given.get("secretKey"),
         )
+        self._session.events.register("before-call.*.*", _note)
         if self._session.get_credentials() is None:
             raise ProviderError(f"{NO_CREDENTIALS} Please see the AWS provider's documentation")
         allowed = json.loads(given.get("allowedAccountIds", "[]"))
@@ -199,6 +202,13 @@ class AwsProvider(Provider):
             kind = KINDS[_type(request.urn)]
             kind.delete(self._session.client(kind.service), request.id, plain(decode_struct(request.properties)))
         return empty_pb2.Empty()
+
+
+def _note(model: Any, **_: Any) -> None:
+    """Note each call of AWS's API in the file that ``AWS_CALLS`` names, as ``service:Action``."""
+    if path := os.environ.get("AWS_CALLS"):
+        with Path(path).open("a", encoding="utf-8") as calls:
+            calls.write(f"{model.service_model.signing_name}:{model.name}\n")
 
 
 def _invoked(found: Properties) -> provider_pb2.InvokeResponse:

@@ -82,6 +82,8 @@ class RunnersProject(AwsProject):
     def __init__(self, root: Path, moto: str, registry: Registry) -> None:
         self.moto = moto
         super().__init__(root, moto, registry)
+        self._calls = root.with_name("calls")
+        self.environment["AWS_CALLS"] = str(self._calls)
         self.runners()
 
     def runners(self, *, without: tuple[str, ...] = (), **values: Any) -> None:
@@ -100,6 +102,10 @@ class RunnersProject(AwsProject):
     def api(self, service: str) -> Any:
         """Return a client of the AWS that the stack is deployed to."""
         return client(service, self.moto)
+
+    def calls(self) -> set[str]:
+        """Return all that was asked of AWS so far, as ``service:Action``."""
+        return set(self._calls.read_text().splitlines())
 
     def resources(self, typ: str) -> list[dict[str, Any]]:
         """Return the stack's resources of a type, as its state has them."""

@@ -13,6 +13,7 @@ import requests
 import yaml
 
 from components.runners.ec2 import policies
+from stacks.source import ROOT
 from tests.aws.conftest import ACCOUNT, REGION
 from tests.aws.runners import NAME, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
@@ -38,6 +39,12 @@ def subnet(project: RunnersProject, *, public: bool, cidr: str = "172.31.200.0/2
     made: str = ec2.create_subnet(VpcId=vpc, CidrBlock=cidr)["Subnet"]["SubnetId"]
     ec2.modify_subnet_attribute(SubnetId=made, MapPublicIpOnLaunch={"Value": public})
     return made
+
+
+def documented() -> set[str]:
+    """Return the actions that docs/runners-ec2.md says are needed to deploy."""
+    policy = json.loads((ROOT / "docs/runners-ec2-policy.json").read_text())
+    return {action for statement in policy["Statement"] for action in statement["Action"]}
 
 
 def rules(project: RunnersProject, group: str, *, egress: bool) -> list[tuple[str, str]]:
@@ -92,6 +99,7 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
     assert not project.api("lambda").list_functions()["Functions"]
     assert not project.api("logs").describe_log_groups()["logGroups"]
     assert not project.api("dynamodb").list_tables()["TableNames"]
+    assert sorted(project.calls() - documented()) == []
 
 
 def the_template_is_as_it_should_be(project: RunnersProject) -> None:
@@ -103,7 +111,7 @@ def the_template_is_as_it_should_be(project: RunnersProject) -> None:
     assert rules(project, group, egress=False) == []
     assert rules(project, group, egress=True) == [("-1", "0.0.0.0/0")]
     tags = [{"Key": "slipway", "Value": NAME}]
-    named = [*tags, {"Key": "Name", "Value": f"{NAME}-runner"}]
+    named = [{"Key": "Name", "Value": f"{NAME}-runner"}, *tags]
     kinds = {"instance": named, "volume": named, "network-interface": named, "launch-template": tags}
     assert data == {
         "ImageId": project.outputs()["runners"]["image"],
@@ -226,6 +234,7 @@ def test_efa_brings_its_interfaces_a_placement_group_and_traffic_among_the_machi
     services = sorted(endpoint["ServiceName"].rpartition(f"{REGION}.")[2] for endpoint in endpoints)
     assert services == ["ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages"]
 
+    assert sorted(project.calls() - documented()) == []
     # A rule that goes is seen to go, in the API.
     project.runners(instanceTypes=["p5.48xlarge"], gpus=8, efa=0, subnets=[private])
     project.up()

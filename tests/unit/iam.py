@@ -115,7 +115,11 @@ MAY_NOT: dict[str, list[Ask]] = {
     "runner": [
         _config(OTHER),
         Ask("ssm:GetParameter", f"{CONFIG}/i-0123456789abcdef0", {"aws:userid": SELF}),
-        Ask("ssm:GetParameter", f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod/database", {"aws:userid": SELF}),
+        Ask(
+            "ssm:GetParameter",
+            f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/prod/database",
+            {"aws:ResourceTag/runner": SELF, "aws:userid": SELF},
+        ),
         Ask("ssm:PutParameter", f"{CONFIG}/i-0123456789abcdef0", {"aws:ResourceTag/runner": SELF, "aws:userid": SELF}),
         Ask("ssm:AddTagsToResource", f"{CONFIG}/i-0fedcba9876543210"),
         Ask("ssm:DeleteParameter", f"{CONFIG}/i-0fedcba9876543210"),
