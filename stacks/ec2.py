@@ -115,6 +115,9 @@ class Ec2Runners(Model):
     spot_patience: int = Field(
         5, ge=1, le=1440, description="Minutes that a job waits for spot capacity before on-demand is taken."
     )
+    retries: int = Field(
+        1, ge=0, le=5, description="Times that a job is run again which was lost with its machine, as when spot ends."
+    )
     min_runners: int = Field(0, ge=0, description="Machines that are there without a job; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
     idle: int = Field(10, ge=1, le=1440, description="Minutes after its start that a machine without a job is kept.")

@@ -16,11 +16,13 @@ TOKEN = "ghp_of-the-tests"
 
 
 class World:
-    """What this GitHub knows; ``asked`` are the requests it had, and ``tokens`` those that it takes."""
+    """What this GitHub knows; ``again`` are jobs that are run again, which ``running`` does not allow yet."""
 
     def __init__(self) -> None:
         self.runners: dict[int, dict[str, Any]] = {}
         self.jobs: dict[int, str] = {}
+        self.again: list[int] = []
+        self.running = False
         self.asked: list[str] = []
         self.tokens = {TOKEN}
         self.bearers: list[str] = []
@@ -51,6 +53,11 @@ class World:
         if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)", split.path):
             state = self.jobs.get(int(match[1]))
             return (200, {"id": int(match[1]), "status": state}) if state else (404, {"message": "Not Found"})
+        if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)/rerun", split.path):
+            if self.running:
+                return 403, {"message": "The workflow run containing this job is already running"}
+            self.again.append(int(match[1]))
+            return 201, {}
         if split.path.endswith("/generate-jitconfig"):
             made = self.register(body["name"])
             if made is None:

@@ -204,11 +204,16 @@ class AwsProvider(Provider):
         return empty_pb2.Empty()
 
 
+_IAM = {"monitoring": "cloudwatch"}
+"""Services that IAM knows by another name than that in their requests."""
+
+
 def _note(model: Any, **_: Any) -> None:
     """Note each call of AWS's API in the file that ``AWS_CALLS`` names, as ``service:Action``."""
     if path := os.environ.get("AWS_CALLS"):
         with Path(path).open("a", encoding="utf-8") as calls:
-            calls.write(f"{model.service_model.signing_name}:{model.name}\n")
+            service = model.service_model.signing_name
+            calls.write(f"{_IAM.get(service, service)}:{model.name}\n")
 
 
 def _invoked(found: Properties) -> provider_pb2.InvokeResponse:

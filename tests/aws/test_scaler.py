@@ -173,6 +173,7 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
             "LABELS": "self-hosted,linux,x64,gpu",
             "OWN_LABELS": "gpu",
             "WEBHOOK_SECRET": signing,
+            "RETRIES": "1",
             "NAME": NAME,
             "GROUPS": json.dumps(GROUPS),
             "RULES": json.dumps(rules),
@@ -273,7 +274,7 @@ def test_a_burst_is_taken_whole_and_bounded(scaler: Scaler) -> None:
     done = scaler.round()
     assert done.desired == {"spot": 4, "on-demand": 0}
     assert len(scaler.instances()) == 4
-    assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").waiting()) == 500
+    assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting) == 500
 
 
 def test_a_job_that_is_cancelled_before_its_machine_is_up_takes_it_back(scaler: Scaler) -> None:
@@ -334,7 +335,7 @@ def test_what_github_says_is_over_is_not_waited_for(scaler: Scaler) -> None:
     scaler.job(1, ago=200)
     scaler.github.jobs[1] = "completed"
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
-    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").waiting() == []
+    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting == []
 
 
 def test_a_machine_on_which_no_runner_comes_up_is_replaced(scaler: Scaler) -> None:
@@ -414,6 +415,56 @@ def leaving(monkeypatch: pytest.MonkeyPatch, machine: str) -> list[tuple[str, di
 
     monkeypatch.setattr(keeper, "client", made)
     return calls
+
+
+@pytest.mark.parametrize("first", ["machine", "delivery"])
+def test_a_job_that_was_lost_with_its_machine_is_run_again_once(scaler: Scaler, first: str) -> None:
+    scaler.job(1)
+    scaler.round()
+    (machine,) = scaler.instances()
+    scaler.round()
+    scaler.come_up(busy=True)
+    name = f"{NAME}-{machine}"
+    scaler.job(1, "in_progress", runner_name=name)
+
+    def lose() -> None:
+        """As a spot interruption does it, to the group and to GitHub."""
+        scaler.api("autoscaling").detach_instances(
+            InstanceIds=[machine], AutoScalingGroupName=GROUPS["spot"], ShouldDecrementDesiredCapacity=True
+        )
+        scaler.api("ec2").terminate_instances(InstanceIds=[machine])
+
+    def fail() -> None:
+        scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
+
+    scaler.github.running = True
+    for happens in (lose, fail) if first == "machine" else (fail, lose):
+        happens()
+        scaler.round()
+    assert scaler.github.again == []  # others of its workflow run still go on
+    scaler.github.running = False
+    scaler.round()
+    scaler.round()
+    assert scaler.github.again == [1]
+    scaler.job(2, "completed", conclusion="failure", runner_name=name, run_attempt=2)
+    scaler.round()
+    assert scaler.github.again == [1]
+
+
+@pytest.mark.parametrize("conclusion", ["failure", "cancelled", "success"])
+def test_a_job_that_ended_by_itself_is_not_run_again(scaler: Scaler, conclusion: str) -> None:
+    scaler.job(1)
+    scaler.round()
+    (machine,) = scaler.instances()
+    scaler.round()
+    scaler.come_up(busy=True)
+    name = f"{NAME}-{machine}"
+    scaler.job(1, "in_progress", runner_name=name)
+    scaler.github.finish(name)
+    scaler.job(1, "completed", conclusion=conclusion, runner_name=name, run_attempt=1)
+    for _ in range(3):
+        scaler.round()
+    assert (scaler.instances(), scaler.github.again) == ([], [])
 
 
 def test_where_github_is_down_nothing_is_ended_and_the_alarm_still_knows(scaler: Scaler) -> None:

@@ -120,7 +120,7 @@ class Machine:
         )
         script = (
             "groupadd docker; mkdir -p /etc/docker /opt/amazon/efa/bin; "
-            f"printf %s {shlex.quote(self.daemon)} >/etc/docker/daemon.json; "
+            f"[ -z {shlex.quote(self.daemon)} ] || printf %s {shlex.quote(self.daemon)} >/etc/docker/daemon.json; "
             "cp /stubs/fi_info /opt/amazon/efa/bin/ 2>/dev/null; "
             "PATH=/stubs:$PATH bash /etc/slipway/setup >/log/said 2>&1; echo $? >/log/code; "
             f"python3 -c {shlex.quote(look)} >/log/found"

@@ -363,7 +363,11 @@ class Ec2Runners(pulumi.ComponentResource):
         log_group: aws.cloudwatch.LogGroup,
     ) -> pulumi.Output[str]:
         config = self._args.config
-        own = {"OWN_LABELS": ",".join(config.labels), "WEBHOOK_SECRET": config.github.webhook_secret}
+        own = {
+            "OWN_LABELS": ",".join(config.labels),
+            "WEBHOOK_SECRET": config.github.webhook_secret,
+            "RETRIES": str(config.retries),
+        }
         function = self._function(
             "webhook", self._policy(policies.webhook, arns), {**environment, **own}, log_group, 10
         )

@@ -81,6 +81,16 @@ class GitHub:
                 return False
             raise
 
+    def again(self, repository: str, job: int) -> bool:
+        """Run a job again; return false where that cannot be yet, since others of its workflow run still go on."""
+        try:
+            self._ask("POST", f"/repos/{repository}/actions/jobs/{job}/rerun")
+        except Refused as refused:
+            if refused.status == 403:  # "The workflow run containing this job is already running"
+                return False
+            raise
+        return True
+
     def _installation(self, credentials: Credentials) -> str:
         now = int(time.time())
         # A minute back, for clocks that differ, and at most ten ahead ("Generating a JSON Web Token for a GitHub App").

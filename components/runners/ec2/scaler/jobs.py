@@ -1,12 +1,14 @@
 """The table of jobs: one row for each, ``queued`` until a runner has it or it is over, then ``taken``.
 
-A row that is taken stays for as long as its job could have been queued, so that a delivery that comes late, or twice,
-or is played again by somebody else, asks for no machine.
+One that failed is ``failed`` where it may be run again, for which its runner must be among those that are ``lost``. A
+row that is taken stays for as long as its job could have been queued, so that a delivery that comes late, or twice, or
+is played again by somebody else, asks for no machine.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,15 @@ class Job:
     id: int
     repository: str
     since: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the table says: jobs that wait, the longest waiting first; jobs that failed, with their runner; lost runners."""
+
+    waiting: list[Job]
+    failed: list[tuple[str, Job]]
+    lost: set[str]
 
 
 class Jobs:
@@ -49,34 +60,50 @@ class Jobs:
         """Note that a job waits no more, whether or not it was known."""
         self._put(job, "taken")
 
-    def waiting(self) -> list[Job]:
-        """Return the jobs that are queued, the longest waiting first; what GitHub has ended by now is left out."""
-        found: list[Job] = []
+    def fail(self, job: Job, runner: str) -> None:
+        """Note that a job failed on a runner, and is to be run again if that was lost."""
+        self._put(job, "failed", {"runner": {"S": runner}})
+
+    def lose(self, runner: str) -> None:
+        """Note that a runner is gone, its machine with it, and that nobody here ended it."""
+        expires = str(int(time.time()) + LONGEST_QUEUED)
+        row = {"id": {"S": runner}, "state": {"S": "lost"}, "expires": {"N": expires}}
+        self._client.put_item(TableName=self._table, Item=row)
+
+    def known(self) -> Known:
+        """Return what the table says, without the jobs that GitHub has ended by now for having waited too long."""
+        oldest = time.time() - LONGEST_QUEUED
+        known = Known([], [], set())
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
-            "FilterExpression": "#s = :queued AND since > :oldest",
+            "FilterExpression": "#s <> :taken",
             "ExpressionAttributeNames": {"#s": "state"},
-            "ExpressionAttributeValues": {
-                ":queued": {"S": "queued"},
-                ":oldest": {"N": str(int(time.time()) - LONGEST_QUEUED)},
-            },
+            "ExpressionAttributeValues": {":taken": {"S": "taken"}},
         }
         while True:
             answer = self._client.scan(**request)
-            found += [
-                Job(int(row["id"]["S"]), row["repository"]["S"], float(row["since"]["N"])) for row in answer["Items"]
-            ]
+            for row in answer["Items"]:
+                if row["state"]["S"] == "lost":
+                    known.lost.add(row["id"]["S"])
+                    continue
+                job = Job(int(row["id"]["S"]), row["repository"]["S"], float(row["since"]["N"]))
+                if row["state"]["S"] == "failed":
+                    known.failed.append((row["runner"]["S"], job))
+                elif job.since > oldest:
+                    known.waiting.append(job)
             if "LastEvaluatedKey" not in answer:
-                return sorted(found, key=lambda job: (job.since, job.id))
+                known.waiting.sort(key=lambda job: (job.since, job.id))
+                return known
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def _put(self, job: Job, state: str, **condition: str) -> None:
+    def _put(self, job: Job, state: str, more: Mapping[str, Any] | None = None, **condition: str) -> None:
         row = {
             "id": {"S": str(job.id)},
             "state": {"S": state},
             "repository": {"S": job.repository},
             "since": {"N": str(int(job.since))},
             "expires": {"N": str(int(max(job.since, time.time())) + LONGEST_QUEUED + 3600)},
+            **(more or {}),
         }
         self._client.put_item(TableName=self._table, Item=row, **condition)

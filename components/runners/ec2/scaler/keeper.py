@@ -11,7 +11,7 @@ from typing import Any
 from .aws import client
 from .decide import Decision, Machine, Rules, Runner, decide
 from .github import GitHub, Refused
-from .jobs import Job, Jobs
+from .jobs import Job, Jobs, Known
 
 CERTAIN = 120
 """Seconds after which GitHub is asked whether a job is still queued: that it was taken may have got lost on its way."""
@@ -56,15 +56,16 @@ class Keeper:
 
         That is told also where GitHub or AWS fail in between: then the alarm rings rather than nothing.
         """
-        jobs = self._jobs.waiting()
+        known = self._jobs.known()
+        jobs = known.waiting
         try:
-            return self._act(jobs)
+            return self._act(known)
         finally:
             waited = time.time() - jobs[0].since if jobs else 0
             self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
 
-    def _act(self, jobs: list[Job]) -> Decision:
-        jobs = self._still_queued(jobs)
+    def _act(self, known: Known) -> Decision:
+        jobs = self._still_queued(known.waiting)
         machines, prepared = self._machines(), self._prepared()
         runners = [
             Runner(one["id"], one["name"].removeprefix(self._prefix), one["status"] == "online", one["busy"])
@@ -86,11 +87,15 @@ class Keeper:
             self._scaling.terminate_instance_in_auto_scaling_group(
                 InstanceId=machine, ShouldDecrementDesiredCapacity=True
             )
+            if machine in prepared:
+                self._drop(machine)
             _say("ended", machine=machine, why=why)
         for machine in done.release:
             if machine not in ids or self._github.forget(ids[machine]):
                 go = self._scaling.complete_lifecycle_action
                 self._hooked(go, groups[machine], machine, LifecycleActionResult="CONTINUE")
+                if machine in prepared:
+                    self._drop(machine)
                 _say("released", machine=machine)
         for machine in done.hold:
             self._hooked(self._scaling.record_lifecycle_action_heartbeat, groups[machine], machine)
@@ -98,9 +103,11 @@ class Keeper:
             self._resize(self._groups[kind], count)
         for machine in done.prepare:
             self._prepare(machine)
-        gone = prepared - {machine.id for machine in machines}
-        for machine in gone:
-            self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
+        for machine in prepared - {machine.id for machine in machines}:
+            self._jobs.lose(f"{self._prefix}{machine}")
+            self._drop(machine)
+            _say("lost", machine=machine)
+        self._again(known)
         self._explain(jobs)
         return done
 
@@ -162,6 +169,25 @@ class Keeper:
             Tags=[{"Key": "runner", "Value": f"{self._role}:{machine}"}],
         )
         _say("registered", machine=machine)
+
+    def _drop(self, machine: str) -> None:
+        """Take away a machine's configuration, by which it is known to be there still, or to have been lost."""
+        self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
+
+    def _again(self, known: Known) -> None:
+        """Run the jobs again that failed on a machine that was lost: taken back by AWS, or broken."""
+        for runner, job in known.failed:
+            if runner not in known.lost:
+                continue
+            try:
+                done = self._github.again(job.repository, job.id)
+            except Refused as refused:
+                _say("not run again", job=job.id, why=str(refused))
+                self._jobs.take(job)
+                continue
+            if done:
+                self._jobs.take(job)
+                _say("run again", job=job.id)
 
     def _resize(self, group: str, count: int) -> None:
         answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])

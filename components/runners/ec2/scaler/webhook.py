@@ -45,10 +45,19 @@ def _job(payload: Mapping[str, Any]) -> Answer:
     jobs = Jobs(client("dynamodb"), os.environ["JOBS"])
     if payload["action"] == "queued":
         return _answer(202, "noted" if jobs.queue(job) else "known, or too old")
+    if payload["action"] == "completed" and _failed(said):
+        jobs.fail(job, said["runner_name"])
+        return _answer(202, "noted")
     if payload["action"] in {"in_progress", "completed"}:
         jobs.take(job)
         return _answer(202, "noted")
     return _answer(200, "nothing to do yet")
+
+
+def _failed(said: Mapping[str, Any]) -> bool:
+    """Tell whether a job may have failed for its machine's sake, and has not been run again too often by then."""
+    ended = said["conclusion"] in {"failure", "cancelled"} and bool(said["runner_name"])
+    return ended and int(said["run_attempt"]) <= int(os.environ["RETRIES"])
 
 
 def wanted(labels: list[str]) -> bool:
