@@ -22,6 +22,8 @@ class World:
         self.runners: dict[int, dict[str, Any]] = {}
         self.jobs: dict[int, str] = {}
         self.again: list[int] = []
+        self.deliveries: list[dict[str, Any]] = []
+        self.redelivered: list[int] = []
         self.running = False
         self.asked: list[str] = []
         self.tokens = {TOKEN}
@@ -53,6 +55,11 @@ class World:
         if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)", split.path):
             state = self.jobs.get(int(match[1]))
             return (200, {"id": int(match[1]), "status": state}) if state else (404, {"message": "Not Found"})
+        if split.path == "/app/hook/deliveries":
+            return 200, self.deliveries[: int(parse_qs(split.query)["per_page"][0])]
+        if match := re.fullmatch(r"/app/hook/deliveries/(\d+)/attempts", split.path):
+            self.redelivered.append(int(match[1]))
+            return 202, {}
         if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)/rerun", split.path):
             if self.running:
                 return 403, {"message": "The workflow run containing this job is already running"}
@@ -96,7 +103,7 @@ def served() -> Iterator[tuple[World, str]]:
             world.bearers.append(bearer)
             if world.down:
                 status, answer = 503, {"message": "Service Unavailable"}
-            elif bearer not in world.tokens and not self.path.startswith("/app/"):
+            elif (bearer in world.tokens) == self.path.startswith("/app/"):  # there an App itself is to ask
                 status, answer = 401, {"message": "Bad credentials"}
             else:
                 status, answer = world.answer(self.command, self.path, body)

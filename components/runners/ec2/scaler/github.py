@@ -14,6 +14,9 @@ from typing import Any
 Credentials = Mapping[str, str]
 """``token``, or ``app``, ``installation`` and ``privateKey`` (PEM) of a GitHub App."""
 
+_TRIES = 4
+"""Times that a delivery is tried: an address that answers to none is not asked for ever."""
+
 _SECONDS = 10
 """Longest wait for one answer."""
 
@@ -39,7 +42,8 @@ class GitHub:
         self._api = api
         self._runners = f"/{'repos' if '/' in scope else 'orgs'}/{scope}/actions/runners"
         token = credentials.get("token")
-        self._authorization = f"Bearer {token}" if token else self._installation(credentials)
+        self._app = None if token else _app(credentials)
+        self._authorization = f"Bearer {token}" if token else self._installation(credentials["installation"])
 
     def runners(self) -> Iterator[dict[str, Any]]:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
@@ -91,21 +95,37 @@ class GitHub:
             raise
         return True
 
-    def _installation(self, credentials: Credentials) -> str:
-        now = int(time.time())
-        # A minute back, for clocks that differ, and at most ten ahead ("Generating a JSON Web Token for a GitHub App").
-        token = jwt({"iat": now - 60, "exp": now + 540, "iss": credentials["app"]}, credentials["privateKey"])
-        self._authorization = f"Bearer {token}"
-        answer = self._ask("POST", f"/app/installations/{credentials['installation']}/access_tokens")
+    def deliver_again(self) -> list[int]:
+        """Have GitHub deliver again what did not arrive of late, and return the deliveries; an App's webhook alone can.
+
+        "GitHub does not automatically redeliver failed webhook deliveries" ("Handling failed webhook deliveries").
+        """
+        if self._app is None:
+            return []
+        tried: dict[str, list[dict[str, Any]]] = {}
+        for one in self._ask("GET", "/app/hook/deliveries?per_page=100", by=self._app):
+            if one["event"] == "workflow_job":
+                tried.setdefault(one["guid"], []).append(one)
+        lost = [
+            tries[0]["id"]
+            for tries in tried.values()
+            if len(tries) < _TRIES and not any(one["status"] == "OK" for one in tries)
+        ]
+        for delivery in lost:
+            self._ask("POST", f"/app/hook/deliveries/{delivery}/attempts", by=self._app)
+        return lost
+
+    def _installation(self, number: str) -> str:
+        answer = self._ask("POST", f"/app/installations/{number}/access_tokens", by=self._app)
         return f"Bearer {answer['token']}"
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
         request = urllib.request.Request(  # noqa: S310 - the address is the configuration's, and https
             f"{self._api}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={
-                "Authorization": self._authorization,
+                "Authorization": by or self._authorization,
                 "Accept": "application/vnd.github+json",
                 "X-GitHub-Api-Version": "2022-11-28",
                 "User-Agent": "slipway",
@@ -116,6 +136,13 @@ class GitHub:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             raise Refused(error.code, " ".join(error.read(300).decode(errors="replace").split())) from None
+
+
+def _app(credentials: Credentials) -> str:
+    """Return how an App itself asks, which not all may be asked by."""
+    now = int(time.time())
+    # A minute back, for clocks that differ, and at most ten ahead ("Generating a JSON Web Token for a GitHub App").
+    return f"Bearer {jwt({'iat': now - 60, 'exp': now + 540, 'iss': credentials['app']}, credentials['privateKey'])}"
 
 
 def jwt(claims: Mapping[str, Any], key: str) -> str:

@@ -27,7 +27,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Known:
-    """What the table says: jobs that wait, the longest waiting first; jobs that failed, with their runner; lost runners."""
+    """What the table says: jobs that wait, the oldest first; jobs that failed, each with its runner; lost runners."""
 
     waiting: list[Job]
     failed: list[tuple[str, Job]]

@@ -108,6 +108,8 @@ class Keeper:
             self._drop(machine)
             _say("lost", machine=machine)
         self._again(known)
+        for delivery in self._github.deliver_again():
+            _say("delivered again", delivery=delivery)
         self._explain(jobs)
         return done
 
