@@ -13,8 +13,8 @@ from stacks.errors import SlipwayError
 hasten()
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
-    if planned.config.publish and not pulumi.runtime.is_dry_run():
-        planned.config.registry.check_login()
+    if not pulumi.runtime.is_dry_run():
+        planned.check_ready()
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
 

@@ -20,10 +20,13 @@ from components.tag import ExtraTag, ExtraTagArgs
 KEEP = "keep-"
 """Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
 
+BESIDE = "sha256-"
+"""Start of the tags under which cosign keeps the signatures and attestations of a digest."""
+
 
 def immutable(moving: Sequence[str]) -> dict[str, Any]:
-    """Return how an image's tags are: its own never move; the stack's does, and so do ``moving`` on any branch."""
-    patterns = [f"{KEEP}*", *(f"*{tag}" for tag in moving)]
+    """Return how an image's tags are: its own never move; the stack's does, and so do those that ``moving`` matches."""
+    patterns = (f"{KEEP}*", *moving)
     return {
         "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
         "image_tag_mutability_exclusion_filters": [{"filter": each, "filter_type": "WILDCARD"} for each in patterns],
@@ -36,7 +39,7 @@ MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
 _TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
 
 _MOST_KEPT = 1000
-"""More tags of :data:`KEEP` than a repository will ever have: it has one for each stack."""
+"""More tags of :data:`KEEP` than a repository will ever have: it has one for each stack. Of signatures, the newest."""
 
 _DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
 """Registries that ECR reaches at another host than their images' names have."""
@@ -48,8 +51,8 @@ class EcrRegistryArgs(RegistryArgs):
 
     ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
     repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept; ``moving``
-    are further tags that move. ``caches`` maps the registries to pull through to the prefix of their repositories and
-    the ARN of a secret to log in with.
+    are further tags that move, with ``*`` for any characters. ``caches`` maps the registries to pull through to the prefix
+    of their repositories and the ARN of a secret to log in with.
     ``signed`` is false where the machine has no AWS credentials, which a preview does without.
     """
 
@@ -65,6 +68,7 @@ class EcrRegistryArgs(RegistryArgs):
     force_delete: bool = False
     caches: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     signed: bool = True
+    moving: Sequence[str] = ()
 
 
 class EcrRegistry(Registry):
@@ -144,7 +148,7 @@ class EcrRegistry(Registry):
         aws.ecr.LifecyclePolicy(
             f"{self._name}-{image}",
             repository=repository.name,
-            policy=json.dumps(lifecycle(args.keep_newest)),
+            policy=json.dumps(lifecycle(args.keep_newest, signed=f"{BESIDE}*" in args.moving)),
             opts=self._opts,
         )
 
@@ -154,33 +158,28 @@ def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfiguration
     return {"encryption_type": "KMS", "kms_key": kms_key} if kms_key else {"encryption_type": "AES256"}
 
 
-def lifecycle(newest: int) -> dict[str, Any]:
-    """Return the policy that keeps what stacks export, and beside it the newest images.
+def lifecycle(newest: int, *, signed: bool = False) -> dict[str, Any]:
+    """Return the policy that keeps what stacks export, what is ``signed`` of it, and beside it the newest images.
 
     A rule that can match nothing more than it keeps takes its images from all later rules: "an image that matches the
     tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
     lifecycle policies). A rule for ``any`` must come last.
     """
+    kept = {KEEP: "Keep what a stack exports."}
+    if signed:
+        kept[BESIDE] = "Keep signatures and attestations."
+    rules = [
+        _rule(what, {"tagStatus": "tagged", "tagPrefixList": [prefix]}, _MOST_KEPT) for prefix, what in kept.items()
+    ]
+    rules.append(_rule(f"Keep the newest {newest}.", {"tagStatus": "any"}, newest))
+    return {"rules": [{"rulePriority": number, **rule} for number, rule in enumerate(rules, 1)]}
+
+
+def _rule(description: str, selection: Mapping[str, Any], most: int) -> dict[str, Any]:
     return {
-        "rules": [
-            {
-                "rulePriority": 1,
-                "description": "Keep what a stack exports.",
-                "selection": {
-                    "tagStatus": "tagged",
-                    "tagPrefixList": [KEEP],
-                    "countType": "imageCountMoreThan",
-                    "countNumber": _MOST_KEPT,
-                },
-                "action": {"type": "expire"},
-            },
-            {
-                "rulePriority": 2,
-                "description": f"Keep the newest {newest}.",
-                "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": newest},
-                "action": {"type": "expire"},
-            },
-        ]
+        "description": description,
+        "selection": {**selection, "countType": "imageCountMoreThan", "countNumber": most},
+        "action": {"type": "expire"},
     }
 
 

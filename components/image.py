@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ class ImageVariantArgs:
     ``repository`` and ``tag`` name the image; ``context`` and ``dockerfile`` are relative to the program's folder,
     because ``docker.Image`` compares them literally. ``args`` are the build arguments known beforehand, ``labels``
     those that carry the image's labels, ``parents`` the sibling images whose reference becomes an argument, and
-    ``files`` the context's files with their SHA-256. A ``product`` is mounted by other builds and not run.
+    ``files`` the context's files with their SHA-256. A ``product`` is mounted by other builds and not run. ``after`` is
+    what must have succeeded before it is built.
     """
 
     repository: str
@@ -35,6 +36,7 @@ class ImageVariantArgs:
     target: str | None = None
     product: bool = False
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
+    after: Sequence[pulumi.Resource] = ()
 
 
 class ImageVariant(pulumi.ComponentResource):
@@ -87,7 +89,7 @@ class ImageVariant(pulumi.ComponentResource):
             ),
             registry=docker.RegistryArgs(server=args.registry.server, username=login.username, password=login.password),
             skip_push=not args.registry.publish,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
         )
         self.ref = image.repo_digest
         self.digest = image.repo_digest.apply(lambda ref: ref.rpartition("@")[2])

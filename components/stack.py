@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pulumi
@@ -34,12 +35,14 @@ def deploy(plan: Plan) -> dict[str, Any]:
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``, ``products`` likewise what they are built from
     (sources, wheels). ``plan`` says what each is made of, and ``planFiles`` maps each Dockerfile to its context's
     files; all of both is known at preview. ``runners`` says where the stack's runners are, and whether the GPU checks
-    passed.
+    passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance, ``extraTags`` its
+    further names, and ``verifiedParents`` who has signed what others publish.
     """
     registry = _registry(plan)
     runners = _runners(plan)
     # All images on one engine, whose layers they share.
     engine: list[pulumi.ProviderResource] = [runners.engine()] if runners and plan.config.build_on == "runners" else []
+    verified = _supply_chain().verified(plan) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     files: dict[str, Any] = {}
     for image in plan.images:
@@ -47,11 +50,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
         # A component that waits for its parents' is shown below them.
         parents = [variants[parent] for parent in image.siblings.values()]
         after = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=engine)
-        variants[name] = ImageVariant(name, _arguments(image, registry, variants), after)
+        variants[name] = ImageVariant(name, _arguments(image, registry, variants, verified), after)
         registry.keep(name, variants[name].ref, variants[name])
-        for tag in image.extra_tags if registry.publish else ():
-            moved = ExtraTagArgs(ref=variants[name].ref, tag=tag, login=registry.login([variants[name].ref]))
-            ExtraTag(f"{name}-{tag}", moved, pulumi.ResourceOptions(parent=variants[name]))
         files[image.spec.dockerfile] = variants[name].plan["files"]
     built = {
         name: {"ref": variant.ref, "digest": variant.digest, "tag": variant.tag} for name, variant in variants.items()
@@ -68,7 +68,17 @@ def deploy(plan: Plan) -> dict[str, Any]:
     }
     if isinstance(plan.config.runners, Ec2Runners):
         outputs["runners"] = _ec2_runners(plan, plan.config.runners)
+    if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
+        outputs |= _supply_chain().beside(plan, registry, variants)
+    if verified:
+        outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
     return {**outputs, "plan": plans, "planFiles": files}
+
+
+def _supply_chain() -> ModuleType:
+    from components import supply_chain  # noqa: PLC0415 - it asks registries, and no other stack should pay for it
+
+    return supply_chain
 
 
 def _registry(plan: Plan) -> Registry:
@@ -112,7 +122,7 @@ _PASSWORD_KINDS: dict[str, type[PasswordRegistry]] = {
 
 
 def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
-    from components.ecr import EcrRegistry, EcrRegistryArgs  # noqa: PLC0415 - no other stack should pay for it
+    from components.ecr import BESIDE, EcrRegistry, EcrRegistryArgs  # noqa: PLC0415 - no other stack should pay for it
 
     return EcrRegistry(
         "registry",
@@ -122,7 +132,6 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
             account=config.account,
             region=config.region,
             stack=plan.stack,
-            moving=plan.config.extra_tags,
             images=[image.spec.name for image in plan.images if not image.spec.product],
             products=[image.spec.name for image in plan.images if image.spec.product],
             create=config.create,
@@ -133,6 +142,7 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
                 name: (prefix, config.pull_through_cache[name].credential) for name, prefix in config.prefixes.items()
             },
             signed=not pulumi.runtime.is_dry_run() or aws.signed(),
+            moving=[*([f"{BESIDE}*"] if plan.config.signing else []), *(f"*{tag}" for tag in plan.config.extra_tags)],
         ),
     )
 
@@ -143,7 +153,12 @@ def _ec2_runners(plan: Plan, config: Ec2Runners) -> dict[str, Any]:
     return deploy_runners(plan, config)
 
 
-def _arguments(image: PlannedImage, registry: Registry, variants: dict[str, ImageVariant]) -> ImageVariantArgs:
+def _arguments(
+    image: PlannedImage,
+    registry: Registry,
+    variants: dict[str, ImageVariant],
+    verified: Mapping[str, pulumi.Resource],
+) -> ImageVariantArgs:
     return ImageVariantArgs(
         repository=image.repository,
         tag=image.tag,
@@ -157,4 +172,5 @@ def _arguments(image: PlannedImage, registry: Registry, variants: dict[str, Imag
         target=image.spec.target,
         product=image.spec.product,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},
+        after=[verified[value] for value in image.args.values() if value in verified],
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import Resource
 
+from components.after_push import AfterPush, login_inputs
 from components.registry import Login
 from stacks import registry
 
@@ -21,21 +23,12 @@ class ExtraTagArgs:
     login: Login
 
 
-class _Tagging(ResourceProvider):
-    """Runs in a process of its own: it holds nothing, so that its serialized form is its name."""
+class _Tagging(AfterPush):
+    followed = ("ref", "tag")
 
-    serialize_as_secret_always = False
-
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        _tag(props)
-        return CreateResult(f"{props['ref'].partition('@')[0]}:{props['tag']}", _outputs(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        _tag(news)
-        return UpdateResult(_outputs(news))
-
-    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        return DiffResult(changes=_outputs(olds) != _outputs(news))
+    def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
+        registry.tag(props["ref"], props["tag"], login)
+        return {"name": f"{props['ref'].partition('@')[0]}:{props['tag']}"}
 
 
 class ExtraTag(Resource, module="image", name="ExtraTag"):
@@ -44,17 +37,9 @@ class ExtraTag(Resource, module="image", name="ExtraTag"):
     Other credentials are no change.
     """
 
+    name: pulumi.Output[str]
+    """``repository:tag``."""
+
     def __init__(self, name: str, args: ExtraTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        login = {"username": args.login.username, "password": args.login.password}
-        super().__init__(_Tagging(), name, {"ref": args.ref, "tag": args.tag, **login}, opts)
-
-
-def _outputs(props: dict[str, Any]) -> dict[str, Any]:
-    return {"ref": props["ref"], "tag": props["tag"]}
-
-
-def _tag(props: dict[str, Any]) -> None:
-    username, password = props.get("username"), props.get("password")
-    host = props["ref"].partition("/")[0]
-    login = registry.Login(host, username, password) if username and password else None
-    registry.tag(props["ref"], props["tag"], login)
+        inputs = {"ref": args.ref, "tag": args.tag, "name": None, **login_inputs(args.login)}
+        super().__init__(_Tagging(), name, inputs, opts)

@@ -1,4 +1,4 @@
-"""``python -m stacks``: look at what the stacks would build; only ``diff`` and ``lock`` ask a registry."""
+"""``python -m stacks``: look at what the stacks would build; only ``diff``, ``lock`` and ``verify`` ask a registry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks import affected, docs, jobs, plan, schema, slurm
-from stacks.collisions import Built, collisions, owned_twice
+from stacks.collisions import Built, collisions, owned_twice, tagged_twice
 from stacks.columns import aligned
 from stacks.errors import SlipwayError
 from stacks.source import ROOT, stack_names
@@ -60,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
     lock_.set_defaults(run=_lock)
+    signed = commands.add_parser("verify", help="verify the signatures of what a stack has published")
+    signed.add_argument("stack", metavar="STACK")
+    signed.add_argument("image", metavar="IMAGE", nargs="?", help="only this one; default: all, and their parents")
+    signed.set_defaults(run=_verify)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
     commands.add_parser("docs", help="bring the tables of keys in the images' READMEs up to date").set_defaults(
         run=_docs
@@ -135,6 +139,7 @@ def _show(options: argparse.Namespace) -> int:
 def _check(_: argparse.Namespace) -> int:
     built, mistakes = [], []
     owned: dict[str, frozenset[str]] = {}
+    tagged: dict[str, frozenset[str]] = {}
     for name in stack_names():
         try:
             made = plan.make(name)
@@ -145,10 +150,16 @@ def _check(_: argparse.Namespace) -> int:
         built.append(Built(name, made.config.registry.repository, specs))
         if made.config.publish:
             owned[name] = made.config.registry.owned(spec.name for spec in specs)
+            tagged[name] = frozenset(
+                f"{image.repository}:{tag}"
+                for image in made.images
+                if not image.spec.product
+                for tag in made.config.extra_tags
+            )
         products = sum(spec.product for spec in specs)
         beside = f" from {products} build products" if products else ""
         print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{beside}, ok")
-    mistakes += collisions(built) + owned_twice(owned)
+    mistakes += collisions(built) + owned_twice(owned) + tagged_twice(tagged)
     for mistake in dict.fromkeys(mistakes):  # what is wrong with the branch is wrong with every stack
         print(mistake, file=sys.stderr)
     return 1 if mistakes else 0
@@ -222,56 +233,8 @@ def _diff(options: argparse.Namespace) -> int:
     return 1 if over else 0
 
 
-def _compose(options: argparse.Namespace) -> int:
-    from stacks import compose  # noqa: PLC0415 - it loads what diff does
-
-    planned = plan.make(options.stack)
-    files = compose.files(
-        planned,
-        planned.image(options.image),
-        options.project,
-        owner=(os.getuid(), os.getgid()),
-        gpus=not options.cpu,
-        host=options.host_network,
-    )
-    for path in compose.write(options.project, files, force=options.force):
-        print(path)
-    return 0
-
-
-def _job(options: argparse.Namespace) -> int:
-    if options.slurm:
-        planned = plan.make(options.stack)
-        print(slurm.script(planned, planned.image(), options.nodes), end="")
-    else:
-        print(jobs.render(options.stack, options.nodes), end="")
-    return 0
-
-
-def _export(options: argparse.Namespace) -> int:
-    from stacks.diff.image import fetch  # noqa: PLC0415 - as above
-    from stacks.export import chosen, formats  # noqa: PLC0415
-
-    # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    what, *names = options.what
-    reference = _names_an_image(what)
-    if len(names) > (not reference):
-        raise SlipwayError("export takes one image: STACK [IMAGE], or its reference, REF")
-    if bool(options.format) != bool(options.output):
-        raise SlipwayError("export takes --format with --output, or --wheels alone")
-    name = names[0] if names else None
-    if options.format:
-        form = formats.FORMATS[options.format]
-        form.check()
-        image = fetch(what) if reference else chosen.image(plan.make(what), name)
-        formats.export(image, form, options.output, force=options.force)
-        print(options.output)
-    else:
-        images = [fetch(what)] if reference else chosen.wheels(plan.make(what), name)
-        for wheel in formats.export_wheels(images, options.wheels, force=options.force):
-            print(options.wheels / wheel)
+from stacks import affected, docs, jobs, plan, schema, slurm
+from stacks.collisions import Built, collisions, owned_twice, tagged_twice
     return 0
 
 

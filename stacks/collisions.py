@@ -45,6 +45,16 @@ def collisions(stacks: Iterable[Built]) -> list[str]:
     return lines
 
 
+def tagged_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return one line for each two stacks that both move one extra tag; ``stacks`` maps each to its own, in full."""
+    return [
+        f"stacks {one} and {other}: both move the tag {min(ours & theirs)}; take it out of slipway:extraTags in one of "
+        "them, or give that another repository"
+        for (one, ours), (other, theirs) in combinations(stacks.items(), 2)
+        if ours & theirs
+    ]
+
+
 def owned_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
     """Return one line for each two stacks that both create a repository; ``stacks`` maps each to those it creates."""
     lines = []

@@ -30,6 +30,7 @@ from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import PREFIX, Model, qualified
 from stacks.registries import KINDS, LocalRegistry, Registry
 from stacks.runners import Runners
+from stacks.signing import Signer, Signing, check_prefixes
 from stacks.source import NAMESPACE
 from stacks.tags import check_extra, check_tail
 from stacks.versions import Incompatible
@@ -37,6 +38,9 @@ from stacks.versions.pytorch import check_companion, final_version, torch_releas
 
 Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""
+
+_MOST_MOVING = 3
+"""Extra tags in ECR."""
 
 ENCRYPTED = "[secret]"
 """What stands for a value that Pulumi encrypted, outside its programs."""
@@ -207,12 +211,6 @@ class StackConfig(Model):
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
         None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
     )
-    extra_tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
-        (),
-        max_length=4,  # as many as ECR lets move
-        description="Tags that the images get beside their own, such as latest, and that move with every publication. "
-        "On another branch than main its name stands before them.",
-    )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")
     runs_on: tuple[Label, ...] = Field(
@@ -228,6 +226,35 @@ class StackConfig(Model):
         description="Most compressed bytes that an image may have, by its name: {torch: 3.5 GB}. Above it, "
         "`python -m stacks diff` fails.",
     )
+    extra_tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
+        (),
+        description="Tags that each image gets beside its own and that move to the newest, such as latest. On another "
+        "branch than main its name stands before them.",
+    )
+    signing: Signing | None = Field(
+        None, description="How images are signed once they are pushed, and what is attested of them. Default: not."
+    )
+    trust: dict[str, Signer] = Field(
+        default_factory=dict,
+        description="Whose signature parents that others publish must have, by registry or repository; the longest "
+        "match wins.",
+    )
+
+    @field_validator("extra_tags")
+    @classmethod
+    def _movable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len(value) > _MOST_MOVING and getattr(info.data.get("registry"), "kind", "") == "ecr":
+            raise ValueError(
+                f"at most {_MOST_MOVING} in ECR: it lets five kinds of tags move (ECR user guide, tag immutability), "
+                "two of which are Slipway's own and signatures'"
+            )
+        return value
+
+    @field_validator("trust")
+    @classmethod
+    def _prefixes(cls, value: dict[str, Signer]) -> dict[str, Signer]:
+        check_prefixes(value)
+        return value
 
     @field_validator("registry")
     @classmethod
@@ -347,7 +374,8 @@ def _line(detail: ErrorDetails, where: str) -> str:
     name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(value, Mapping | Model) or _SECRETS & set(keys) else f" '{one_line(value)}':"
+    hidden = isinstance(value, Mapping | Model) or _SECRETS & set(keys) or "PRIVATE KEY" in str(value)
+    shown = "" if hidden else f" '{one_line(value)}':"
     match detail["type"]:
         case "missing":
             shown, said = "", "is required"

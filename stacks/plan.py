@@ -12,6 +12,7 @@ from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
 from stacks.registries import check_sealed
+from stacks.signing import Signer, trusted
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
@@ -59,6 +60,30 @@ class Plan:
     stack: str
     config: StackConfig
     images: tuple[PlannedImage, ...]
+
+    def check_ready(self) -> None:
+        """Refuse to start builds that could not be pushed, signed, or stand on parents that are verified.
+
+        Raises:
+            SlipwayError: naming what is missing.
+        """
+        signing = self.config.signing if self.config.publish else None
+        if self.config.publish:
+            self.config.registry.check_login()
+        if signing or self.signers:
+            from stacks import cosign  # noqa: PLC0415 - no other stack should pay for it
+
+            cosign.check(signing)
+
+    @property
+    def signers(self) -> dict[str, Signer]:
+        """Whose signature each outside parent must have, by the reference that it is built on."""
+        return {
+            image.args[argument]: signer
+            for image in self.images
+            for argument, parent in image.spec.parents.items()
+            if isinstance(parent, Outside) and (signer := trusted(self.config.trust, parent.reference))
+        }
 
     @property
     def references(self) -> dict[str, str]:
@@ -129,6 +154,19 @@ def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> Non
             )
 
 
+def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) -> None:
+    """Refuse to trust what may be another image by the time that it is built on: only a digest is signed."""
+    for spec in specs:
+        for parent in spec.parents.values():
+            if not isinstance(parent, Outside) or parent.digest or "@" in parent.reference:
+                continue
+            if trusted(config.trust, parent.reference):
+                raise SlipwayError(
+                    f"{where}: slipway:trust: {one_line(parent.reference)}: its tag may move after it is verified; "
+                    "run python -m stacks lock, so that it is built on by digest"
+                )
+
+
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
     """Return the configuration and the specs of a stack that has a file; see :func:`specs`.
 
@@ -149,6 +187,9 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     """
     written = _written(stack, root)
     config, ordered = specs(written if values is None else values, f"stack {stack}", root)
+    _check_trust(
+        config, ordered, f"stack {stack}"
+    )  # only here: the lock, which may lack one, is written from the specs
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
     files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}

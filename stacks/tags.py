@@ -168,7 +168,9 @@ def check_extra(tag: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
         raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 128 characters")
-    if _TAG.fullmatch(tag) or tag.startswith("keep-"):
+    if tag.startswith(("sha256-", "keep-")):
+        raise ValueError("tags that begin with 'sha256-' are signatures', and with 'keep-' Slipway's own")
+    if _TAG.fullmatch(tag):
         raise ValueError("reads like a tag that never moves; choose another word, such as latest")
     return tag
 

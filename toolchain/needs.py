@@ -1,7 +1,7 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
 
-`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `parents` lists
-its outside images, mirrors applied.
+`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `cosign` and
+`syft` whether it signs or verifies, and lists what images hold, `parents` lists its outside images, mirrors applied.
 """
 
 import json
@@ -24,10 +24,13 @@ def local(config: StackConfig) -> bool:
 def needs(stack: str) -> dict[str, object]:
     """Return the needs of a stack. Raises SlipwayError where its configuration is wrong."""
     config, specs = plan.resolve(stack)
+    signing = config.signing if config.publish else None
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "registry": local(config),
         "aws": config.publish and isinstance(config.registry, EcrRegistry),
+        "cosign": bool(config.trust) or signing is not None,
+        "syft": signing is not None and signing.sbom,
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 

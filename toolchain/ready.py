@@ -1,8 +1,9 @@
 """All parts, in the order in which they need each other."""
 
+import functools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from toolchain import (
@@ -18,6 +19,7 @@ from toolchain import (
     pulumi_cli,
     python_env,
     registry,
+    signing,
 )
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
@@ -30,6 +32,14 @@ KINDS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 """The parts of the toolchain, each after those it needs."""
 
+_ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
+    aws_plugin.NAME: aws_plugin.get,
+    **{tool.name: functools.partial(signing.get, tool=tool) for tool in signing.TOOLS},
+}
+"""What only a stack that needs it gets."""
+_NEEDS: Final = {aws_plugin.NAME: "aws", **{tool.name: tool.name for tool in signing.TOOLS}}
+"""What :mod:`toolchain.needs` calls them."""
+
 
 def needless(checkout: Checkout, stack: str) -> set[str]:
     """Return the names of the parts that a stack has no use for. Raises ToolchainError where its YAML is wrong."""
@@ -40,7 +50,7 @@ def needless(checkout: Checkout, stack: str) -> set[str]:
     used = {
         registry.NAME: needs["registry"],
         base_image.NAME: base_image.QUALIFIED in needs["parents"],
-        aws_plugin.NAME: needs["aws"],
+        **{name: needs[need] for name, need in _NEEDS.items()},
     }
     return {name for name, needed in used.items() if not needed}
 
@@ -52,10 +62,9 @@ def ready(checkout: Checkout, stack: str | None = None) -> list[Part]:
     """
     modes.even(checkout)
     python_env.get(checkout)
-    left_out = needless(checkout, stack) if stack else {aws_plugin.NAME}
+    left_out = needless(checkout, stack) if stack else set(_ON_DEMAND)
     parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
-    if aws_plugin.NAME not in left_out:
-        parts.append(aws_plugin.get(checkout))
+    parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]
     golang.clean(checkout)
     environment.save(checkout, parts)
     return parts

@@ -95,8 +95,7 @@ def diff(stack: str, root: Path, image: str | None = None, *, thorough: bool = F
     names = [each.spec.name for each in planned.images]
     if image is not None:
         planned.image(image)
-    outputs = _outputs(stack, root)
-    there = _Published(outputs)
+    there = _Published(outputs(stack, root))
     images = [_image(each, planned, there, thorough) for each in planned.images if image in {None, each.spec.name}]
     removed = [name for name in there.images if name not in names] if image is None else []
     return StackDiff(stack, tuple(images), tuple(removed))
@@ -115,8 +114,12 @@ class _Published:
         return {**self._plans.get(name, {}), "files": self._files.get(dockerfile, {})}
 
 
-def _outputs(stack: str, root: Path) -> dict[str, Any]:
-    """Return a stack's outputs; none where it has no state yet."""
+def outputs(stack: str, root: Path) -> dict[str, Any]:
+    """Return a stack's outputs; none where it has no state yet.
+
+    Raises:
+        SlipwayError: Pulumi cannot say.
+    """
     words = ["pulumi", "stack", "output", "--json", "--stack", stack, "--non-interactive"]
     try:
         done = subprocess.run(words, cwd=root, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
@@ -125,8 +128,8 @@ def _outputs(stack: str, root: Path) -> dict[str, Any]:
             f"pulumi, which knows what was published, cannot be run: {error.strerror}; `. .slipway/env` first"
         ) from None
     if done.returncode == 0:
-        outputs: dict[str, Any] = json.loads(done.stdout)
-        return outputs
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
     said = next((line for line in done.stderr.splitlines() if line.startswith("error:")), done.stderr)
     if "no stack named" in said:
         return {}

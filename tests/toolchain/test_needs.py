@@ -33,6 +33,10 @@ def stacks(clone: Clone) -> Clone:
     return clone
 
 
+SIGNERS = {"cosign", "syft"}
+KEY = {"key": "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"}
+
+
 def _write(clone: Clone, config: dict[str, Any]) -> None:
     lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in {"flavor": "local", **config}.items()]
     (clone.root / "stacks" / "Pulumi.t.yaml").write_text("\n".join(["config:", *lines]) + "\n")
@@ -41,19 +45,23 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("config", "said", "needless"),
     [
-        ({}, {}, {"AWS provider"}),
-        ({}, OURS, {"AWS provider"}),
-        ({}, HUB, {"base image", "AWS provider"}),
-        ({"mirrors": HUB}, {}, {"base image", "AWS provider"}),
-        ({"base": UBUNTU}, {}, {"base image", "AWS provider"}),
-        ({"base": "docker.io/library/debian:bookworm-slim"}, {}, {"AWS provider"}),
-        ({"registry": GHCR}, {}, {"registry", "AWS provider"}),
-        ({"registry": {"kind": "local", "address": "127.0.0.1:9"}}, {}, {"registry", "AWS provider"}),
-        ({"registry": GHCR, "base": UBUNTU}, {}, {"registry", "base image", "AWS provider"}),
-        ({"publish": False}, {}, {"registry", "AWS provider"}),
-        ({"registry": ECR}, {}, {"registry"}),
-        ({"registry": {**ECR, "pullThroughCache": {"docker.io": LOGIN}}}, {}, {"registry", "base image"}),
-        ({"registry": ECR, "publish": False}, {}, {"registry", "AWS provider"}),
+        ({}, {}, {"AWS provider", *SIGNERS}),
+        ({}, OURS, {"AWS provider", *SIGNERS}),
+        ({}, HUB, {"base image", "AWS provider", *SIGNERS}),
+        ({"mirrors": HUB}, {}, {"base image", "AWS provider", *SIGNERS}),
+        ({"base": UBUNTU}, {}, {"base image", "AWS provider", *SIGNERS}),
+        ({"base": "docker.io/library/debian:bookworm-slim"}, {}, {"AWS provider", *SIGNERS}),
+        ({"registry": GHCR}, {}, {"registry", "AWS provider", *SIGNERS}),
+        ({"registry": {"kind": "local", "address": "127.0.0.1:9"}}, {}, {"registry", "AWS provider", *SIGNERS}),
+        ({"registry": GHCR, "base": UBUNTU}, {}, {"registry", "base image", "AWS provider", *SIGNERS}),
+        ({"publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
+        ({"registry": ECR}, {}, {"registry", *SIGNERS}),
+        ({"registry": {**ECR, "pullThroughCache": {"docker.io": LOGIN}}}, {}, {"registry", "base image", *SIGNERS}),
+        ({"registry": ECR, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
+        ({"signing": KEY}, {}, {"AWS provider"}),
+        ({"signing": {**KEY, "sbom": False}}, {}, {"AWS provider", "syft"}),
+        ({"signing": KEY, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
+        ({"trust": {"docker.io": {"publicKey": KEY["key"]}}}, {}, {"AWS provider", "syft"}),
     ],
 )
 def test_only_what_a_stack_uses_is_had(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from stacks.source import ROOT
 from tests.unit.mocks import DIGEST, SECRET, run
 
 
@@ -90,3 +94,40 @@ def test_a_password_goes_along_only_where_something_is_pushed(registry: dict[str
 def test_components_are_registered_under_their_types(typ: str) -> None:
     recorder, _ = run()
     assert typ in {key[0] for key in recorder.resources}
+
+
+KEY = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
+
+
+def beside(recorder: object) -> dict[str, dict[str, object]]:
+    """Return what is registered beside the images, by name."""
+    resources = recorder.resources  # type: ignore[attr-defined]
+    return {name: inputs for (typ, name), inputs in resources.items() if typ.startswith("pulumi-python:dynamic/image:")}
+
+
+def test_images_are_signed_and_tagged_by_digest_and_products_are_not() -> None:
+    recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
+    found = beside(recorder)
+    assert sorted(found) == ["extras-latest", "extras-provenance", "extras-sbom", "extras-signature"]
+    assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
+    assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
+    assert found["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}
+    assert sorted(values["outputs"]["signed"]["extras"]) == ["provenance", "sbom", "signature"]
+    assert set(values["outputs"]["extraTags"]) == {"extras"}
+
+
+def test_what_is_left_out_is_not_made() -> None:
+    recorder, values = run(signing={"key": KEY, "sbom": False, "provenance": False})
+    assert sorted(beside(recorder)) == ["extras-signature", "torch-signature"]
+    assert "extraTags" not in values["outputs"]
+    recorder, values = run(signing={"key": KEY}, extraTags=["latest"], publish=False)
+    assert not beside(recorder)
+    assert "signed" not in values["outputs"]
+
+
+def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:
+    code = (
+        "import sys, components.stack; print([name for name in ('requests', 'stacks.cosign') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

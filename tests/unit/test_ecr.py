@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from components.ecr import KEEP, encryption, lifecycle
+from components.ecr import BESIDE, KEEP, encryption, lifecycle
+from stacks.errors import SlipwayError
 from stacks.source import ROOT
 from tests.unit.mocks import DIGEST, SECRET, TOKEN, run
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 ECR = {"kind": "ecr", "repository": f"{HOST}/ml"}
+KMS_SIGNER = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 HUB = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
 PROVIDER = "pulumi:providers:aws"
@@ -157,6 +159,19 @@ def test_the_first_rule_keeps_what_is_exported_and_the_last_the_newest() -> None
     assert first["selection"]["tagPrefixList"] == [KEEP]
     assert last["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}
     assert 100 <= len(json.dumps(policy)) <= 30720  # bounds of LifecyclePolicyText
+
+
+def test_where_images_are_signed_signatures_stay_and_move_with_the_tags_that_are_asked_for() -> None:
+    recorder, _ = run(registry=ECR, signing={"key": KMS_SIGNER}, extraTags=["latest"])
+    repository = recorder.of_type(REPOSITORY)["registry-torch"]
+    filters = [entry["filter"] for entry in repository["imageTagMutabilityExclusionFilters"]]
+    assert filters == ["keep-*", f"{BESIDE}*", "*latest"]
+    policy = json.loads(recorder.of_type(POLICY)["registry-torch"]["policy"])
+    assert policy == lifecycle(30, signed=True)
+    assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2, 3]
+    assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [BESIDE], None]
+    with pytest.raises(SlipwayError, match="slipway:extraTags: .*at most 3 in ECR"):
+        run(registry=ECR, extraTags=["a", "b", "c", "d"])
 
 
 def test_encryption_is_aws_own_unless_a_key_is_named() -> None:

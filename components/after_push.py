@@ -1,0 +1,59 @@
+"""What is done with an image once it has been pushed: a resource that follows its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pulumi import Input
+from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateResult
+
+from components.registry import Login
+from stacks import registry
+
+LOGIN = ("username", "password")
+"""The inputs that say who may push; other ones are no change."""
+
+
+def login_inputs(login: Login) -> dict[str, Input[str] | None]:
+    """Return a login as inputs of a resource."""
+    return {"username": login.username, "password": login.password}
+
+
+class AfterPush(ResourceProvider):
+    """Does something with the image ``ref``, and again once that or another of :attr:`followed` is another.
+
+    Nothing is undone when the stack is destroyed. It runs in a process of its own, and holds nothing, so that its
+    serialized form is its name.
+    """
+
+    serialize_as_secret_always = False
+
+    followed: ClassVar[tuple[str, ...]] = ("ref",)
+    """The inputs whose change makes it anew."""
+
+    def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
+        """Do it, and return what the resource puts out beside what it follows.
+
+        Raises:
+            SlipwayError: it cannot be done.
+        """
+        raise NotImplementedError
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Do it for the first time."""
+        return CreateResult(props["ref"], self._outputs(props))
+
+    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Do it for another image, or in another way."""
+        return UpdateResult(self._outputs(news))
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """Say whether it is to be done anew."""
+        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.followed))
+
+    def _outputs(self, props: dict[str, Any]) -> dict[str, Any]:
+        username, password = (props.get(key) for key in LOGIN)
+        host = props["ref"].partition("/")[0]
+        login = registry.Login(host, username, password) if username and password else None
+        return {key: props.get(key) for key in self.followed} | self.done(props, login)

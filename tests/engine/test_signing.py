@@ -1,0 +1,236 @@
+"""What stands beside a pushed image: tags, a signature, an SBOM, its provenance, by real cosign and Syft."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.project import Project
+from toolchain import signing
+from toolchain.checkout import Checkout
+
+UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+PASSWORD = "of the tests' key"
+
+
+class Keys:
+    """A key pair of cosign's, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        own = {**os.environ, "COSIGN_PASSWORD": PASSWORD}
+        subprocess.run(["cosign", "generate-key-pair"], cwd=folder, env=own, check=True, capture_output=True)
+        self.private = folder / "cosign.key"
+        self.public = (folder / "cosign.pub").read_text()
+
+    def signing(self, **more: Any) -> dict[str, Any]:
+        """Return ``slipway:signing`` with this key."""
+        return {"key": str(self.private), "publicKey": self.public, **more}
+
+
+@pytest.fixture(scope="session")
+def programs() -> str:
+    """Have cosign and Syft; return the PATH that they are on."""
+    folders = [folder for tool in signing.TOOLS for folder in signing.get(Checkout.here(), tool).path]
+    os.environ["PATH"] = os.pathsep.join(dict.fromkeys([*folders, *os.environ["PATH"].split(os.pathsep)]))
+    return os.environ["PATH"]
+
+
+@pytest.fixture
+def keys(programs: str, project: Project, tmp_path: Path) -> Keys:
+    """A key pair whose password the project knows."""
+    project.environment |= {"PATH": programs, "COSIGN_PASSWORD": PASSWORD}
+    return Keys(tmp_path / "keys")
+
+
+def stacks(project: Project, *words: str, code: int = 0, **environment: str) -> str:
+    """Run ``python -m stacks`` and return what it prints, on standard error where it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stacks", *words],
+        cwd=project.root,
+        env={**project.environment, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr if code else done.stdout
+
+
+def commit(project: Project) -> str:
+    """Make the project a repository with a remote; return its commit."""
+    words = ["git", "-C", str(project.root), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    (project.root / ".gitignore").write_text(".slipway/\n__pycache__/\nstate/\n.pulumi/\n")
+    subprocess.run(["git", "init", "-q", "-b", "main", project.root], check=True)
+    for more in (
+        ["remote", "add", "origin", "https://me:hunter2@git.example/acme/images.git"],
+        ["add", "-A"],
+        ["commit", "-qm", "first"],
+    ):
+        subprocess.run([*words, *more], check=True)
+    return subprocess.run([*words, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_extra_tags_follow_the_image_and_are_outputs(project: Project) -> None:
+    project.configure(length=2, extraTags=["latest", "stable"])
+    project.up()
+    outputs = project.outputs()
+    assert outputs["extraTags"] == {
+        name: [f"{project.registry}/{project.path}/{name}:{tag}" for tag in ("latest", "stable")]
+        for name in ("link0", "link1")
+    }
+    digests = {name: image["digest"] for name, image in outputs["images"].items()}
+    assert UNCHANGED.search(project.up().shown)
+    project.configure(length=2, word="two", extraTags=["latest"])
+    project.up()
+    for name, image in project.outputs()["images"].items():
+        assert image["digest"] != digests[name]
+        assert project.fetch(f"{project.path}/{name}/manifests/latest") == project.manifest(image["ref"])
+        left = f"{project.registry}/{project.path}/{name}@{digests[name]}"
+        assert project.fetch(f"{project.path}/{name}/manifests/stable") == project.manifest(left)
+
+
+@pytest.mark.slow
+def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
+    project.configure(length=2, signing=keys.signing(), base="debian:bookworm-slim")
+    preview = project.preview().shown
+    assert re.search(r"\+ +(?:[│├└─ ]*)pulumi-python:dynamic/image:Signature +link1-signature", preview), preview
+    revision = commit(project)
+    shown = project.up().shown
+    outputs = project.outputs()
+    for name, image in outputs["images"].items():
+        beside = image["ref"].replace("@sha256:", ":sha256-")
+        signed = outputs["signed"][name]
+        assert signed["signature"] == f"{beside}.sig"
+        assert signed["sbom"]["attestation"] == signed["provenance"]["attestation"] == f"{beside}.att"
+        assert signed["sbom"]["packages"] > 50
+        assert signed["provenance"]["source"] == "git+https://git.example/acme/images"
+        assert signed["provenance"]["revision"] == revision
+        assert signed["provenance"]["date"] == project.config_of(image["ref"])["created"]
+    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+
+    said = stacks(project, "verify", "t")
+    refs = [image["ref"] for image in outputs["images"].values()]
+    assert [line.partition(": ")[2] for line in said.splitlines() if not line.startswith(" ")] == refs
+    assert len(re.findall(rf"git\+https://git\.example/acme/images at {revision[:12]}", said)) == 2, said
+    parent = refs[0].partition("@")[0]
+    assert f"on {parent}@{outputs['images']['link0']['digest']}" in said, said
+    assert re.search(r"on \S+/debian@bookworm-slim\?platform=\S+, by tag only", said), said
+
+    # cosign itself says the same, by the public key alone
+    words = [
+        "cosign",
+        "verify-attestation",
+        "--type",
+        "slsaprovenance1",
+        "--key",
+        str(keys.private.parent / "cosign.pub"),
+    ]
+    told = subprocess.run(
+        [*words, "--insecure-ignore-tlog=true", refs[1]], env=project.environment, check=True, capture_output=True
+    )
+    assert json.loads(told.stdout)["payloadType"] == "application/vnd.in-toto+json"
+
+    # whatever goes wrong with a key is one line, and nothing of the key is seen
+    other = Keys(keys.private.parent.with_name("others"))
+    project.configure(length=2, signing=other.signing(), base="debian:bookworm-slim")
+    failed = stacks(project, "verify", "t", code=1)
+    assert failed.startswith(f"{refs[0]}: cosign verify: "), failed
+    assert failed.count("\n") == 1
+    project.configure(length=2, signing={**keys.signing(), "publicKey": other.public}, base="debian:bookworm-slim")
+    mixed = project.up(check=False)
+    assert mixed.returncode != 0
+    assert f"{refs[0]}: cosign verify: " in mixed.shown
+    assert "Traceback" not in mixed.shown, mixed.shown
+
+    # another key signs what is there already, and builds nothing
+    project.configure(length=2, signing=other.signing(), base="debian:bookworm-slim")
+    project.up()
+    assert {name: image["ref"] for name, image in project.outputs()["images"].items()} == dict(
+        zip(outputs["images"], refs, strict=True)
+    )
+    stacks(project, "verify", "t")
+
+    everything = project.pulumi("stack", "export", "-s", "t").stdout + shown + said
+    assert PASSWORD not in everything
+    assert "hunter2" not in everything
+    assert "PRIVATE KEY" not in everything
+
+
+@pytest.mark.slow
+def test_a_parent_that_must_be_signed_is_verified_before_anything_is_built(project: Project, keys: Keys) -> None:
+    project.configure(signing=keys.signing(sbom=False, provenance=False))
+    project.up()
+    image = project.outputs()["images"]["link0"]
+    parent = f"{project.registry}/{project.path}/link0:{image['tag']}"
+    project.write(
+        "dockerfiles/link0/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link0/file.txt /above.txt\n"
+    )
+    prefix = f"{project.registry}/{project.path}"
+    log = {"transparencyLog": False}
+
+    project.configure(base=parent, trust={prefix: {"publicKey": keys.public, **log}})
+    assert stacks(project, "show", "t", code=1) == (
+        f"stack t: slipway:trust: {parent}: its tag may move after it is verified; run python -m stacks lock, so that it "
+        "is built on by digest\n"
+    )
+    stacks(project, "lock", "t")
+    other = Keys(keys.private.parent.with_name("others"))
+    project.configure(base=parent, trust={prefix: {"publicKey": other.public, **log}})
+    refused = project.up(check=False)
+    assert refused.returncode != 0
+    assert f"{parent}@{image['digest']}: cosign verify: " in refused.shown
+    assert "Traceback" not in refused.shown
+    assert project.outputs()["images"]["link0"] == image  # nothing was built
+
+    project.configure(base=parent, trust={prefix: {"publicKey": keys.public, **log}})
+    project.up()
+    outputs = project.outputs()
+    (who,) = outputs["verifiedParents"].values()
+    assert who.startswith("public key MF")
+    assert outputs["images"]["link0"]["ref"] != image["ref"]
+    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+
+
+def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_path: Path) -> None:
+    """Where neither cosign nor Syft is on PATH, and where the key or its password is not there."""
+    public = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
+    path = project.environment["PATH"]
+    bare = os.pathsep.join(
+        f for f in path.split(os.pathsep) if not any((Path(f) / p).exists() for p in ("cosign", "syft"))
+    )
+    project.configure(signing={"key": "env://NO_SUCH_KEY", "publicKey": public})
+    failed = project.up(check=False, PATH=bare)
+    assert "slipway:signing: cosign is not on PATH; `make up` gets it" in failed.shown
+    assert not project.published("link0")
+
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("cosign", "syft"):  # found, and never run
+        (programs / name).write_text("#!/bin/sh\nexit 9\n")
+        (programs / name).chmod(0o755)
+    have = os.pathsep.join([str(programs), bare])
+    assert (
+        "slipway:signing.key: 'env://NO_SUCH_KEY': there is no such variable"
+        in project.up(check=False, PATH=have).shown
+    )
+    project.configure(signing={"key": "keys/cosign.key", "publicKey": public})
+    assert "slipway:signing.key: 'keys/cosign.key': there is no such file" in project.up(check=False, PATH=have).shown
+    project.write("keys/cosign.key", "")
+    assert "slipway:signing.key: $COSIGN_PASSWORD is not set" in project.up(check=False, PATH=have).shown
+    assert not project.published("link0")
+    project.preview(PATH=bare)
+    assert "slipway:signing is not set" in stacks_without(project)
+
+
+def stacks_without(project: Project) -> str:
+    project.configure()
+    return stacks(project, "verify", "t", code=1)

@@ -1,0 +1,172 @@
+"""`slipway:signing`, `slipway:trust` and `slipway:extraTags`: what is taken, what is refused, and what provenance says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import cosign, flavors, provenance
+from stacks.collisions import tagged_twice
+from stacks.errors import SlipwayError
+from stacks.registry import Login
+from stacks.signing import Signer, trusted
+from tests.unit import registry
+
+PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\nEwYH\n-----END PUBLIC KEY-----\n"
+KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
+JOB = {
+    "identity": "https://github.com/acme/slipway/.github/workflows/up.yml@refs/heads/main",
+    "issuer": "https://token.actions.githubusercontent.com",
+}
+
+
+def load(**values: Any) -> Any:
+    return flavors.load({"flavor": "local", **values}, "stack t")
+
+
+def test_nothing_is_signed_tagged_or_trusted_unless_asked_for() -> None:
+    config = load()
+    assert (config.signing, config.extra_tags, config.trust) == (None, (), {})
+
+
+@pytest.mark.parametrize(
+    ("signing", "who", "log"),
+    [
+        ({"key": "keys/cosign.key", "publicKey": PUBLIC}, "public key MFkw EwYH", False),
+        (
+            {"key": "env://COSIGN_PRIVATE_KEY", "publicKey": PUBLIC, "transparencyLog": True},
+            "public key MFkw EwYH",
+            True,
+        ),
+        ({"key": KMS}, f"public key {KMS}", False),
+        (JOB, f"{JOB['identity']} (by {JOB['issuer']})", True),
+    ],
+)
+def test_who_signs(signing: dict[str, Any], who: str, log: bool) -> None:
+    found = load(signing=signing).signing
+    assert (found.who, found.transparency_log, found.sbom, found.provenance) == (who, log, True, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("signing", {}, "give publicKey, or identity and issuer"),
+        ("signing", {"key": "cosign.key"}, "give publicKey, or identity and issuer"),
+        ("signing", {"publicKey": PUBLIC}, "'key' is missing: where cosign finds the private key"),
+        ("signing", {**JOB, "key": KMS}, "give publicKey, or identity and issuer"),
+        ("signing", {**JOB, "key": "cosign.key"}, "give key, or identity and issuer"),
+        ("signing", {"identity": "me"}, "'issuer' is missing: identity and issuer go together"),
+        ("signing", {**JOB, "transparencyLog": False}, "without a key the log is what proves when it was signed"),
+        ("signing", {"key": "vault://x", "publicKey": PUBLIC}, "expected a file's path, env://NAME, or a key of a KMS"),
+        ("signing", {"key": "cosign.key", "publicKey": "keys/cosign.pub"}, "expected a public key as PEM"),
+        ("signing", {"kye": "cosign.key"}, "unknown key 'kye' (did you mean 'key'?)"),
+        (
+            "trust",
+            {"docker.io/": {"publicKey": PUBLIC}},
+            "'docker.io/': expected a registry or repository without a tag",
+        ),
+        ("trust", {"docker.io": {}}, "give publicKey, or identity and issuer"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(key: str, value: Any, said: str) -> None:
+    with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
+        load(**{key: value})
+    assert str(caught.value).startswith(f"stack t: slipway:{key}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_private_key_in_a_stacks_file_is_refused_and_not_shown() -> None:
+    private = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhunter2\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
+    with pytest.raises(SlipwayError, match="a private key must not stand in a stack's file") as caught:
+        load(signing={"key": private, "publicKey": PUBLIC})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
+    one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
+    trust = {"docker.io": one, "docker.io/nvidia": other}
+    assert trusted(trust, "debian:bookworm-slim") is one
+    assert trusted(trust, "nvidia/cuda:12.1.1-base-ubuntu20.04") is other
+    assert trusted(trust, "docker.io/nvidiax/cuda:1") is one
+    assert trusted(trust, "ghcr.io/acme/x:1") is None
+    assert trusted({"docker.io/library/debian": one}, "debian@sha256:" + "a" * 64) is one
+
+
+def test_two_stacks_do_not_move_one_tag() -> None:
+    ours, theirs = frozenset({"r.example/x/torch:latest"}), frozenset({"r.example/x/torch:latest", "r.example/x/a:b"})
+    (line,) = tagged_twice({"one": ours, "two": theirs, "three": frozenset({"r.example/y/torch:latest"})})
+    assert line.startswith(
+        "stacks one and two: both move the tag r.example/x/torch:latest; take it out of slipway:extraTags"
+    )
+
+
+@pytest.mark.parametrize(
+    ("remote", "uri"),
+    [
+        ("https://me:hunter2@git.example/acme/images.git", "git+https://git.example/acme/images"),
+        ("https://git.example:8443/acme/images", "git+https://git.example:8443/acme/images"),
+        ("git@github.com:acme/images.git", "git+https://github.com/acme/images"),
+        ("ssh://git@github.com/acme/images.git", "git+https://github.com/acme/images"),
+        ("/somewhere/on/this/machine", ""),
+        ("file:///somewhere", ""),
+    ],
+)
+def test_a_source_is_named_without_credentials_and_paths(tmp_path: Path, remote: str, uri: str) -> None:
+    for words in (["init", "-q"], ["remote", "add", "origin", remote]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    assert provenance.source_of(tmp_path) == {"uri": uri, "revision": "", "uncommitted": False}
+    (tmp_path / "file").write_text("")
+    assert provenance.source_of(tmp_path)["uncommitted"]
+
+
+def test_provenance_has_arguments_files_parents_and_the_images_own_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    registry.hasten(monkeypatch)
+    digest = "sha256:" + "b" * 64
+    made = {
+        "args": {"VERSION": "1"}, "labels": {"LABEL_TITLE": "torch"}, "files": {"torch/Dockerfile": "f" * 12},
+        "platform": "linux/amd64", "target": "installed",
+    }  # fmt: skip
+    parents = {"BASE_IMAGE": "debian:bookworm-slim", "WHEEL": f"r.example/x/wheel@{digest}", "EMPTY": "scratch"}
+    with registry.serve() as served:
+        ref = served.image("torch:1", [])
+        said = provenance.predicate(ref, made, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
+    definition = said["buildDefinition"]
+    assert definition["externalParameters"]["request"]["args"] == {
+        "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
+    }  # fmt: skip
+    assert definition["internalParameters"]["files"] == made["files"]
+    assert definition["resolvedDependencies"] == [
+        {"uri": "pkg:docker/docker.io/library/debian@bookworm-slim?platform=linux%2Famd64"},
+        {"uri": f"pkg:docker/r.example/x/wheel@{digest}?platform=linux%2Famd64", "digest": {"sha256": "b" * 64}},
+    ]
+    assert said["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
+    assert provenance.summary(said) == {"source": "", "revision": "", "date": ""}
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", "acme/slipway/.github/workflows/publish.yml@refs/heads/main")
+    assert provenance._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
+
+
+def test_what_a_program_says_is_one_line_and_its_login_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in of cosign that shows what it was given."""
+    program = tmp_path / "cosign"
+    program.write_text(
+        '#!/bin/sh\ncat "$DOCKER_CONFIG/config.json" >&2 || true\necho "WARNING: beside" >&2\n'
+        'echo "Error: no signatures found" >&2\necho "main.go:62: error during command execution" >&2\nexit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    login = Login("r.example", "me", "hunter2")
+    ref = "r.example/x@sha256:" + "a" * 64
+    with pytest.raises(SlipwayError) as caught:
+        cosign.verify(ref, Signer.model_validate({"publicKey": PUBLIC}), login)
+    assert str(caught.value) == f"{ref}: cosign verify: no signatures found"
