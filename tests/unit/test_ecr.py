@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from components.ecr import BESIDE, KEEP, encryption, lifecycle
-from stacks.errors import SlipwayError
 from stacks.source import ROOT
 from tests.unit.mocks import DIGEST, SECRET, TOKEN, run
 
@@ -170,8 +169,6 @@ def test_where_images_are_signed_signatures_stay_and_move_with_the_tags_that_are
     assert policy == lifecycle(30, signed=True)
     assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2, 3]
     assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [BESIDE], None]
-    with pytest.raises(SlipwayError, match="slipway:extraTags: .*at most 3 in ECR"):
-        run(registry=ECR, extraTags=["a", "b", "c", "d"])
 
 
 def test_encryption_is_aws_own_unless_a_key_is_named() -> None:

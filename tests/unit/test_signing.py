@@ -79,6 +79,13 @@ def test_what_makes_no_sense_is_refused_in_one_line(key: str, value: Any, said: 
     assert "\n" not in str(caught.value)
 
 
+def test_ecr_lets_few_tags_move() -> None:
+    registry = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
+    assert load(registry=registry, extraTags=["a", "b", "c"]).extra_tags == ("a", "b", "c")
+    with pytest.raises(SlipwayError, match="slipway:extraTags: .*at most 3 in ECR"):
+        load(registry=registry, extraTags=["a", "b", "c", "d"])
+
+
 def test_a_private_key_in_a_stacks_file_is_refused_and_not_shown() -> None:
     private = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhunter2\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
     with pytest.raises(SlipwayError, match="a private key must not stand in a stack's file") as caught:
