@@ -115,7 +115,12 @@ def test_only_what_publishes_sees_a_secret_and_none_of_them_is_a_clouds() -> Non
     for name in NAMES:
         secrets = set(re.findall(r"secrets\.(\w+)", (ROOT / WORKFLOWS / name).read_text()))
         if name in {"build.yml", "publish.yml", "up.yml"}:
-            assert secrets == {"PULUMI_CONFIG_PASSPHRASE", "SLIPWAY_REGISTRY_PASSWORD"}
+            assert secrets == {
+                "COSIGN_PASSWORD",
+                "COSIGN_PRIVATE_KEY",
+                "PULUMI_CONFIG_PASSPHRASE",
+                "SLIPWAY_REGISTRY_PASSWORD",
+            }
         else:
             assert not secrets
     (up,) = workflow(ROOT, "up.yml")["jobs"].values()
