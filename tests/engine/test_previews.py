@@ -1,0 +1,180 @@
+"""What a plain preview says of every stack that there is, for every kind of change: exactly what differs, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks import lock, plan, preview
+from stacks.model import qualified
+from stacks.plan import Plan
+from stacks.source import ROOT, stack_names
+from stacks.spec import Outside
+from tests import pulumi_cli
+
+QUICK = {"local", "base-cu121"}
+"""An image by itself and a chain of them: the other stacks are slow together, not each."""
+VALUES: dict[str, dict[str, Any]] = {
+    "local": {"torch": {"version": "2.14.0"}},
+    "base": {"maxJobs": "3"},
+    "nccl": {"maxJobs": "3"},
+    "efa": {"maxJobs": "3"},
+}
+"""A key of each flavor with another value, which becomes an argument of some image."""
+
+
+class Project:
+    """A copy of this project's stacks, with a state of its own, in which nothing is built."""
+
+    def __init__(self, root: Path, stack: str) -> None:
+        self.root, self.stack = root, stack
+        ignore = shutil.ignore_patterns("__pycache__")
+        for folder in ("stacks", "components", "dockerfiles"):
+            shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
+        for file in ("Pulumi.yaml", "__main__.py"):
+            shutil.copy(ROOT / file, root / file)
+        lock.path(root).unlink(missing_ok=True)
+        (root / ".slipway").mkdir()
+        (root / ".slipway/venv").symlink_to(sys.prefix)
+        plugin = root / "plugins/pulumi-resource-docker"
+        plugin.parent.mkdir()
+        plugin.write_text(
+            f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -m tests.engine.standin_docker "$@"\n'
+        )
+        plugin.chmod(0o755)
+        self.environment = pulumi_cli.environment(
+            root / ".slipway", PATH=f"{plugin.parent}{os.pathsep}{os.environ['PATH']}"
+        )
+        self.pulumi("stack", "init", stack)
+
+    def pulumi(self, *words: str) -> str:
+        """Run Pulumi, which must succeed; return what it printed."""
+        done = subprocess.run(
+            ["pulumi", *words, "--non-interactive"],
+            cwd=self.root, env=self.environment, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return pulumi_cli.plain(done.stdout)
+
+    def plan(self) -> Plan:
+        return plan.make(self.stack, root=self.root)
+
+    def configure(self, **values: Any) -> None:
+        """Give keys of the stack other values."""
+        path = self.root / f"stacks/Pulumi.{self.stack}.yaml"
+        lines = path.read_text().splitlines()
+        for key, value in values.items():
+            lines = [line for line in lines if not line.startswith(f"  slipway:{key}:")]
+            lines.insert(lines.index("config:") + 1, f"  slipway:{key}: {json.dumps(value)}")
+        path.write_text("\n".join(lines) + "\n")
+
+    def lock(self, digit: str) -> None:
+        """Lock the parents that others publish to a digest."""
+        parents = [parent for image in self.plan().images for parent in image.spec.parents.values()]
+        names = {qualified(self.plan().config.pulled(it.reference)) for it in parents if isinstance(it, Outside)}
+        lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}"))
+
+
+def folder(project: Project) -> Path:
+    """Return the folder of the stack's first image."""
+    return project.root / "dockerfiles" / Path(project.plan().images[0].spec.dockerfile).parent
+
+
+def removable(project: Project) -> Path:
+    first = project.plan().images[0]
+    mine = [path for path in first.files if path.startswith(f"{Path(first.spec.dockerfile).parent}/")]
+    return project.root / "dockerfiles" / next(path for path in mine if "Dockerfile" not in path)
+
+
+def argument(project: Project) -> None:
+    project.configure(**VALUES[project.plan().config.flavor])
+
+
+def added(project: Project) -> None:
+    (folder(project) / "new.txt").write_text("new\n")
+
+
+def changed(project: Project) -> None:
+    file = removable(project)
+    file.write_text(file.read_text() + "\n")
+
+
+def removed(project: Project) -> None:
+    removable(project).unlink()
+
+
+def comment(project: Project) -> None:
+    file = folder(project) / "Dockerfile"
+    file.write_text("# another comment\n" + file.read_text())
+
+
+def moved(project: Project) -> None:
+    project.lock("b")
+
+
+def tag(project: Project) -> None:
+    project.configure(tagSuffix="other")
+
+
+KINDS = (argument, added, changed, removed, comment, moved, tag)
+
+
+def differences(before: Plan, after: Plan) -> dict[str, list[tuple[tuple[str, ...], Any, Any]]]:
+    """Return, by image, what differs in what it is made of."""
+    sides = [{image.spec.name: image.shown(made.references) for image in made.images} for made in (before, after)]
+    found = {name: preview.differences(sides[0][name], sides[1][name]) for name in sides[0]}
+    return {name: those for name, those in found.items() if those}
+
+
+def lines(ways: dict[str, list[tuple[tuple[str, ...], Any, Any]]]) -> Iterator[str]:
+    """Yield a pattern for each single value that differs, as Pulumi prints it."""
+    for those in ways.values():
+        for way, old, new in those:
+            mark = "+" if old is None else "-" if new is None else "~"
+            values = " => ".join(json.dumps(value) for value in (old, new) if value is not None)
+            yield rf"{re.escape(mark)} {re.escape(way[-1])} *: {re.escape(values)}"
+
+
+@pytest.mark.parametrize(
+    "stack", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in stack_names()]
+)
+def test_a_preview_of_each_stack_says_what_changes_in_each_image_and_why(stack: str, tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", stack)
+    project.lock("a")
+    project.pulumi("up", "-s", stack, "--yes", "--skip-preview")
+    before, kept = project.plan(), tmp_path / "kept"
+    for name in ("stacks", "dockerfiles"):
+        shutil.copytree(project.root / name, kept / name)
+    for kind in KINDS:
+        kind(project)
+        after = project.plan()
+        expected = differences(before, after)
+        assert expected, kind.__name__
+        shown = project.pulumi("preview", "-s", stack)
+        updated = re.findall(r"slipway:image:\S+ +(\S+) +update \[diff: ([^\]]+)\]", shown)
+        assert {name: set(re.findall(r"\w+", keys)) for name, keys in updated} == {
+            name: {way[0] for way, _, _ in those} for name, those in expected.items()
+        }, f"{kind.__name__}: {shown}"
+        for pattern in lines(expected):
+            assert re.search(pattern, shown), f"{kind.__name__}: {pattern}\n{shown}"
+        for image in after.images:  # a child says which of its parents it follows
+            follows = {
+                key
+                for key, parent in image.siblings.items()
+                if "tag" in dict.fromkeys(w[0] for w, _, _ in expected.get(parent, []))
+            }
+            said = {way[1] for way, _, _ in expected.get(image.spec.name, []) if way[0] == "parents"}
+            assert said == follows, f"{kind.__name__}: {image.spec.name}"
+        for name in ("stacks", "dockerfiles"):
+            shutil.rmtree(project.root / name)
+            shutil.copytree(kept / name, project.root / name)
+    assert re.search(r"Resources:\n\s+\d+ unchanged", project.pulumi("preview", "-s", stack))
