@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
-from ci import deployment, published, pulumi
+from ci import actions, deployment, published, pulumi
 from ci.machine import make_room
 from ci.repository import ROOT
 from stacks import plan
+from stacks.diff import report, text
+from stacks.diff.published import diff
+from stacks.errors import SlipwayError
 from stacks.revision import BRANCH_VARIABLE
 from toolchain.checkout import Checkout
 from toolchain.files import write
@@ -37,8 +43,27 @@ def run(options: argparse.Namespace) -> int:
             stack.load(deployment.state(told, unbuilt=changed))
         targets = changed if told else []
         status, said = stack.preview(targets) if changed else (0, "Nothing would change.\n")
-        write(options.to / f"{options.stack}.txt", changes(said))
+        write(options.to / f"{options.stack}.txt", compared(options.stack, told, changed) + changes(said))
         return status or (stack.up(targets) if changed else 0)
+
+
+def compared(stack: str, told: Mapping[str, Any] | None, changed: Collection[str]) -> str:
+    """Return how the images that change differ from the published ones, as `python -m stacks diff` says it.
+
+    As Markdown it is in the job's summary. What is told here goes into a comment, in which nothing that a fork's code
+    says may be more than text. That a registry does not let anybody read is no failure of the preview.
+    """
+    if not told or not changed:
+        return ""
+    try:
+        found = diff(stack, ROOT, before=told["outputs"])
+    except SlipwayError as error:
+        return f"python -m stacks diff: {error}\n\n"
+    images = tuple(image for image in found.images if image.name in changed)
+    made = report.of_stack(replace(found, images=images))
+    actions.summary(f"{text.markdown(made)}\n")
+    over = "".join(f"{line}\n" for line in report.over(found))
+    return f"{text.terminal(made)}\n{over}\n"
 
 
 def changes(said: str) -> str:

@@ -84,8 +84,17 @@ class StackDiff:
         return {"stack": self.stack, "images": images, "removed": list(self.removed)}
 
 
-def diff(stack: str, root: Path, image: str | None = None, *, thorough: bool = False) -> StackDiff:
+def diff(
+    stack: str,
+    root: Path,
+    image: str | None = None,
+    *,
+    thorough: bool = False,
+    before: Mapping[str, Any] | None = None,
+) -> StackDiff:
     """Compare what a stack last published with what would be built now; with ``image``, of that one only.
+
+    ``before`` are the stack's outputs as of then; default: as Pulumi's state has them.
 
     Raises:
         SlipwayError: there is no such stack or image, Pulumi or a registry cannot be asked, or what was published is
@@ -95,7 +104,7 @@ def diff(stack: str, root: Path, image: str | None = None, *, thorough: bool = F
     names = [each.spec.name for each in planned.images]
     if image is not None:
         planned.image(image)
-    there = _Published(outputs(stack, root))
+    there = _Published(outputs(stack, root) if before is None else before)
     images = [_image(each, planned, there, thorough) for each in planned.images if image in {None, each.spec.name}]
     removed = [name for name in there.images if name not in names] if image is None else []
     return StackDiff(stack, tuple(images), tuple(removed))

@@ -164,6 +164,10 @@ def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(w
     report = (run.artifacts / "report-one/one.txt").read_text()
     assert re.search(r"~ link1/file\.txt *: *\"[0-9a-f]{12}\" => \"[0-9a-f]{12}\"", report), report
     assert re.search(r"link1 +update \[diff: ~files,tag\]", report), report
+    assert re.search(r"^link1: changed$", report, re.MULTILINE), report
+    assert re.search(r"~  files link1/file\.txt +[0-9a-f]{12} +[0-9a-f]{12}$", report, re.MULTILINE), report
+    assert re.search(r"size +[\d.]+ k?B compressed, as published", report), report
+    assert "### `link1: changed`" in run.job("one").summary
     assert "link0 " not in report
     assert not re.search(r"Image\W+link0\b", run.job("one").log), run.job("one").log
     assert world.tags() == before
