@@ -54,10 +54,10 @@ class Published:
         assert done.returncode == 0, done.stdout[-6000:]
         return pulumi_cli.plain(done.stdout)
 
-    def up(self, **environment: str) -> str:
+    def up(self, *options: str, **environment: str) -> str:
         """Run `pulumi up` and return what it printed."""
-        options = ["--yes", "--skip-preview", "--config-file", str(self.config)]
-        return self.pulumi("up", "-s", self.stack, *options, **environment)
+        given = ["--yes", "--skip-preview", "--config-file", str(self.config), *options]
+        return self.pulumi("up", "-s", self.stack, *given, **environment)
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""

@@ -11,8 +11,11 @@ from typing import IO
 import pytest
 
 from stacks.errors import SlipwayError
-from stacks.registry import Login, Repository, Unreadable
+from stacks.registry import _RETRY, Login, Repository, Unreadable
 from tests.unit.registry import MANIFEST, Registry, digest_of, hasten, serve
+
+AS_IT_IS = _RETRY
+"""How requests are made again, before :func:`hasten` takes the waits out."""
 
 
 @pytest.fixture
@@ -78,6 +81,17 @@ def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> No
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
     registry.refusals = [status] * 4
     assert refusal(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status})")
+
+
+def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("stacks.registry._RETRY", AS_IT_IS)
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
+    digest = registry.blob(b"content")
+    registry.refusals = [503] * 3
+    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
+    assert waits == sorted(waits)
+    assert 1 <= sum(waits) <= 30
 
 
 def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry: Registry) -> None:

@@ -26,6 +26,16 @@ def empty_engine() -> Iterator[str]:
         engine.stop(checkout)
 
 
+def steps(engine_: str) -> list[str]:
+    """Return the build steps that an engine has run."""
+    return [record["Description"] for record in docker.DockerClient(engine_).api.df()["BuildCache"]]
+
+
+def compiled(engine_: str) -> int:
+    """Return how many wheels an engine has compiled."""
+    return steps(engine_).count("mount / from exec /srv/layers/sealed /mnt/build /source/src /dist")
+
+
 @pytest.mark.slow
 def test_on_an_empty_engine_another_vision_compiles_itself_and_nothing_else(
     up: Up, world: World, empty_engine: str, tmp_path: Path
@@ -43,5 +53,34 @@ def test_on_an_empty_engine_another_vision_compiles_itself_and_nothing_else(
         "torch",
         "torch-extras",
     }
-    steps = [record["Description"] for record in docker.DockerClient(empty_engine).api.df()["BuildCache"]]
-    assert steps.count("mount / from exec /srv/layers/sealed /mnt/build /source/src /dist") == 1, steps
+    assert compiled(empty_engine) == 1
+
+
+@pytest.mark.slow
+def test_on_an_empty_engine_an_image_is_made_anew_of_what_was_compiled_elsewhere(
+    up: Up, empty_engine: str, tmp_path: Path
+) -> None:
+    _, stack = up("base-cu121")
+    again = stack.copy(tmp_path / "again")
+    again.up("--replace", "**docker:index/image:Image::torch", DOCKER_HOST=empty_engine)
+    before, after = stack.refs(), again.refs()
+    assert {name for name in after if after[name] != before[name]} <= {"torch", "torch-extras"}
+    assert steps(empty_engine)
+    assert compiled(empty_engine) == 0
+
+
+@pytest.mark.slow
+def test_on_an_empty_engine_another_extra_compiles_itself_and_nothing_else(
+    up: Up, empty_engine: str, tmp_path: Path
+) -> None:
+    _, stack = up("base-cu121")
+    more = stack.copy(tmp_path / "more")
+    more.configure(extras={**stack.more["extras"], "xformers": "0.0.20"})
+    more.up(DOCKER_HOST=empty_engine)
+    before, after = stack.refs(), more.refs()
+    assert {name for name in after if after[name] != before.get(name)} == {
+        "xformers-source",
+        "xformers-wheel",
+        "torch-extras",
+    }
+    assert compiled(empty_engine) == 1
