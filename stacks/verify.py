@@ -65,4 +65,5 @@ def _origin(said: Mapping[str, Any]) -> Iterator[str]:
     for parent in said["buildDefinition"]["resolvedDependencies"]:
         if parent["uri"].startswith("pkg:docker/"):
             digest = parent.get("digest", {}).get("sha256")
-            yield f"              on {parent['uri'].removeprefix('pkg:docker/')}{'' if digest else ', by tag only'}"
+            name = parent["uri"].removeprefix("pkg:docker/").partition("?")[0]
+            yield f"              on {name}{'' if digest else ', by tag only'}"

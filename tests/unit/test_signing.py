@@ -36,10 +36,10 @@ def test_nothing_is_signed_tagged_or_trusted_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     ("signing", "who", "log"),
     [
-        ({"key": "keys/cosign.key", "publicKey": PUBLIC}, "public key MFkw EwYH", False),
+        ({"key": "keys/cosign.key", "publicKey": PUBLIC}, "public key MFkwEwYH", False),
         (
             {"key": "env://COSIGN_PRIVATE_KEY", "publicKey": PUBLIC, "transparencyLog": True},
-            "public key MFkw EwYH",
+            "public key MFkwEwYH",
             True,
         ),
         ({"key": KMS}, f"public key {KMS}", False),
