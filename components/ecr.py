@@ -50,10 +50,10 @@ class EcrRegistryArgs(RegistryArgs):
     """What an :class:`EcrRegistry` is made of.
 
     ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
-    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept; ``moving``
-    are further tags that move, with ``*`` for any characters. ``caches`` maps the registries to pull through to the prefix
-    of their repositories and the ARN of a secret to log in with.
-    ``signed`` is false where the machine has no AWS credentials, which a preview does without.
+    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``moving``
+    are further tags that move, with ``*`` for any characters. ``caches`` maps the registries to pull through to the
+    prefix of their repositories and the ARN of a secret to log in with. ``signed`` is false where the machine has no
+    AWS credentials, which a preview does without.
     """
 
     account: str
@@ -68,7 +68,6 @@ class EcrRegistryArgs(RegistryArgs):
     force_delete: bool = False
     caches: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     signed: bool = True
-    moving: Sequence[str] = ()
 
 
 class EcrRegistry(Registry):

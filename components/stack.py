@@ -19,9 +19,7 @@ from components.registry import (
     Registry,
     RegistryArgs,
 )
-from components.tag import ExtraTag, ExtraTagArgs
-from stacks import aws, registries
-from stacks.ec2 import Ec2Runners
+from stacks import aws, ec2, registries, runners
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 
@@ -39,9 +37,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
     further names, and ``verifiedParents`` who has signed what others publish.
     """
     registry = _registry(plan)
-    runners = _runners(plan)
+    cluster = _cluster(plan)
     # All images on one engine, whose layers they share.
-    engine: list[pulumi.ProviderResource] = [runners.engine()] if runners and plan.config.build_on == "runners" else []
+    engine: list[pulumi.ProviderResource] = [cluster.engine()] if cluster and plan.config.build_on == "runners" else []
     verified = _supply_chain().verified(plan) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     files: dict[str, Any] = {}
@@ -60,13 +58,13 @@ def deploy(plan: Plan) -> dict[str, Any]:
     outputs: dict[str, Any] = {"images": {name: built[name] for name in built if name not in products}}
     if products:
         outputs["products"] = {name: built[name] for name in built if name in products}
-    if runners:
-        outputs["runners"] = {**runners.outputs, **_validated(plan, runners, variants)}
+    if cluster:
+        outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants)}
     plans = {
         name: {key: value for key, value in variant.plan.items() if key != "files"}
         for name, variant in variants.items()
     }
-    if isinstance(plan.config.runners, Ec2Runners):
+    if isinstance(plan.config.runners, ec2.Ec2Runners):
         outputs["runners"] = _ec2_runners(plan, plan.config.runners)
     if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
         outputs |= _supply_chain().beside(plan, registry, variants)
@@ -96,9 +94,10 @@ def _registry(plan: Plan) -> Registry:
     return _PASSWORD_KINDS[config.kind]("registry", args)
 
 
-def _runners(plan: Plan) -> KubernetesRunners | None:
+def _cluster(plan: Plan) -> KubernetesRunners | None:
+    """Declare the runners of a cluster, before the images: these may be built there."""
     config = plan.config
-    if config.runners is None:
+    if not isinstance(config.runners, runners.KubernetesRunners):
         return None
     from components.runners import kubernetes  # noqa: PLC0415 - no other stack should pay for it
 
@@ -106,12 +105,13 @@ def _runners(plan: Plan) -> KubernetesRunners | None:
     return kubernetes.KubernetesRunners("runners", args)
 
 
-def _validated(plan: Plan, runners: KubernetesRunners, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
-    asked = plan.config.runners.validation if plan.config.runners else None
+def _validated(plan: Plan, cluster: KubernetesRunners, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
+    config = plan.config.runners
+    asked = config.validation if isinstance(config, runners.KubernetesRunners) else None
     if asked is None:
         return {}
     own = variants.get(asked.image)
-    return {"validation": runners.validate(own.ref if own else asked.image, [own] if own else [])}
+    return {"validation": cluster.validate(own.ref if own else asked.image, [own] if own else [])}
 
 
 _PASSWORD_KINDS: dict[str, type[PasswordRegistry]] = {
@@ -147,7 +147,7 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
     )
 
 
-def _ec2_runners(plan: Plan, config: Ec2Runners) -> dict[str, Any]:
+def _ec2_runners(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
     from components.runners.ec2.stack import deploy as deploy_runners  # noqa: PLC0415 - likewise
 
     return deploy_runners(plan, config)

@@ -233,8 +233,64 @@ def _diff(options: argparse.Namespace) -> int:
     return 1 if over else 0
 
 
-from stacks import affected, docs, jobs, plan, schema, slurm
-from stacks.collisions import Built, collisions, owned_twice, tagged_twice
+def _compose(options: argparse.Namespace) -> int:
+    from stacks import compose  # noqa: PLC0415 - it loads what diff does
+
+    planned = plan.make(options.stack)
+    files = compose.files(
+        planned,
+        planned.image(options.image),
+        options.project,
+        owner=(os.getuid(), os.getgid()),
+        gpus=not options.cpu,
+        host=options.host_network,
+    )
+    for path in compose.write(options.project, files, force=options.force):
+        print(path)
+    return 0
+
+
+def _job(options: argparse.Namespace) -> int:
+    if options.slurm:
+        planned = plan.make(options.stack)
+        print(slurm.script(planned, planned.image(), options.nodes), end="")
+    else:
+        print(jobs.render(options.stack, options.nodes), end="")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from stacks.diff.image import fetch  # noqa: PLC0415 - as above
+    from stacks.export import chosen, formats  # noqa: PLC0415
+
+    # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    what, *names = options.what
+    reference = _names_an_image(what)
+    if len(names) > (not reference):
+        raise SlipwayError("export takes one image: STACK [IMAGE], or its reference, REF")
+    if bool(options.format) != bool(options.output):
+        raise SlipwayError("export takes --format with --output, or --wheels alone")
+    name = names[0] if names else None
+    if options.format:
+        form = formats.FORMATS[options.format]
+        form.check()
+        image = fetch(what) if reference else chosen.image(plan.make(what), name)
+        formats.export(image, form, options.output, force=options.force)
+        print(options.output)
+    else:
+        images = [fetch(what)] if reference else chosen.wheels(plan.make(what), name)
+        for wheel in formats.export_wheels(images, options.wheels, force=options.force):
+            print(options.wheels / wheel)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from stacks import verify  # noqa: PLC0415 - few commands talk to a network
+
+    for line in verify.lines(options.stack, ROOT, options.image):
+        print(line, flush=True)
     return 0
 
 

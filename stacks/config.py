@@ -29,7 +29,7 @@ from pydantic_core import ErrorDetails
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import PREFIX, Model, qualified
 from stacks.registries import KINDS, LocalRegistry, Registry
-from stacks.runners import Runners
+from stacks.runners import KubernetesRunners, Runners
 from stacks.signing import Signer, Signing, check_prefixes
 from stacks.source import NAMESPACE
 from stacks.tags import check_extra, check_tail
@@ -268,8 +268,10 @@ class StackConfig(Model):
     def _built(cls, value: str, info: ValidationInfo) -> str:
         if value == "runners" and "runners" in info.data:
             runners = info.data["runners"]
-            if runners is None or runners.build is None:
-                raise ValueError("the stack has no build service: give it runners.build")
+            if not isinstance(runners, KubernetesRunners) or runners.build is None:
+                raise ValueError(
+                    "the stack has no build service: give it runners of kind kubernetes with runners.build"
+                )
             if runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
         return value
