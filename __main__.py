@@ -9,6 +9,7 @@ from components.stack import deploy
 from stacks import plan
 from stacks.config import from_pulumi
 from stacks.errors import SlipwayError
+from stacks.runners import KubernetesRunners
 
 hasten()
 try:
@@ -18,8 +19,9 @@ try:
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
 
-if planned.config.runners and not pulumi.runtime.is_dry_run():
-    for line in seen.warnings(planned.config.runners):
+runners = planned.config.runners
+if isinstance(runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
+    for line in seen.warnings(runners):
         pulumi.warn(line)
 
 for name, value in deploy(planned).items():
