@@ -24,11 +24,11 @@ from stacks.versions import (
     check_torch_cuda,
     cuda,
     cuda_parent,
-    cuda_versions,
     default_archs,
     distro,
     distro_names,
     distro_python,
+    parent_cudnn,
     torch_release,
 )
 from stacks.versions.libraries import Extra
@@ -116,6 +116,7 @@ class MaxJobs(Model):
     torch: PositiveInt | None = Field(None, description="torch.")
     vision: PositiveInt | None = Field(None, description="torchvision.")
     audio: PositiveInt | None = Field(None, description="torchaudio.")
+    text: PositiveInt | None = Field(None, description="torchtext.")
     transformer_engine: PositiveInt | None = Field(None, description="TransformerEngine.")
     flash_attention3: PositiveInt | None = Field(None, description="FlashAttention 3.")
     deepspeed: PositiveInt | None = Field(None, description="DeepSpeed.")
@@ -265,10 +266,4 @@ class FamilyConfig(StackConfig):
     @property
     def cudnn_version(self) -> str:
         """The parent's cuDNN, such as ``8.9.0.131``; the newest of the major version that the stack names."""
-        offered = [full for _, full in cuda(self.cuda).cudnn]
-        if not offered:
-            having = [version for version in cuda_versions() if cuda(version).cudnn]
-            source = "tags of NVIDIA's container-images/cuda, stacks/versions/cuda.toml"
-            raise Incompatible("cuda", self.cuda, "has no nvidia/cuda image with cuDNN", having, source)
-        named = [full for full in offered if self.cudnn in {None, full.split(".")[0]}]
-        return max(named or offered, key=order)
+        return parent_cudnn(self.cuda, self.cudnn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stacks.family.config import Extras, FamilyConfig, is_commit
+from stacks.family.config import Extras, FamilyConfig, MaxJobs, is_commit
 from stacks.model import Model
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
@@ -24,6 +24,7 @@ _TITLES = {
     "torch": "PyTorch",
     "vision": "torchvision",
     "audio": "torchaudio",
+    "text": "torchtext",
     "transformer-engine": "TransformerEngine",
     "flash-attention3": "FlashAttention 3",
     "deepspeed": "DeepSpeed",
@@ -58,14 +59,14 @@ def suffix(config: FamilyConfig, variant: str, **fields: str | None) -> Suffix:
     return Suffix(variant=variant, cuda=config.cuda, distro=distro, **{"tail": config.tag_suffix, **fields})
 
 
-def tuning(config: FamilyConfig, component: str) -> dict[str, str]:
+def tuning(most: MaxJobs, component: str) -> dict[str, str]:
     """Return a component's number of parallel jobs as an argument, where the stack sets one."""
-    jobs = config.max_jobs.of(component)
+    jobs = most.of(component)
     return {"MAX_JOBS": str(jobs)} if jobs else {}
 
 
 @dataclass(frozen=True)
-class _Component:
+class Component:
     """One source and the wheel made of it, at a version, a commit, or both."""
 
     name: str
@@ -74,6 +75,7 @@ class _Component:
 
     @property
     def title(self) -> str:
+        """Its name as people write it."""
         return _TITLES[self.name]
 
     @property
@@ -83,10 +85,12 @@ class _Component:
 
     @property
     def prefix(self) -> str:
+        """What the arguments that are about it begin with."""
         return self.name.upper().replace("-", "_")
 
     @property
     def args(self) -> dict[str, str]:
+        """What says which component it is, and at which version, to its source's build and its wheel's."""
         return {"COMPONENT": self.name, **({"VERSION": self.version} if self.version else {})}
 
     @property
@@ -98,6 +102,22 @@ class _Component:
         return {**own, "tail": tail}
 
 
+def source_of(component: Component, platform: str, **args: str) -> ImageSpec:
+    """Return the image of a component's source; ``args`` are further build arguments."""
+    return ImageSpec(
+        name=f"{component.name}-source",
+        dockerfile="wheels/Dockerfile",
+        target="source",
+        platform=platform,
+        product=True,
+        args={**component.args, **({"COMMIT": component.commit} if component.commit else {}), **args},
+        parents={"BASE_IMAGE": FETCHER},
+        description=f"Source of {component.title}",
+        licenses="BSD-3-Clause",
+        suffix=Suffix.model_validate({"variant": "source", **component.fields}),
+    )
+
+
 class _Chain:
     def __init__(self, config: FamilyConfig, variant: Variant) -> None:
         self.config = config
@@ -105,7 +125,7 @@ class _Chain:
         torch = config.torch
         versions = {"torch": torch.version, "vision": torch.companion("vision"), "audio": torch.companion("audio")}
         self.versions = {name: version for name, version in versions.items() if version}
-        self.torch = [_Component(name, self.versions[name], getattr(torch.commits, name)) for name in self.versions]
+        self.torch = [Component(name, self.versions[name], getattr(torch.commits, name)) for name in self.versions]
         self.built = torch.source == "build"
         self.switches = _on(config, "transformer_engine", "flash_attention3")
         self.extras = _on(config.extras, *Extras.model_fields)
@@ -119,19 +139,8 @@ class _Chain:
                 yield from self._products(component)
             yield self._torch_extras()
 
-    def _products(self, component: _Component) -> Iterator[ImageSpec]:
-        source = ImageSpec(
-            name=f"{component.name}-source",
-            dockerfile="wheels/Dockerfile",
-            target="source",
-            platform=self.config.platform,
-            product=True,
-            args={**component.args, **({"COMMIT": component.commit} if component.commit else {})},
-            parents={"BASE_IMAGE": FETCHER},
-            description=f"Source of {component.title}",
-            licenses="BSD-3-Clause",
-            suffix=Suffix.model_validate({"variant": "source", **component.fields}),
-        )
+    def _products(self, component: Component) -> Iterator[ImageSpec]:
+        source = source_of(component, self.config.platform)
         yield source
         fields = {"nccl": self.variant.nccl, "torch": self.versions["torch"], **component.fields}
         yield ImageSpec(
@@ -146,11 +155,11 @@ class _Chain:
                 "ARCH_LIST": extra_archs(component.name, component.pin, self.config.archs),
                 **(self._torch_itself if component.name == "torch" else self._torch_to_build_on),
             },
-            tuning={**tuning(self.config, component.name), **self._cache},
+            tuning={**tuning(self.config.max_jobs, component.name), **self._cache},
             parents={
                 "BASE_IMAGE": self.variant.builder,
                 "SOURCE_IMAGE": Sibling(image=source.name),
-                **(_wheels(self.torch[:1]) if self.built and component.name != "torch" else {}),
+                **(wheels(self.torch[:1]) if self.built and component.name != "torch" else {}),
             },
             description=f"Wheel of {component.title}",
             licenses="BSD-3-Clause",
@@ -174,9 +183,9 @@ class _Chain:
             },
             parents={
                 "BASE_IMAGE": self.variant.base,
-                **_wheels([*(self.torch if self.built else ()), *self.switches]),
+                **wheels([*(self.torch if self.built else ()), *self.switches]),
             },
-            description=f"{_titles([*self.torch, *self.switches])} for CUDA {self.config.cuda}",
+            description=f"{titles([*self.torch, *self.switches])} for CUDA {self.config.cuda}",
             licenses="BSD-3-Clause",
             suffix=self._suffix,
         )
@@ -188,8 +197,8 @@ class _Chain:
             target="final",
             platform=self.config.platform,
             args={"VARIANT": self.variant.name},
-            parents={"BASE_IMAGE": Sibling(image="torch"), **_wheels(self.extras)},
-            description=f"{_titles(self.extras)} on PyTorch",
+            parents={"BASE_IMAGE": Sibling(image="torch"), **wheels(self.extras)},
+            description=f"{titles(self.extras)} on PyTorch",
             licenses="Apache-2.0 AND BSD-3-Clause",
             suffix=self._suffix,
         )
@@ -222,19 +231,21 @@ class _Chain:
         return {} if self.built or listed == toolkit.line else {"TORCH_INDEX_URL": _PUBLISHED + toolkit.wheels}
 
 
-def _on(config: Model, *fields: str) -> list[_Component]:
+def _on(config: Model, *fields: str) -> list[Component]:
     """Return the components of the fields that are switched on, at their pins."""
     pins = {field.replace("_", "-"): getattr(config, field) for field in fields if getattr(config, field)}
     return [
-        _Component(name, version=None if is_commit(pin) else pin, commit=pin if is_commit(pin) else None)
+        Component(name, version=None if is_commit(pin) else pin, commit=pin if is_commit(pin) else None)
         for name, pin in pins.items()
     ]
 
 
-def _wheels(components: Iterable[_Component]) -> dict[str, Parent]:
+def wheels(components: Iterable[Component]) -> dict[str, Parent]:
+    """Return the parents by which a Dockerfile takes the components' wheels."""
     return {f"{part.prefix}_WHEEL_IMAGE": Sibling(image=f"{part.name}-wheel") for part in components}
 
 
-def _titles(components: Iterable[_Component]) -> str:
+def titles(components: Iterable[Component]) -> str:
+    """Return the components' names as a list in a sentence."""
     *most, last = (component.title for component in components)
     return f"{', '.join(most)} and {last}" if most else last

@@ -69,7 +69,7 @@ def _nccl_tests(config: Config) -> ImageSpec:
         dockerfile="nccl-tests/Dockerfile",
         platform=config.platform,
         args={"NCCL_VERSION": config.nccl, "HPCX_ARCHIVE": config.hpcx_archive, "ARCH_LIST": config.archs},
-        tuning=tuning(config, "nccl-tests"),
+        tuning=tuning(config.max_jobs, "nccl-tests"),
         parents={"BASE_IMAGE": Outside(reference=config.parent("devel"))},
         description=f"NCCL, HPC-X, OpenMPI and their tests for CUDA {config.cuda}",
         licenses="BSD-3-Clause",

@@ -38,7 +38,7 @@ from stacks.versions.clusters import (
 )
 from stacks.versions.distros import Distro, check_gcc, distro, distro_names, distro_python, host_gcc
 from stacks.versions.errors import Incompatible, nearest
-from stacks.versions.libraries import NcclRelease, check_extra, extra_archs, magma_package, nccl, nccl_versions
+from stacks.versions.libraries import Magma, NcclRelease, check_extra, extra_archs, magma, nccl, nccl_versions
 from stacks.versions.pytorch import (
     Companion,
     Machine,
@@ -50,10 +50,11 @@ from stacks.versions.pytorch import (
     check_torch_cuda,
     companion_versions,
     final_version,
+    numpy,
     torch_release,
     torch_versions,
 )
-from stacks.versions.toolkit import CudaRelease, Edition, check_driver, cuda, cuda_parent, cuda_versions
+from stacks.versions.toolkit import CudaRelease, Edition, check_driver, cuda, cuda_parent, cuda_versions, parent_cudnn
 
 __all__ = [
     "AksNode",
@@ -65,6 +66,7 @@ __all__ = [
     "EfaInstaller",
     "Incompatible",
     "Machine",
+    "Magma",
     "NcclRelease",
     "NgcRelease",
     "Topology",
@@ -103,14 +105,16 @@ __all__ = [
     "host_gcc",
     "launcher_commit",
     "launchers_nemo",
-    "magma_package",
+    "magma",
     "nccl",
     "nccl_versions",
     "nearest",
     "needs_sync_memops",
     "ngc",
     "ngc_versions",
+    "numpy",
     "ofi_nccl_tag",
+    "parent_cudnn",
     "parse_archs",
     "torch_release",
     "torch_versions",

@@ -20,6 +20,7 @@ class Distro:
 
     Attributes:
         name: as in the tags of nvidia/cuda, such as ``ubuntu20.04``; Debian likewise, ``debian12``.
+        image: its own image, without CUDA.
         python: the version of its own python3.
         pythons: every Python that it offers, its own first.
         gcc: the major version of its own gcc.
@@ -27,6 +28,7 @@ class Distro:
     """
 
     name: str
+    image: str
     python: str
     pythons: tuple[str, ...]
     gcc: int
@@ -52,6 +54,7 @@ def distro(name: str, *, field: str = "distro") -> Distro:
         raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
     return Distro(
         name=name,
+        image=row["image"],
         python=row["python"],
         pythons=(row["python"], *row.get("pythons", ())),
         gcc=row["gcc"],

@@ -68,17 +68,32 @@ def nccl(version: str, cuda_version: str, *, field: str = "nccl") -> NcclRelease
     )
 
 
-def magma_package(cuda_version: str, *, field: str = "magma") -> str:
-    """Return the MAGMA package for a CUDA, ``magma-cuda113``.
+@dataclass(frozen=True, slots=True)
+class Magma:
+    """MAGMA for one CUDA.
+
+    Attributes:
+        package: its name, ``magma-cuda113``: a package of conda's channel pytorch, or what an archive's name begins with.
+        archive: the archive below the address of PyTorch's, ``magma-cuda132-2.6.1-1.tar.bz2``; None for a conda package.
+    """
+
+    package: str
+    archive: str | None
+
+
+def magma(cuda_version: str, *, field: str = "magma") -> Magma:
+    """Return the MAGMA for a CUDA.
 
     Raises:
         Incompatible: none was released for this CUDA, with the reason.
     """
     toolkit, tables = cuda(cuda_version), table("magma")
     if toolkit.line not in tables["package"]:
-        why = f"has no MAGMA package ({tables['gap'][toolkit.line]})"
+        why = f"has no MAGMA package ({tables['gap'][toolkit.line]}), and 'magma: false' builds without"
         raise Incompatible(field, cuda_version, why, tables["package"], _MAGMA)
-    return "magma-cuda" + toolkit.line.replace(".", "")
+    package, archive = "magma-cuda" + toolkit.line.replace(".", ""), tables["archive"]
+    archived = not older(toolkit.line, archive["cuda"])
+    return Magma(package, f"{package}-{archive['version']}.tar.bz2" if archived else None)
 
 
 def _needs(name: str, version: str) -> Mapping[str, Any]:

@@ -234,6 +234,13 @@ def gcc_min(torch: str) -> int:
     return rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
 
 
+def numpy(torch: str) -> str:
+    """Return the requirement on NumPy of a torch that is compiled, such as ``numpy<2``."""
+    rows: dict[str, str] = table("cuda_torch")["numpy"]
+    row = newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))
+    return f"numpy{rows[row]}"
+
+
 def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, field: str = "torch.audio") -> None:
     """Refuse a torchaudio without a wheel for the CUDA of the torch beside it: one for another CUDA fails on import.
 

@@ -106,6 +106,20 @@ def cuda_parent(version: str, edition: Edition, distro: str, *, cudnn: str | Non
     return f"{version}-{fitting[cudnn]}-{edition}-{distro}"
 
 
+def parent_cudnn(version: str, major: str | None = None) -> str:
+    """Return the cuDNN of a CUDA's parents, such as ``8.9.0.131``: the newest, of ``major`` where that is given.
+
+    Raises:
+        Incompatible: no parent of this CUDA has any.
+    """
+    offered = [full for _, full in cuda(version).cudnn]
+    if not offered:
+        having = [other for other in cuda_versions() if cuda(other).cudnn]
+        raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", having, _PARENTS)
+    named = [full for full in offered if major in {None, full.split(".")[0]}]
+    return max(named or offered, key=order)
+
+
 def check_driver(version: str, driver: str, *, field: str = "driver") -> None:
     """Refuse a Linux driver that is too old to run the binaries of a CUDA version.
 

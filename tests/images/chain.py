@@ -24,6 +24,7 @@ REPOSITORIES = {
     "torch": "pytorch/pytorch",
     "vision": "pytorch/vision",
     "audio": "pytorch/audio",
+    "text": "pytorch/text",
     "transformer-engine": "NVIDIA/TransformerEngine",
     "flash-attention3": "Dao-AILab/flash-attention",
     "deepspeed": "deepspeedai/DeepSpeed",
@@ -62,9 +63,9 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
                 tags.setdefault(REPOSITORIES[component], set()).add(tag)
             if args.get("COMPONENT") == "torch":
                 triton = torch_release(args["VERSION"]).triton.lstrip("=~")
-                tritons.add(triton)
+                tritons |= {triton} - {""}
                 # From 2.1 on the source says which Triton it is made for.
-                if not args["VERSION"].startswith("2.0."):
+                if triton and not args["VERSION"].startswith("2.0."):
                     pins[f"v{args['VERSION']}"] = triton
             if "HPCX_ARCHIVE" in args:
                 archives.add(args["HPCX_ARCHIVE"])
@@ -76,9 +77,12 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
     )
 
 
-def world(variations: Iterable[Variation]) -> upstreams.World:
-    """Make the upstreams of some stacks and serve them; their parent images are made when a chain asks for them."""
-    cache, asked = ROOT / ".slipway/cache/world", needs(variations)
+def world(variations: Iterable[Variation], name: str = "world") -> upstreams.World:
+    """Make the upstreams of some stacks and serve them; their parent images are made when a chain asks for them.
+
+    Two worlds that are there at once need two names.
+    """
+    cache, asked = ROOT / ".slipway/cache" / name, needs(variations)
     nvidia = f"{os.environ['SLIPWAY_REGISTRY']}/standin/nvidia"
     return upstreams.make(cache, asked, nvidia=nvidia, pushed=True, python=upstreams.index(cache, asked.tritons))
 
@@ -86,10 +90,9 @@ def world(variations: Iterable[Variation]) -> upstreams.World:
 def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stack's configuration with the upstreams as its mirrors; commits are those of the stand-ins."""
     config = {**read_stack(stack), "mirrors": made.mirrors, **more}
-    extras = dict(config["extras"])
-    if extras["apex"]:
-        extras["apex"] = made.commits["NVIDIA/apex"][: len(extras["apex"])]
-    config["extras"] = extras
+    extras = dict(config.get("extras", {}))
+    if extras.get("apex"):
+        config["extras"] = {**extras, "apex": made.commits["NVIDIA/apex"][: len(extras["apex"])]}
     if config.get("flashAttention3"):
         config["flashAttention3"] = made.commits["Dao-AILab/flash-attention"]
     return config

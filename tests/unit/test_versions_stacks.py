@@ -17,7 +17,7 @@ from stacks.versions import (
     cuda_versions,
     efa_installer,
     efa_versions,
-    magma_package,
+    magma,
     nccl,
     nccl_versions,
     needs_sync_memops,
@@ -74,18 +74,18 @@ def test_magma_exists_or_its_gap_has_a_reason(toolkit: str) -> None:
     minor = line(toolkit)
     if minor in table("magma")["gap"]:
         with pytest.raises(Incompatible) as error:
-            magma_package(toolkit)
+            magma(toolkit)
         assert table("magma")["gap"][minor] in str(error.value)
         assert minor not in error.value.allowed
     else:
-        assert magma_package(toolkit) == f"magma-cuda{minor.replace('.', '')}"
+        assert magma(toolkit).package == f"magma-cuda{minor.replace('.', '')}"
 
 
 def test_the_gap_of_cuda_11_4_is_told() -> None:
     with pytest.raises(
         Incompatible, match=r"magma: '11\.4\.3' has no MAGMA package \(magma-cuda114 was never released"
     ):
-        magma_package("11.4.3")
+        magma("11.4.3")
 
 
 def test_magma_rows_are_cudas_of_the_table() -> None:

@@ -25,12 +25,16 @@ HERE = Path(__file__).parent
 REAL = ("setuptools<82", "wheel", "packaging", "ninja", "cmake<4", "pybind11", "numpy")
 """What the builds take from the Python index as it is."""
 
+OLD = ("numpy<2",)
+"""Older releases beside them."""
+
 PURE = {"einops": "einops", "psutil": "psutil", "py-cpuinfo": "cpuinfo", "pydantic": "pydantic", "apex": "apex"}
 """Small stand-ins by their name on the index, and the module in each; its `apex` is not NVIDIA's."""
 
 EXTENSIONS = (
     "pytorch/vision",
     "pytorch/audio",
+    "pytorch/text",
     "deepspeedai/DeepSpeed",
     "Dao-AILab/flash-attention",
     "NVIDIA/apex",
@@ -125,13 +129,14 @@ def repository(
     return git(target, "rev-parse", "HEAD")
 
 
-def pure_wheel(folder: Path, name: str, version: str, module: str) -> None:
-    """Write a wheel with one empty module."""
+def pure_wheel(folder: Path, name: str, version: str, module: str, data: Mapping[str, str] | None = None) -> None:
+    """Write a wheel with one empty module, and ``data`` files below the environment that it is installed in."""
     base = f"{name.replace('-', '_')}-{version}"
     files = {
         f"{module}/__init__.py": "",
         f"{base}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{base}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        **{f"{base}.data/data/{path}": content for path, content in (data or {}).items()},
     }
     record = "".join(f"{path},,\n" for path in [*files, f"{base}.dist-info/RECORD"])
     with zipfile.ZipFile(folder / f"{base}-py3-none-any.whl", "w") as wheel:
@@ -152,10 +157,14 @@ def _index(folder: Path, tritons: Iterable[str]) -> None:
         "--only-binary=:all:",
         "--python-version=3.11",
     ]
-    command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files), *REAL]
-    subprocess.run(command, check=True)
+    command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files)]
+    for asked in (REAL, OLD):
+        subprocess.run([*command, *asked], check=True)
     for name, module in PURE.items():
         pure_wheel(files, name, "9.9", module)
+    # An archive without members is a static library.
+    pure_wheel(files, "mkl-static", "9.9", "mkl_static", {"lib/libmkl_core.a": "!<arch>\n"})
+    pure_wheel(files, "mkl-include", "9.9", "mkl_include", {"include/mkl.h": "#define INTEL_MKL_VERSION 20260200\n"})
     for version in tritons:
         pure_wheel(files, "triton", version, "triton")
     pages(folder)
@@ -282,7 +291,7 @@ class World:
 
 def index(cache: Path, tritons: Iterable[str]) -> Path:
     """Make the Python index that builds take small packages from, with these releases of Triton, or find it made."""
-    return _once(cache, "python", digest([], REAL, PURE, tritons), lambda folder: _index(folder, tritons))
+    return _once(cache, "python", digest([], REAL, OLD, PURE, "mkl", tritons), lambda folder: _index(folder, tritons))
 
 
 def make(
@@ -330,6 +339,9 @@ def make(
             "downloads": {
                 "https://developer.download.nvidia.com": f"{server.url}/{forged.name}/nvidia",
                 "https://content.mellanox.com/hpc/hpc-x": f"{server.url}/{forged.name}/hpcx",
+                "https://conda.anaconda.org": f"{server.url}/{forged.name}/conda",
+                "https://github.com/mamba-org/micromamba-releases/releases/download": f"{server.url}/{forged.name}/micromamba",
+                "https://ossci-linux.s3.us-east-1.amazonaws.com": f"{server.url}/{forged.name}/archives",
             },
         },
         commits={name: git(repositories / name, "rev-parse", "HEAD") for name in needs.tags},

@@ -13,10 +13,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIB = "usr/lib/x86_64-linux-gnu"
-DISTROS = {"ubuntu2004": "3.8", "ubuntu2204": "3.10", "ubuntu2404": "3.12"}
+DISTROS = {"ubuntu1804": "3.6", "ubuntu2004": "3.8", "ubuntu2204": "3.10", "ubuntu2404": "3.12"}
 
 OLD = ["50", "52", "60", "61", "62", "70", "72", "75", "80", "86", "87", "89", "90"]
 KNOWN = {
+    "10.2": ["35", "37", "50", "52", "60", "61", "62", "70", "72", "75"],
+    "11.3": ["35", "37", "50", "52", "60", "61", "62", "70", "72", "75", "80", "86"],
     "11.8": [*["35", "37"], *OLD],
     "12.0": OLD,
     "12.1": OLD,
@@ -91,7 +93,7 @@ class Repository:
 def cuda(repository: Repository, version: str) -> None:
     """The packages of one CUDA."""
     major, dashed, root = version.split(".", maxsplit=1)[0], version.replace(".", "-"), f"usr/local/cuda-{version}"
-    runtime = major if int(major) > 11 else "11.0"
+    runtime = {"10": "10.2", "11": "11.0"}.get(major, major)
     full = f"{version}.99-1"
     number = int(major) * 1000 + int(version.split(".")[1]) * 10
     repository.add(

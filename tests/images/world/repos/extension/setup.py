@@ -4,9 +4,9 @@ import os
 import pathlib
 import sys
 
-import torch  # noqa: F401  # the real ones ask it for their flags
+import torch
 from setuptools import find_packages, setup
-from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension
 
 here = pathlib.Path(__file__).parent
 facts = {}
@@ -14,11 +14,12 @@ exec((here / "facts.py").read_text(), facts)
 facts["gate"]()
 flags = {"cxx": ["-std=c++17"] if facts.get("old") else []}
 version = facts["version"]() or (here / "version.txt").read_text().strip().lstrip("v")
+extension = CUDAExtension if torch.version.cuda and facts.get("cuda", True) else CppExtension
 setup(
     name=facts["name"],
     version=version,
     packages=find_packages(),
     install_requires=facts.get("requires", ["torch"]),
-    ext_modules=[CUDAExtension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags)],
+    ext_modules=[extension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags)],
     cmdclass={"build_ext": BuildExtension},
 )

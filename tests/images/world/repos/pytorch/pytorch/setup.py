@@ -15,13 +15,14 @@ switches = [f"-D{key}={value}" for key, value in os.environ.items() if key.start
 subprocess.run(["cmake", "-S", str(root), "-B", "build", *switches], check=True)
 subprocess.run(["cmake", "--build", "build", "--parallel", os.environ["MAX_JOBS"]], check=True)
 (package / "lib").mkdir(exist_ok=True)
-shutil.copy("build/libtorch_cuda.so", package / "lib")
+for library in ("torch_cpu", *(["torch_cuda"] if os.environ.get("USE_CUDA") == "1" else [])):
+    shutil.copy(f"build/lib{library}.so", package / "lib")
 shutil.copytree(pathlib.Path(pybind11.get_include()) / "pybind11", package / "include/pybind11", dirs_exist_ok=True)
 version = os.environ.get("PYTORCH_BUILD_VERSION", (root / "version.txt").read_text().strip())
 major, minor = version.split(".")[:2]
 header = f"#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n"
 (package / "include/torch/version.h").write_text(header)
-cuda = ".".join(os.environ["CUDA_VERSION"].split(".")[:2])
+cuda = ".".join(os.environ["CUDA_VERSION"].split(".")[:2]) if os.environ.get("USE_CUDA") == "1" else None
 (package / "version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\n")
 
 

@@ -7,6 +7,9 @@ extern "C" {
 #ifdef USE_NCCL
 #include <nccl.h>
 #endif
+#ifdef USE_MAGMA
+#include <magma_v2.h>
+#endif
 #ifdef USE_UCC
 #include <ucc/api/ucc.h>
 #include <ucp/api/ucp.h>
@@ -28,6 +31,14 @@ int torch_nccl_version(void) {
   ncclGetVersion(&version);
 #endif
   return version;
+}
+
+const char *torch_magma(void) {
+#ifdef USE_MAGMA
+  return magma_dgetrf_gpu();
+#else
+  return "";
+#endif
 }
 
 int torch_touches(void) {

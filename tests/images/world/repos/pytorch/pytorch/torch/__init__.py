@@ -9,8 +9,11 @@ import numpy
 from . import version
 from .version import __version__
 
-_library = ctypes.CDLL(str(pathlib.Path(__file__).parent / "lib/libtorch_cuda.so"), mode=ctypes.RTLD_GLOBAL)
-assert _library.torch_touches() > 0
+_libraries = pathlib.Path(__file__).parent / "lib"
+_cpu = ctypes.CDLL(str(_libraries / "libtorch_cpu.so"))
+if version.cuda:
+    _library = ctypes.CDLL(str(_libraries / "libtorch_cuda.so"), mode=ctypes.RTLD_GLOBAL)
+    assert _library.torch_touches() > 0
 
 from . import distributed, nn  # noqa: E402
 
@@ -103,6 +106,12 @@ def sin(value):
 
 def all(value):  # noqa: A001
     return Tensor(value.array.all())
+
+
+def inverse(value):
+    if not _cpu.torch_has_lapack():
+        raise RuntimeError("Calling torch.linalg.inv on a CPU tensor requires compiling PyTorch with LAPACK.")
+    return Tensor(numpy.linalg.inv(value.array))
 
 
 def equal(left, right):

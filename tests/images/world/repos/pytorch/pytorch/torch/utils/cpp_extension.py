@@ -24,21 +24,20 @@ def _codes():
             yield f"-gencode=arch=compute_{number},code=compute_{number}"
 
 
-def _compile(name, sources, target, libraries=(), flags=()):
+def _compile(name, sources, target, libraries=(), flags=(), cuda=True):
     # What an extension names itself wins.
     if not any(flag.startswith("-std=") for flag in flags):
         flags = [*flags, "-std=c++20" if _VERSION >= [2, 12] else "-std=c++17"]
-    command = [f"{CUDA_HOME}/bin/nvcc", *_codes(), "-shared", "-Xcompiler", "-fPIC", f"-DTORCH_EXTENSION_NAME={name}"]
-    command += [f"-I{_TORCH}/include", f"-I{sysconfig.get_paths()['include']}", f"-I{CUDA_HOME}/include"]
-    command += [
-        *flags,
-        *map(str, sources),
-        "-o",
-        str(target),
-        f"-L{CUDA_HOME}/lib64",
-        "-lcudart",
-        *(f"-l{library}" for library in libraries),
-    ]
+    if cuda:
+        command = [f"{CUDA_HOME}/bin/nvcc", *_codes(), "-Xcompiler", "-fPIC", f"-I{CUDA_HOME}/include"]
+        libraries = [f"-L{CUDA_HOME}/lib64", "-lcudart", *(f"-l{library}" for library in libraries)]
+        sources = map(str, sources)
+    else:
+        command = ["g++", "-fPIC", "-DWITHOUT_CUDA"]
+        libraries = [f"-l{library}" for library in libraries]
+        sources = ["-x", "c++", *map(str, sources), "-x", "none"]
+    command += ["-shared", f"-DTORCH_EXTENSION_NAME={name}", f"-I{_TORCH}/include", f"-I{sysconfig.get_paths()['include']}"]
+    command += [*flags, *sources, "-o", str(target), *libraries]
     subprocess.run(command, check=True)
 
 
@@ -58,8 +57,15 @@ def CUDAExtension(name, sources, libraries=(), extra_compile_args=None):
     return Extension(name, sources, libraries=list(libraries), extra_compile_args=flags)
 
 
+def CppExtension(name, sources, libraries=(), extra_compile_args=None):
+    extension = CUDAExtension(name, sources, libraries, extra_compile_args)
+    extension.without_cuda = True
+    return extension
+
+
 class BuildExtension(build_ext):
     def build_extension(self, extension):
         target = pathlib.Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        _compile(extension.name.split(".")[-1], extension.sources, target, extension.libraries, extension.extra_compile_args)
+        name, cuda = extension.name.split(".")[-1], not hasattr(extension, "without_cuda")
+        _compile(name, extension.sources, target, extension.libraries, extension.extra_compile_args, cuda)

@@ -1,0 +1,5 @@
+import torch
+
+from . import _torchtext
+
+assert _torchtext.answer() == 42
