@@ -22,6 +22,9 @@ from stacks.versions import Edition, Incompatible, Machine
 VARIABLES = 8
 """How many variables of its own a train image can have: so many places are in its Dockerfile."""
 
+_WITHOUT_CUDA = {"text"}
+"""Components that have no code for a GPU."""
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
 _TAKEN = {"TZ": "it is set by tz", "PATH": "it is the image's own", "HOME": "it is the user's own"}
@@ -40,11 +43,15 @@ def _pip(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][ -~]*", value):
         raise ValueError("expected a requirement of pip's such as seaborn==0.11.2 or 'wandb>=0.12'")
     if re.search(r"://[^/]*@", value):
-        raise ValueError("an address must not carry user:password@, because build arguments stay in the image's history")
+        raise ValueError(
+            "an address must not carry user:password@, because build arguments stay in the image's history"
+        )
     return value
 
 
-SystemPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3"))]
+SystemPackage = Annotated[
+    str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3"))
+]
 CondaPackage = Annotated[
     str, AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3"))
 ]
@@ -80,7 +87,8 @@ class TorchSource(Torch):
     """Which torch, torchvision, torchaudio and torchtext to build."""
 
     text: SwitchedVersion = Field(
-        None, description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any."
+        None,
+        description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",
     )
     commits: SourceCommits = Field(
         default_factory=SourceCommits, description="Commits to build instead of the releases' own."
@@ -102,9 +110,7 @@ class TorchSource(Torch):
             "audio": self.companion("audio"),
             "text": text,
         }
-        return [
-            Component(name, version, getattr(self.commits, name)) for name, version in found.items() if version
-        ]
+        return [Component(name, version, getattr(self.commits, name)) for name, version in found.items() if version]
 
 
 class Train(Model):
@@ -115,7 +121,9 @@ class Train(Model):
     )
     uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
     gid: int = Field(1000, ge=0, lt=2**32 - 1, description="Group id that it runs as.")
-    apt: tuple[SystemPackage, ...] = Field((), description="Packages of the distribution, where it is Debian or Ubuntu.")
+    apt: tuple[SystemPackage, ...] = Field(
+        (), description="Packages of the distribution, where it is Debian or Ubuntu."
+    )
     dnf: tuple[SystemPackage, ...] = Field((), description="Packages of the distribution, where it is UBI or Rocky.")
     conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
     pip: tuple[PipPackage, ...] = Field((), description="Packages of the Python index, which never replace PyTorch.")
@@ -133,9 +141,11 @@ class Train(Model):
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f"'{one_line(name)}' is no name of a variable: expected letters, digits and _")
             if name in _TAKEN:
-                raise ValueError(f"{name} cannot be set here: {_TAKEN[name]}")
+                raise ValueError(f"the variable {name} cannot be set here: {_TAKEN[name]}")
             if _SECRET.search(name):
-                raise ValueError(f"{name} reads like a secret, which would stay in the image: give it when it is run")
+                raise ValueError(
+                    f"the variable {name} reads like a secret, which would stay in the image: give it when it is run"
+                )
             if not text.isprintable():
                 raise ValueError(f"expected one printable line in {name}")
         return value
@@ -333,7 +343,7 @@ class _Chain:
             product=True,
             args={
                 **component.args,
-                "ARCH_LIST": versions.extra_archs(component.name, component.pin, self.config.archs),
+                "ARCH_LIST": "" if component.name in _WITHOUT_CUDA else self.config.archs,
                 **(self._torch_itself if torch else {"TORCH_VERSION": self.versions["torch"]}),
                 **self.clean,
             },
@@ -352,7 +362,7 @@ class _Chain:
 
     @property
     def _torch_itself(self) -> dict[str, str]:
-        """What torch is built with. Triton is for GPUs, and from 2.0 on: the release's pin, else what its source says."""
+        """What torch is built with: Triton, from 2.0 on and for GPUs, at the release's pin or as its source says."""
         exact, pin, triton = versions.torch_release(self.versions["torch"]).triton.partition("==")
         if not self.config.cuda or not (exact or pin):
             return {"VARIANT": "universal", "TRITON_VERSION": "none"}
@@ -407,7 +417,10 @@ class _Chain:
                 **variables,
                 **self.clean,
             },
-            parents={"BASE_IMAGE": Outside(reference=config.parent(config.train_image)), "DIST_IMAGE": Sibling(image="dist")},
+            parents={
+                "BASE_IMAGE": Outside(reference=config.parent(config.train_image)),
+                "DIST_IMAGE": Sibling(image="dist"),
+            },
             description=f"{titles(self.components)} from source for {cuda}, to train with",
             licenses="BSD-3-Clause",
             suffix=self._suffix(**{name: version for name, version in self.versions.items() if name != "text"}),

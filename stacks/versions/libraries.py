@@ -73,8 +73,8 @@ class Magma:
     """MAGMA for one CUDA.
 
     Attributes:
-        package: its name, ``magma-cuda113``: a package of conda's channel pytorch, or what an archive's name begins with.
-        archive: the archive below the address of PyTorch's, ``magma-cuda132-2.6.1-1.tar.bz2``; None for a conda package.
+        package: its name, ``magma-cuda113``: a package of conda's channel pytorch, or how an archive is called.
+        archive: an archive of PyTorch's, ``magma-cuda132-2.6.1-1.tar.bz2``; None for a conda package.
     """
 
     package: str

@@ -41,7 +41,27 @@ MEGATRON: dict[str, dict[str, Any]] = {
     "everything on": {"transformerEngine": "2.12", "maxJobs": 2},
     "everything off": {"doca": False, "nodes": "aks-gb300", "platform": "linux/arm64"},
 }
-VARIED = {"base": FAMILY, "nccl": FAMILY, "efa": EFA, "megatron": MEGATRON}
+UNIVERSAL: dict[str, dict[str, Any]] = {
+    "everything on": {
+        "torch": {"version": "2.3.1", "commits": {"torch": "a" * 40, "text": "b" * 40}},
+        "cuda": "12.1.1",
+        "distro": "ubuntu22.04",
+        "train": [
+            {
+                "uid": 1001,
+                "apt": ["git"],
+                "conda": ["tree"],
+                "pip": ["seaborn"],
+                "env": {f"VARIABLE_{number}": "1" for number in range(8)},
+            }
+        ],
+        "clean": "today",
+        "maxJobs": 2,
+        "compilerCache": "http://cache.example/ccache",
+    },
+    "everything off": {"cuda": False, "torch": {"audio": False}},
+}
+VARIED = {"base": FAMILY, "nccl": FAMILY, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
 
 
 @functools.cache

@@ -95,8 +95,7 @@ def magma(root: Path) -> None:
 
 def pack(root: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    compressed = "bz2" if "archives" in target.parts else ""
-    with tarfile.open(target, f"w:{compressed}") as archive:
+    with tarfile.open(target, "w:bz2" if "archives" in target.parts else "w") as archive:
         for path in sorted(root.iterdir()):
             archive.add(path, path.name)
 
@@ -111,7 +110,9 @@ def channel(folder: Path, packages: dict[str, tuple[str, list[str]]]) -> None:
     for subdir, entries in (("linux-64", lines), ("noarch", [])):
         (folder / subdir).mkdir(parents=True, exist_ok=True)
         listed = ",\n".join(entries)
-        (folder / subdir / "repodata.json").write_text(f'{{"info": {{"subdir": "{subdir}"}}, "packages": {{\n{listed}\n}}}}\n')
+        (folder / subdir / "repodata.json").write_text(
+            f'{{"info": {{"subdir": "{subdir}"}}, "packages": {{\n{listed}\n}}}}\n'
+        )
 
 
 def main() -> None:
@@ -121,7 +122,8 @@ def main() -> None:
     shutil.copy(HERE / "micromamba", target)
     for make in (python, tree, magma):
         make(work / make.__name__)
-    forge, packages = out / "conda/conda-forge", {}
+    forge = out / "conda/conda-forge"
+    packages: dict[str, tuple[str, list[str]]] = {}
     for version in PYTHONS:
         packages[f"python-{version}.99-0.tar.bz2"] = ("python", [])
         pack(work / "python", forge / f"linux-64/python-{version}.99-0.tar.bz2")

@@ -1,0 +1,234 @@
+"""The flavor ``universal``: its graph, whose images depend on what, and the one line for each mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.errors import SlipwayError
+from stacks.fingerprint import fingerprints
+from stacks.spec import ImageSpec, Outside, in_order
+
+SEED: dict[str, Any] = {
+    "cuda": "11.3.1",
+    "cudnn": "8",
+    "distro": "ubuntu20.04",
+    "python": "3.8",
+    "torch": {"version": "1.9.1"},
+    "archList": "8.6",
+}
+
+TODAY: dict[str, Any] = {
+    "cuda": "13.2.1",
+    "cudnn": "9",
+    "distro": "ubuntu24.04",
+    "python": "3.12",
+    "torch": {},
+    "archList": None,
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def specs(**values: Any) -> dict[str, ImageSpec]:
+    config = flavors.load({"flavor": "universal", **SEED, **values}, "stack x")
+    return {spec.name: spec for spec in in_order(flavors.flavor("universal").images(config))}
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        specs(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def changed(before: dict[str, ImageSpec], after: dict[str, ImageSpec]) -> set[str]:
+    """Return the images whose fingerprints are other ones, or that are new."""
+    ours, theirs = (
+        fingerprints(list(built.values()), {spec.dockerfile: {} for spec in built.values()})
+        for built in (before, after)
+    )
+    return {name for name in theirs if theirs[name] != ours.get(name)}
+
+
+def test_a_flavor_alone_is_a_stack() -> None:
+    config = flavors.load({"flavor": "universal"}, "stack x")
+    assert [spec.name for spec in flavors.flavor("universal").images(config) if not spec.product] == ["train"]
+
+
+def test_the_seeds_stack_has_the_seeds_versions() -> None:
+    built = {spec.name: spec for spec in plan.resolve("universal-cu113")[1]}
+    assert set(built) == {
+        "install",
+        *(f"{name}-{product}" for name in ("torch", "vision", "audio", "text") for product in ("source", "wheel")),
+        "dist",
+        "train",
+    }
+    parent = Outside(reference="nvidia/cuda:11.3.1-cudnn8-devel-ubuntu20.04")
+    assert built["install"].parents == {"BASE_IMAGE": parent}
+    assert built["train"].parents["BASE_IMAGE"] == parent
+    assert built["install"].args == {
+        "PYTHON_VERSION": "3.8",
+        "NUMPY": "numpy<2",
+        "MAGMA_PACKAGE": "magma-cuda113",
+        "MAGMA_ARCHIVE": "",
+    }
+    wheels = {name: built[f"{name}-wheel"].args for name in ("torch", "vision", "audio", "text")}
+    assert {name: args["VERSION"] for name, args in wheels.items()} == {
+        "torch": "1.9.1",
+        "vision": "0.10.1",
+        "audio": "0.9.1",
+        "text": "0.10.1",
+    }
+    assert wheels["torch"]["ARCH_LIST"] == "5.2 6.0 6.1 7.0 7.5 8.0 8.6+PTX"
+    assert wheels["torch"]["TRITON_VERSION"] == "none"
+    assert wheels["text"]["ARCH_LIST"] == ""
+    assert built["train"].args["TZ"] == "Asia/Seoul"
+    assert built["train"].suffix.render() == "universal-cuda11.3.1-ubuntu20.04-torch1.9.1-vision0.10.1-audio0.9.1"
+
+
+def test_companions_that_are_left_out_come_from_the_table() -> None:
+    args = specs()["train"].args
+    assert (args["TORCHVISION_VERSION"], args["TORCHAUDIO_VERSION"], args["TORCHTEXT_VERSION"]) == (
+        "0.10.1",
+        "0.9.1",
+        "0.10.1",
+    )
+    assert specs(torch={"version": "1.9.1", "text": False})["train"].args["TORCHTEXT_VERSION"] == ""
+    assert "text-wheel" not in specs(**TODAY)
+
+
+MINE = {"name": "alice", "uid": 1000, "gid": 1000}
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        {"tz": "America/Los_Angeles"},
+        {"uid": 1001, "gid": 1001},
+        {"uid": 0, "gid": 0},
+        {"apt": ["git", "tmux"]},
+        {"pip": ["seaborn==0.11.2"]},
+        {"conda": ["numpy=1.20.3"]},
+        {"env": {"WANDB_MODE": "offline"}},
+    ],
+)
+def test_what_is_ones_own_changes_ones_own_image_alone(mine: dict[str, Any]) -> None:
+    bob = {"name": "bob", "uid": 1001}
+    before, after = specs(train=[MINE, bob]), specs(train=[{**MINE, **mine}, bob])
+    assert changed(before, after) == {"train-alice"}
+
+
+def test_another_person_changes_nothing_of_the_others() -> None:
+    assert changed(specs(train=[MINE]), specs(train=[MINE, {"name": "bob"}])) == {"train-bob"}
+
+
+def test_what_torch_is_built_with_changes_all_that_stands_on_it() -> None:
+    below = {"install", "torch-source", "vision-source", "audio-source", "text-source"}
+    assert set(specs()) - changed(specs(), specs(archList="7.5")) == below
+    assert set(specs()) - changed(specs(), specs(torch={"version": "1.9.1", "commits": {"vision": "a" * 40}})) == {
+        *below - {"vision-source"},
+        "torch-wheel",
+        "audio-wheel",
+        "text-wheel",
+    }
+
+
+def test_a_clean_build_is_one_of_everything() -> None:
+    assert changed(specs(clean="monday"), specs(clean="tuesday")) == set(specs())
+    assert changed(specs(clean="monday"), specs(clean="monday")) == set()
+
+
+def test_variables_stand_in_the_places_of_the_dockerfile() -> None:
+    args = specs(train=[{"env": {"B": 2, "A": "one two"}}])["train"].args
+    assert {name: value for name, value in args.items() if name.startswith("ENV_")} == {
+        "ENV_1_NAME": "A",
+        "ENV_1_VALUE": "one two",
+        "ENV_2_NAME": "B",
+        "ENV_2_VALUE": "2",
+    }
+
+
+def test_for_the_cpu_alone() -> None:
+    built = specs(cuda=False, cudnn=None, archList=None)
+    assert built["install"].parents == {"BASE_IMAGE": Outside(reference="ubuntu:20.04")}
+    assert "MAGMA_PACKAGE" not in built["install"].args
+    assert {spec.args["ARCH_LIST"] for spec in built.values() if "ARCH_LIST" in spec.args} == {""}
+    assert built["torch-wheel"].args["TRITON_VERSION"] == "none"
+    assert built["train"].suffix.render().startswith("universal-ubuntu20.04-torch1.9.1")
+
+
+def test_magma_is_of_its_cuda() -> None:
+    def asked(**values: Any) -> tuple[str | None, str | None]:
+        args = specs(**values)["install"].args
+        return args.get("MAGMA_PACKAGE"), args.get("MAGMA_ARCHIVE")
+
+    assert asked() == asked(magma="113") == ("magma-cuda113", "")
+    assert asked(**TODAY) == ("magma-cuda132", "magma-cuda132-2.6.1-1.tar.bz2")
+    assert asked(magma=False) == asked(cuda="11.4.3", magma=False) == (None, None)
+
+
+def test_a_train_image_can_stand_on_a_smaller_edition() -> None:
+    parents = specs(trainImage="base")["train"].parents
+    assert parents["BASE_IMAGE"] == Outside(reference="nvidia/cuda:11.3.1-base-ubuntu20.04")
+    assert specs(trainImage="runtime")["train"].parents["BASE_IMAGE"] == Outside(
+        reference="nvidia/cuda:11.3.1-cudnn8-runtime-ubuntu20.04"
+    )
+
+
+def refused_person(**values: Any) -> str:
+    return refusal(train=[values])
+
+
+def test_one_line_for_each_mistake_of_the_build() -> None:
+    assert "archList: '9.0' cannot be compiled by CUDA 11.3.1" in refusal(archList="8.6 9.0")
+    assert "archList: '8.0' cannot be compiled by CUDA 10.2" in refusal(
+        cuda="10.2", distro="ubuntu18.04", archList="7.5 8.0"
+    )
+    assert "magma: '11.4.3' has no MAGMA package (magma-cuda114 was never released" in refusal(cuda="11.4.3")
+    assert "magma: '102' is not the MAGMA of CUDA 11.3.1; allowed: 113, false" in refusal(magma="102")
+    assert "torch.vision: '0.11.1' does not go with torch 1.9.1; allowed: 0.10.1" in refusal(
+        torch={"version": "1.9.1", "vision": "0.11.1"}
+    )
+    assert "torch.text: '0.11.0' does not go with torch 1.9.1; allowed: 0.10.1" in refusal(
+        torch={"version": "1.9.1", "text": "0.11.0"}
+    )
+    assert "its git has no --jobs" in refusal(distro="ubuntu16.04")
+    assert "python: '3.12' is not supported by torch 1.9.1; allowed: 3.6, 3.7, 3.8, 3.9" in refusal(python="3.12")
+    assert "cuda: '13.2.1' is newer than torch 1.9.1 builds with" in refusal(
+        cuda="13.2.1", cudnn="9", distro="ubuntu24.04", archList=None
+    )
+    assert "archList: '8.6': is of CUDA, and 'cuda: false' builds without it" in refusal(cuda=False, cudnn=None)
+    assert "clean: 'a b': expected letters" in refusal(clean="a b")
+    assert "(did you mean 'archList'?)" in refusal(archs="8.6")
+
+
+@pytest.mark.parametrize(
+    ("person", "said"),
+    [
+        ({"tz": "Asia/Soul"}, "train.0.tz: 'Asia/Soul': is no IANA time zone (did you mean 'Asia/Seoul'?)"),
+        ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0: write 'gid: 0', not 5"),
+        ({"uid": -1}, "train.0.uid: '-1':"),
+        ({"name": "Alice"}, "train.0.name: 'Alice':"),
+        ({"env": {"WANDB_API_KEY": "x"}}, "WANDB_API_KEY reads like a secret"),
+        ({"env": {"TZ": "UTC"}}, "TZ cannot be set here: it is set by tz"),
+        ({"env": {"A B": "x"}}, "'A B' is no name of a variable"),
+        ({"env": {f"A{number}": "" for number in range(9)}}, "9 variables, and an image can have 8"),
+        ({"apt": ["--force-yes"]}, "train.0.apt.0: '--force-yes': expected a package such as tmux"),
+        ({"conda": ["numpy; rm"]}, "train.0.conda.0: 'numpy; rm': expected a package such as numpy=1.20.3"),
+        ({"pip": ["-r x"]}, "train.0.pip.0: '-r x': expected a requirement of pip's"),
+        ({"pip": ["x @ https://me:pw@host/x.whl"]}, "must not carry user:password@"),
+    ],
+)
+def test_one_line_for_each_mistake_of_a_person(person: dict[str, Any], said: str) -> None:
+    assert said in refused_person(**person)
+
+
+def test_two_people_are_not_one() -> None:
+    assert "two images are named 'alice'" in refusal(train=[MINE, MINE])
