@@ -16,7 +16,7 @@ from stacks import affected, docs, jobs, plan, schema, slurm
 from stacks.collisions import Built, collisions, owned_twice, tagged_twice
 from stacks.columns import aligned
 from stacks.errors import SlipwayError
-from stacks.source import ROOT, stack_names
+from stacks.source import ROOT, read_stack, stack_names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job.add_argument("--nodes", metavar="N", type=int, default=2, help="how many nodes; default: 2")
     job.add_argument("--slurm", action="store_true", help="a batch script for Slurm with enroot, for any stack")
     job.set_defaults(run=_job)
-    lock_ = commands.add_parser("lock", help="write the digests of the parents that others publish to stacks/lock.toml")
+    lock_ = commands.add_parser(
+        "lock",
+        help="write the digests of the parents that others publish, and commits of branches, to stacks/lock.toml",
+    )
     lock_.add_argument("stacks", metavar="STACK", nargs="*", help="only these stacks' parents; default: all")
     lock_.add_argument("--refresh", action="store_true", help="and today's date, to upgrade the images' packages anew")
     lock_.set_defaults(run=_lock)
@@ -189,12 +192,16 @@ def _specs(options: argparse.Namespace) -> int:
 def _lock(options: argparse.Namespace) -> int:
     from stacks import lock, registry  # noqa: PLC0415 - no other command talks to a network
 
-    names = set()
+    names: set[str] = set()
+    branches: set[tuple[str, str]] = set()
     for stack in options.stacks or stack_names():
-        config, specs = plan.resolve(stack)
-        names |= {name for spec in specs for name in lock.pulled(spec, config.mirrors).values()}
+        config, specs = plan.wanted(read_stack(stack), f"stack {stack}")
+        for spec in specs:
+            names.update(lock.pulled(spec, config.mirrors).values())
+            branches.update(lock.followed(spec, config.mirrors).values())
     before = lock.read(ROOT)
     found = {name: registry.digest(name) for name in sorted(names)}
+    found |= {lock.branch_key(*branch): lock.commit(*branch) for branch in sorted(branches)}
     kept = before if options.stacks else {}
     date = datetime.now(UTC).date().isoformat() if options.refresh else lock.refreshed(ROOT)
     lock.write(ROOT, {**kept, **found}, date)

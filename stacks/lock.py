@@ -2,7 +2,8 @@
 
 A parent that the lock has is built on by digest, so that a tag that moves upstream changes nothing until
 ``python -m stacks lock`` is run and its change committed; then a preview shows it. A mirror's images are locked under
-the mirror's name: it may hold other builds of them.
+the mirror's name: it may hold other builds of them. A branch that is built is locked to its commit likewise, and is not
+built before it is.
 
 Beside them stands the date of the last refresh, if there was one: what a distribution has mended since a parent was
 published is no digest of that parent, and comes into the images with another date.
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stacks.config import Mirrors
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 from stacks.model import qualified
 from stacks.spec import ImageSpec, Outside
 
@@ -89,10 +92,59 @@ def pulled(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
     }
 
 
+def followed(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
+    """Return the address of the repository and the name of each branch that a spec is built of, by argument."""
+    host = (mirrors.git or "https://github.com").rstrip("/")
+    return {argument: (f"{host}/{branch.repository}", branch.name) for argument, branch in spec.branches.items()}
+
+
+def branch_key(address: str, branch: str) -> str:
+    """Return the name of a branch in the lock: ``https://github.com/pytorch/vision#main``."""
+    return f"{address}#{branch}"
+
+
+def commit(address: str, branch: str) -> str:
+    """Ask a repository for the newest commit of a branch.
+
+    Raises:
+        SlipwayError: the repository does not answer, or has no such branch.
+    """
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = ["git", "ls-remote", address, f"refs/heads/{branch}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SlipwayError(f"{address}: {one_line(done.stderr.strip())}")
+    if not done.stdout:
+        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
+    return done.stdout.split()[0]
+
+
+def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) -> ImageSpec:
+    """Return a spec with the commits of its branches as arguments.
+
+    Raises:
+        SlipwayError: the lock does not have one of them.
+    """
+    commits = {}
+    for argument, (address, branch) in followed(spec, mirrors).items():
+        if branch_key(address, branch) not in locked:
+            raise SlipwayError(
+                f"{spec.name}: the branch '{one_line(branch)}' of {address} is not locked to a commit: run "
+                "python -m stacks lock STACK, and again whenever a newer one is to be built"
+            )
+        commits[argument] = locked[branch_key(address, branch)]
+    return spec.model_copy(update={"args": {**spec.args, **commits}, "branches": {}}) if commits else spec
+
+
 def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, str]) -> list[ImageSpec]:
-    """Return the specs with the digest of every outside parent that the lock has."""
+    """Return the specs with the digest of every outside parent that the lock has, and the commit of every branch.
+
+    Raises:
+        SlipwayError: the lock does not have a branch.
+    """
     result = []
-    for spec in specs:
+    for one in specs:
+        spec = _at_commits(one, mirrors, locked)
         digests = {argument: locked.get(name) for argument, name in pulled(spec, mirrors).items()}
         parents = {
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent

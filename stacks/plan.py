@@ -138,11 +138,24 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     Raises:
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
+    config, images = wanted(values, where)
+    try:
+        ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
+    except SlipwayError as error:
+        raise SlipwayError(f"{where}: {error}") from None
+    return config, lock.dated(ordered, lock.refreshed(root))
+
+
+def wanted(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[ImageSpec]]:
+    """Return a stack's configuration and its specs as they are before the lock, in any order.
+
+    Raises:
+        SlipwayError: see :func:`specs`.
+    """
     config = flavors.load(values, where)
     images = flavors.flavor(config.flavor).images(config)
     _check_budgets(config, [image.name for image in images if not image.product], where)
-    ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
-    return config, lock.dated(ordered, lock.refreshed(root))
+    return config, images
 
 
 def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> None:

@@ -41,12 +41,20 @@ class Sibling(_Frozen):
 Parent = Outside | Sibling
 
 
+class Branch(_Frozen):
+    """A branch of a repository (owner/name on GitHub), which the lock turns into a commit."""
+
+    repository: str
+    name: str
+
+
 class ImageSpec(_Frozen):
     """One image: everything that decides its content except the files of its context.
 
     ``name`` is unique in its stack and the last part of the repository's name. ``dockerfile`` is relative to the
     context. ``args`` are build arguments, none of them secret: they stay in the image's history. ``parents`` maps
-    each argument that stands in a ``FROM`` or a mount to what it names.
+    each argument that stands in a ``FROM`` or a mount to what it names. ``branches`` maps arguments to branches
+    whose commits they are, until the lock has made them so.
 
     A ``product`` is an image that others mount while they are built (sources, wheels), not one to run. ``tuning`` are
     arguments that change how fast an image is built and nothing in it, such as numbers of parallel jobs.
@@ -60,6 +68,7 @@ class ImageSpec(_Frozen):
     args: Mapping[str, str] = Field(default_factory=dict)
     tuning: Mapping[str, str] = Field(default_factory=dict)
     parents: Mapping[str, Parent] = Field(default_factory=dict)
+    branches: Mapping[str, Branch] = Field(default_factory=dict)
     description: str
     licenses: str
     suffix: Suffix

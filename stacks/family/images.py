@@ -6,12 +6,13 @@ and a changed DeepSpeed nothing but DeepSpeed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from stacks.family.config import Extras, FamilyConfig, MaxJobs, is_commit
 from stacks.model import Model
-from stacks.spec import ImageSpec, Outside, Parent, Sibling
+from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions import cuda, extra_archs, torch_release
 
@@ -67,11 +68,12 @@ def tuning(most: MaxJobs, component: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Component:
-    """One source and the wheel made of it, at a version, a commit, or both."""
+    """One source and the wheel made of it, at a version, and at a commit or the one that the lock has of a branch."""
 
     name: str
     version: str | None
     commit: str | None
+    branch: Branch | None = None
 
     @property
     def title(self) -> str:
@@ -99,6 +101,8 @@ class Component:
         own = {self.name: self.version} if self.name in Suffix.model_fields else {}
         # A tail has no '-', as 0.18.0-rc1 has.
         tail = f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}".replace("-", "_")
+        if self.branch:
+            tail = "b_" + re.sub(r"[^A-Za-z0-9_.]", "_", self.branch.name)
         return {**own, "tail": tail}
 
 
@@ -112,6 +116,7 @@ def source_of(component: Component, platform: str, **args: str) -> ImageSpec:
         product=True,
         args={**component.args, **({"COMMIT": component.commit} if component.commit else {}), **args},
         parents={"BASE_IMAGE": FETCHER},
+        branches={"COMMIT": component.branch} if component.branch else {},
         description=f"Source of {component.title}",
         licenses="BSD-3-Clause",
         suffix=Suffix.model_validate({"variant": "source", **component.fields}),

@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Torch, Url, Version, switched
 from stacks.errors import one_line, suggest
-from stacks.family.config import ArchList, Commit, Commits, MaxJobs
+from stacks.family.config import ArchList, MaxJobs, is_commit
 from stacks.family.images import FETCHER, Component, source_of, titles, tuning, wheels
 from stacks.model import Model
-from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions import Edition, Incompatible, Machine
 
@@ -77,10 +77,30 @@ def _text(values: Any) -> Any:
 Cuda = Annotated[SwitchedVersion, AfterValidator(_given)]
 
 
-class SourceCommits(Commits):
-    """Commits to build instead of the releases' own."""
+def _commit_or_branch(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", value) or ".." in value:
+        raise ValueError("expected a commit of 7 to 40 digits 0-9 a-f, or a branch such as release/2.14")
+    return value
 
-    text: Commit | None = Field(None, description="Commit of pytorch/text.")
+
+Ref = Annotated[str, AfterValidator(_commit_or_branch)]
+
+
+class Commits(Model):
+    """Commits to build instead of the releases' own; a branch is one once `python -m stacks lock` has said which."""
+
+    torch: Ref | None = Field(None, description="Commit or branch of pytorch/pytorch.")
+    vision: Ref | None = Field(None, description="Commit or branch of pytorch/vision.")
+    audio: Ref | None = Field(None, description="Commit or branch of pytorch/audio.")
+    text: Ref | None = Field(None, description="Commit or branch of pytorch/text.")
+
+    def component(self, name: str, version: str) -> Component:
+        """Return the component of this name at a version, and at what is given here."""
+        ref: str | None = getattr(self, name)
+        if ref is None or is_commit(ref):
+            return Component(name, version, ref)
+        repository = "pytorch/pytorch" if name == "torch" else f"pytorch/{name}"
+        return Component(name, version, None, Branch(repository=repository, name=ref))
 
 
 class TorchSource(Torch):
@@ -90,8 +110,8 @@ class TorchSource(Torch):
         None,
         description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",
     )
-    commits: SourceCommits = Field(
-        default_factory=SourceCommits, description="Commits to build instead of the releases' own."
+    commits: Commits = Field(
+        default_factory=Commits, description="Commits or branches to build instead of the releases' own."
     )
 
     @model_validator(mode="after")
@@ -110,7 +130,7 @@ class TorchSource(Torch):
             "audio": self.companion("audio"),
             "text": text,
         }
-        return [Component(name, version, getattr(self.commits, name)) for name, version in found.items() if version]
+        return [self.commits.component(name, version) for name, version in found.items() if version]
 
 
 class Train(Model):

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.images import chain
+from tests.images.engine import base_image, docker
 from tests.images.world.upstreams import World
 
 STACKS = ("universal-cu113", "universal-cu132")
+
+PEOPLE: list[dict[str, Any]] = [
+    {"tz": "Asia/Seoul"},
+    {
+        "name": "alice",
+        "uid": 1234,
+        "gid": 100,
+        "apt": ["less"],
+        "conda": ["tree=2.1.1"],
+        "pip": ["einops"],
+        "env": {"WANDB_MODE": "offline", "A_SENTENCE": "two  $words"},
+    },
+    {"name": "root", "uid": 0, "gid": 0, "tz": "America/Los_Angeles"},
+]
+"""A default, somebody with everything, and root."""
 
 Built = Callable[..., chain.Chain]
 
@@ -19,6 +36,10 @@ Built = Callable[..., chain.Chain]
 def world() -> Iterator[World]:
     """The upstreams of all universal stacks, served to builds."""
     made = chain.world([(stack, {}) for stack in STACKS], name="universal")
+    ubuntu = f"{os.environ['SLIPWAY_REGISTRY']}/standin/library/ubuntu"
+    docker("tag", base_image(), f"{ubuntu}:20.04")
+    docker("push", "--quiet", f"{ubuntu}:20.04")
+    made.mirrors["images"]["docker.io/library/ubuntu"] = ubuntu
     yield made
     made.server.close()
 

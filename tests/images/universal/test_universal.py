@@ -2,12 +2,155 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from tests.images.universal.conftest import STACKS, Built
+from tests.images.engine import Image, docker
+from tests.images.universal.conftest import PEOPLE, STACKS, Built
+from tests.images.world.upstreams import World
+
+QUICK = "universal-cu113"
+"""The stack that `make test` builds."""
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_the_whole_chain_is_built(built: Built, stack: str) -> None:
-    made = built(stack)
-    print(made.image("train").run("pip", "list"))
+def stacks(*names: str) -> list[object]:
+    """Return stacks as a test's parameters; those that take minutes are marked so."""
+    return [pytest.param(name, marks=() if name == QUICK else pytest.mark.slow) for name in names]
+
+
+def pip(image: Image) -> dict[str, str]:
+    """Return what pip knows of an image: name and version."""
+    listed = json.loads(image.run("pip", "list", "--format=json", "--disable-pip-version-check"))
+    return {entry["name"].lower(): entry["version"] for entry in listed}
+
+
+@pytest.mark.parametrize("stack", stacks(*STACKS))
+def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, stack: str) -> None:
+    made = built(stack, train=PEOPLE)
+    args = made.planned["train"].args
+    for name in ("train", "train-alice", "train-root"):
+        have = pip(made.image(name))
+        assert have["torch"] == args["TORCH_VERSION"]
+        assert have["torchvision"] == args["TORCHVISION_VERSION"]
+        assert have["torchaudio"] == args["TORCHAUDIO_VERSION"]
+        assert have.get("torchtext", "") == args["TORCHTEXT_VERSION"]
+        assert (int(have["numpy"].split(".")[0]) < 2) == (args["NUMPY"] == "numpy<2")
+        assert made.image(name).run("python", "-c", "import torch; print(torch.version.cuda)").strip() in stack_cuda(made)
+
+
+def stack_cuda(made: object) -> str:
+    """Return the CUDA of a chain's parent."""
+    from tests.images.chain import Chain
+
+    assert isinstance(made, Chain)
+    return str(made.planned["train"].args["BASE_IMAGE"])
+
+
+@pytest.mark.parametrize("stack", stacks(*STACKS))
+def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
+    image = built(stack, train=PEOPLE).image("train")
+    code = "import ctypes, torch; f = torch._library.torch_magma; f.restype = ctypes.c_char_p; print(f().decode())"
+    assert image.run("python", "-c", code).strip() == "magma_dgetrf_gpu"
+    image.run("python", "-c", "import torch; torch.inverse(torch.ones(1, 1))")
+
+
+def test_the_image_is_ones_own(built: Built) -> None:
+    made = built(QUICK, train=PEOPLE)
+    own, alice, root = (made.image(name) for name in ("train", "train-alice", "train-root"))
+    assert own.run("id").strip() == "uid=1000(user) gid=1000(user) groups=1000(user),999(conda)"
+    assert re.fullmatch(r"uid=1234\(user\) gid=100\(users\) groups=100\(users\),\d+\(conda\)", alice.run("id").strip())
+    assert root.run("id", "-u").strip() == "0"
+    assert [one.run("date", "+%Z").strip() for one in (own, alice)] == ["KST", "UTC"]
+    assert root.run("date", "+%Z").strip() in {"PST", "PDT"}
+    assert alice.run("printenv", "A_SENTENCE").strip("\n") == "two  $words"
+    assert alice.run("printenv", "WANDB_MODE").strip() == "offline"
+    own.fails("printenv", "WANDB_MODE")
+    assert alice.run("tree").strip() == "tree v2.1.1"
+    assert alice.run("sh", "-c", "command -v less").strip() == "/usr/bin/less"
+    assert "einops" in pip(alice)
+    assert "einops" not in pip(own)
+    own.fails("sh", "-c", "command -v less || command -v tree")
+
+
+def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
+    """Another torch on the index does not replace the one that was built."""
+    image = built(QUICK, train=PEOPLE).image("train")
+    index = world.mirrors["pythonIndex"]
+    host = index.split("/")[2].split(":")[0]
+    install = f"pip install --quiet --index-url {index} --trusted-host {host} psutil && python -c 'import psutil'"
+    image.run("sh", "-c", f"{install} && test ! -d ~/.local")
+    refused = image.fails("sh", "-c", f"pip install --index-url {index} --trusted-host {host} 'torch==9.9'")
+    assert "1.9.1" in refused
+    image.run("sh", "-c", "touch file && test \"$PWD\" = /opt/project")
+
+
+def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> None:
+    """Two people who ask conda for the same have them in common, and root too."""
+    made = built(QUICK, train=PEOPLE)
+    own, root = (made.image(name).layers() for name in ("train", "train-root"))
+    [at] = [index for index, layer in enumerate(own) if any(path.endswith("/torch/__init__.py") for path in layer.files)]
+    assert [layer.diff_id for layer in own[: at + 1]] == [layer.diff_id for layer in root[: at + 1]]
+    for layer in own:
+        assert not [path for path in layer.files if path.endswith((".whl", ".deb")) and "python-wheels" not in path]
+
+
+def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
+    made = built(QUICK, train=PEOPLE)
+    for name, planned in made.planned.items():
+        environment = made.image(name).config()["Config"]["Env"] or []
+        assert any(entry.startswith("TZ=") for entry in environment) == (not planned.spec.product), name
+
+
+def test_the_labels_say_what_it_is(built: Built) -> None:
+    made = built(QUICK, train=PEOPLE)
+    for name in ("train", "train-alice", "train-root"):
+        config = made.image(name).config()["Config"]
+        labels = made.planned[name].spec.labels
+        assert {key: config["Labels"][key] for key in labels} == labels
+        assert config["WorkingDir"] == "/opt/project"
+
+
+def extracted(made: Image, folder: Path) -> list[str]:
+    """Have the wheels of an image `dist` in a folder, and return their names."""
+    docker("build", f"--output=type=local,dest={folder}", "-", text=f"FROM {made.tag}\n")
+    return sorted(path.name for path in (folder / "tmp/dist").glob("*.whl"))
+
+
+def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
+    made = built(QUICK, train=PEOPLE)
+    names = extracted(made.image("dist"), tmp_path)
+    assert [name.split("-")[:2] for name in names] == [
+        ["torch", "1.9.1"],
+        ["torchaudio", "0.9.1"],
+        ["torchtext", "0.10.1"],
+        ["torchvision", "0.10.1"],
+    ]
+    assert {"libcudnn8", "libnccl2"} <= {
+        line.partition("=")[0] for line in (tmp_path / "tmp/dist/packages").read_text().splitlines()
+    }
+    assert sorted(path.name for path in (tmp_path / "tmp").iterdir()) == ["dist"]
+
+
+@pytest.mark.slow
+def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
+    built: Built, world: World, tmp_path: Path
+) -> None:
+    made = built(QUICK, cuda=False, cudnn=None, archList=None, train=[{}])
+    assert made.image("train").run("python", "-c", "import torch; print(torch.version.cuda)").strip() == "None"
+    extracted(made.image("dist"), tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    index = world.mirrors["pythonIndex"]
+    python, host = tmp_path / "venv/bin/python", index.split("/")[2].split(":")[0]
+    wheels = sorted((tmp_path / "tmp/dist").glob("*.whl"))
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--index-url", index, "--trusted-host", host, "numpy<2", *wheels],
+        check=True,
+    )
+    code = "import torch, torchvision, torchaudio, torchtext; torch.inverse(torch.ones(1, 1)); print(torch.__version__)"
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "1.9.1"
