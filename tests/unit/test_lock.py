@@ -21,6 +21,7 @@ from stacks.registry import Login, digest, tag
 from stacks.source import ROOT
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
+from tests.unit.checkout import Checkout as Repository
 from tests.unit.registry import MANIFEST, Registry, hasten, serve
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
@@ -228,6 +229,67 @@ def test_a_parent_that_is_not_there_ends_it_and_writes_nothing(checkout: Checkou
         done.stderr,
     )
     assert lock.read(checkout.root) == {}
+
+
+BRANCH = "https://github.com/pytorch/vision#release/9"
+
+
+@pytest.fixture
+def vision(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository with a branch, which git takes for torchvision's on GitHub."""
+    made = Repository(tmp_path_factory.mktemp("github") / "pytorch/vision")
+    made.root.mkdir(parents=True)
+    made.git("init", "-q", "--initial-branch=release/9")
+    made.commit("README", "one")
+    for name, value in {
+        "COUNT": "1",
+        "KEY_0": f"url.{made.root.parents[1]}/.insteadOf",
+        "VALUE_0": "https://github.com/",
+    }.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    return made
+
+
+def of_branch(checkout: Checkout, branch: str) -> dict[str, Any]:
+    text = f"""config:
+  slipway:flavor: universal
+  slipway:cuda: false
+  slipway:torch: {{commits: {{vision: {branch}}}}}
+"""
+    (checkout.root / "stacks/Pulumi.branch.yaml").write_text(text)
+    checkout.registry.digests |= {"library/ubuntu:24.04": ONE}
+    done = checkout.run("show", "branch", "--json")
+    return {image["name"]: image for image in json.loads(done.stdout)["images"]} if not done.returncode else {}
+
+
+def test_a_branch_is_built_at_the_commit_that_it_was_locked_to(checkout: Checkout, vision: Repository) -> None:
+    assert of_branch(checkout, "release/9") == {}
+    assert checkout.run("show", "branch").stderr == (
+        "stack branch: vision-source: the branch 'release/9' of https://github.com/pytorch/vision is not locked to a "
+        "commit: run python -m stacks lock STACK, and again whenever a newer one is to be built\n"
+    )
+    first = vision.git("rev-parse", "HEAD")
+    assert f"{BRANCH}: {first}" in checkout.run("lock", "branch").stdout.splitlines()
+    built = of_branch(checkout, "release/9")
+    assert built["vision-source"]["args"]["COMMIT"] == first
+
+    vision.commit("README", "two")
+    assert of_branch(checkout, "release/9") == built
+    checkout.run("lock", "branch")
+    newer = of_branch(checkout, "release/9")
+    assert newer["vision-source"]["args"]["COMMIT"] == vision.git("rev-parse", "HEAD")
+    moved = {name for name in newer if newer[name]["tag"] != built[name]["tag"]}
+    assert moved == {"vision-source", "vision-wheel", "dist", "train"}
+
+
+def test_a_branch_that_is_not_there_is_one_line(checkout: Checkout, vision: Repository) -> None:
+    of_branch(checkout, "release/8")
+    done = checkout.run("lock", "branch")
+    assert (done.returncode, done.stderr) == (1, f"{BRANCH.partition('#')[0]} has no branch 'release/8'\n")
+    vision.root.rename(vision.root.with_name("moved"))
+    done = checkout.run("lock", "branch")
+    assert done.returncode == 1
+    assert re.fullmatch(r"https://github.com/pytorch/vision: .+\n", done.stderr)
 
 
 def test_the_lock_is_no_part_of_the_plan_of_a_checkout_without_it(tmp_path: Path) -> None:

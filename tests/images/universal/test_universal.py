@@ -40,7 +40,9 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
         assert have["torchaudio"] == args["TORCHAUDIO_VERSION"]
         assert have.get("torchtext", "") == args["TORCHTEXT_VERSION"]
         assert (int(have["numpy"].split(".")[0]) < 2) == (args["NUMPY"] == "numpy<2")
-        assert made.image(name).run("python", "-c", "import torch; print(torch.version.cuda)").strip() in stack_cuda(made)
+        assert made.image(name).run("python", "-c", "import torch; print(torch.version.cuda)").strip() in stack_cuda(
+            made
+        )
 
 
 def stack_cuda(made: object) -> str:
@@ -86,14 +88,16 @@ def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
     image.run("sh", "-c", f"{install} && test ! -d ~/.local")
     refused = image.fails("sh", "-c", f"pip install --index-url {index} --trusted-host {host} 'torch==9.9'")
     assert "1.9.1" in refused
-    image.run("sh", "-c", "touch file && test \"$PWD\" = /opt/project")
+    image.run("sh", "-c", 'touch file && test "$PWD" = /opt/project')
 
 
 def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> None:
     """Two people who ask conda for the same have them in common, and root too."""
     made = built(QUICK, train=PEOPLE)
     own, root = (made.image(name).layers() for name in ("train", "train-root"))
-    [at] = [index for index, layer in enumerate(own) if any(path.endswith("/torch/__init__.py") for path in layer.files)]
+    [at] = [
+        index for index, layer in enumerate(own) if any(path.endswith("/torch/__init__.py") for path in layer.files)
+    ]
     assert [layer.diff_id for layer in own[: at + 1]] == [layer.diff_id for layer in root[: at + 1]]
     for layer in own:
         assert not [path for path in layer.files if path.endswith((".whl", ".deb")) and "python-wheels" not in path]
