@@ -30,6 +30,8 @@ DOCKERFILES: dict[str, tuple[str, ...]] = {
     "torch-extras/Dockerfile": BASE,
     "efa/Dockerfile": ("tests/images/efa", "-m", ""),
     "megatron/Dockerfile": ("tests/images/megatron", "-m", ""),
+    "universal-install/Dockerfile": ("tests/images/universal", "-m", ""),
+    "universal/Dockerfile": ("tests/images/universal", "-m", ""),
 }
 """A Dockerfile, and the tests of what is built of it, which run after the :data:`FAST` ones."""
 NOTHING = "**nothing**"
