@@ -17,7 +17,7 @@ FOLDER = ROOT / CONTEXT
 DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/Dockerfile"))
 NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 MOUNT = re.compile(r"--mount=type=bind,(\S+)")
-PLACE = re.compile(r"/(?:srv|mnt)[\w./-]*")
+PLACE = re.compile(r"/(?:srv|mnt|media)[\w./-]*")
 BESIDE = re.compile(r"""\$\(dirname "\$0"\)/([\w./-]*)|\$here/([\w./-]*)""")
 
 ELSEWHERE = {
