@@ -6,12 +6,15 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
 from tests.images.index import VERSIONS, Index, standins
 from tests.images.published import Published
+from toolchain import engine
+from toolchain.checkout import Checkout
 
 Built = Callable[..., Image]
 
@@ -75,3 +78,14 @@ def archives() -> dict[str, str]:
         address.rpartition("/")[2]: address
         for address in re.findall(r"https?://\S+?/debian(?:-security)?(?=\s)", sources.stdout)
     }
+
+
+@pytest.fixture
+def empty_engine() -> Iterator[str]:
+    """The address of an engine that has nothing; where a path is short enough for a socket."""
+    with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
+        checkout = Checkout(Path(folder))
+        engine._install(checkout)
+        engine._start(checkout)
+        yield engine._host(checkout)
+        engine.stop(checkout)

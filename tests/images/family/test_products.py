@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import docker
 import pytest
 
 from tests.images.family.conftest import Up
 from tests.images.world.upstreams import World
-from toolchain import engine
-from toolchain.checkout import Checkout
-
-
-@pytest.fixture
-def empty_engine() -> Iterator[str]:
-    """The address of an engine that has nothing; where a path is short enough for a socket."""
-    with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
-        checkout = Checkout(Path(folder))
-        engine._install(checkout)
-        engine._start(checkout)
-        yield engine._host(checkout)
-        engine.stop(checkout)
 
 
 def steps(engine_: str) -> list[str]:

@@ -45,14 +45,6 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
         )
 
 
-def stack_cuda(made: object) -> str:
-    """Return the CUDA of a chain's parent."""
-    from tests.images.chain import Chain
-
-    assert isinstance(made, Chain)
-    return str(made.planned["train"].args["BASE_IMAGE"])
-
-
 @pytest.mark.parametrize("stack", stacks(*STACKS))
 def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
     image = built(stack, train=PEOPLE).image("train")
