@@ -48,14 +48,15 @@ def python(root: Path) -> None:
     shutil.copytree(f"/usr/include/{name}", root / "include" / name)
     shutil.copy(f"/usr/include/x86_64-linux-gnu/{name}/pyconfig.h", root / "include" / name)
     shutil.copytree("/usr/share/python-wheels", root / "share/python-wheels")
+    # Debian's own looks for packages in the second, which is in the interpreter itself.
     (library / "site-packages").mkdir(exist_ok=True)
+    (library / "dist-packages").symlink_to("site-packages")
     run("sh", "-c", f"cd {library}/site-packages && python3 -m zipfile -e {root}/share/python-wheels/pip-*.whl .")
     pip = root / "bin/pip"
     pip.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m pip "$@"\n')
     pip.chmod(0o755)
-    # Where Debian's own looks for packages and for pip's wheel.
+    # Where Debian's pip puts packages, and where its wheel is.
     for file, pattern, replacement in (
-        ("site.py", "dist-packages", "site-packages"),
         ("sysconfig.py", r"'posix_local'\)", "'posix_prefix')"),
         ("sysconfig.py", "prefix_scheme = 'posix_local'", "prefix_scheme = 'posix_prefix'"),
         (
