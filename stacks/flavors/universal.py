@@ -243,10 +243,7 @@ class Config(StackConfig):
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         torch = self.torch.version
-        packages = versions.distro(self.distro).packages
-        if packages != "apt":
-            apt = [name for name in versions.distro_names() if versions.distro(name).packages == "apt"]
-            raise Incompatible("distro", self.distro, "has no apt", apt, "the Dockerfiles install with apt")
+        self._check_packages()
         supported = versions.torch_release(torch).pythons
         if self.python not in supported:
             source = "the Pythons that it has wheels for, stacks/versions/torch.toml"
@@ -260,6 +257,23 @@ class Config(StackConfig):
             versions.check_gcc(self.distro, torch, self.cuda)
             _ = self.magma_package
         return self
+
+    def _check_packages(self) -> None:
+        ours = versions.distro(self.distro).packages
+        other = "dnf" if ours == "apt" else "apt"
+        for index, one in enumerate(self.train):
+            if getattr(one, other):
+                field, source = f"train.{index}.{other}", "stacks/versions/distros.toml"
+                raise Incompatible(
+                    field,
+                    ", ".join(getattr(one, other)),
+                    f"cannot be installed: {self.distro} has no {other}",
+                    [f"train.{index}.{ours}"],
+                    source,
+                )
+        if ours == "dnf" and self.machine != "amd64":
+            source = "MKL is for x86-64, and UBI and Rocky have no OpenBLAS to build with"
+            raise Incompatible("platform", self.platform, f"cannot be built on {self.distro}", ["linux/amd64"], source)
 
     @property
     def machine(self) -> Machine:

@@ -20,7 +20,7 @@ PEOPLE: list[dict[str, Any]] = [
         "name": "alice",
         "uid": 1234,
         "gid": 100,
-        "apt": ["less"],
+        "apt": ["less", "sudo"],
         "conda": ["tree=2.1.1"],
         "pip": ["einops"],
         "env": {"WANDB_MODE": "offline", "A_SENTENCE": "two  $words"},

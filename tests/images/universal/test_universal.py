@@ -65,6 +65,7 @@ def test_the_image_is_ones_own(built: Built) -> None:
     own.fails("printenv", "WANDB_MODE")
     assert alice.run("tree").strip() == "tree v2.1.1"
     assert alice.run("sh", "-c", "command -v less").strip() == "/usr/bin/less"
+    assert alice.run("sudo", "-n", "id", "-u").strip() == "0"
     assert "einops" in pip(alice)
     assert "einops" not in pip(own)
     own.fails("sh", "-c", "command -v less || command -v tree")
