@@ -26,9 +26,10 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from stacks import registries, runners
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import PREFIX, Model, qualified
-from stacks.registries import KINDS, LocalRegistry, Registry
+from stacks.registries import LocalRegistry, Registry
 from stacks.runners import KubernetesRunners, Runners
 from stacks.signing import Signer, Signing, check_prefixes
 from stacks.source import NAMESPACE
@@ -360,6 +361,9 @@ def without_secure(value: Any) -> Any:
     return [without_secure(item) for item in value] if isinstance(value, list) else value
 
 
+_TAGS = {*registries.KINDS, *runners.KINDS}
+"""What pydantic names between a key that is one of several models and the key in it."""
+
 _SECRETS = {"password", "privateKey", "secret", "token", "webhookSecret"}
 
 
@@ -372,7 +376,7 @@ def _line(detail: ErrorDetails, where: str) -> str:
     if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
-    keys = [one_line(str(part)) for part in detail["loc"] if part not in KINDS]
+    keys = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS]
     name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")

@@ -50,8 +50,8 @@ def _rows(key: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:
 
 
 def _shown(default: Any) -> str:
-    if default is None or default in ({}, ()):
-        return ""
+    if default is None or default in ({}, ()) or (isinstance(default, tuple) and isinstance(default[0], Model)):
+        return ""  # what models stand for, their key's meaning says
     text = ", ".join(default) if isinstance(default, tuple) else str(default)
     return f"`{text.lower() if isinstance(default, bool) else text}`"
 

@@ -364,5 +364,5 @@ Registry = Annotated[
     LocalRegistry | EcrRegistry | GhcrRegistry | AcrRegistry | GenericRegistry, Field(discriminator="kind")
 ]
 
-KINDS = ("local", "ecr", "ghcr", "acr", "generic", "kubernetes", "ec2")
-"""The values of ``kind``, as this union and that of ``runners`` have them."""
+KINDS = ("local", "ecr", "ghcr", "acr", "generic")
+"""The values of ``kind``, as the union has them."""

@@ -189,3 +189,6 @@ class KubernetesRunners(Model):
 
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""
+
+KINDS = ("kubernetes", "ec2")
+"""The values of ``kind``, as the union has them."""

@@ -89,7 +89,10 @@ def test_grace_nodes_are_in_one_nvlink_domain() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["local"], "stack local: there is no example of a job for the flavor 'local'; there is one for: megatron\n"),
+        (
+            ["local"],
+            "stack local: there is no example of a job for the flavor 'local'; there is one for: efa, megatron; for Slurm there is one for all: --slurm\n",
+        ),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),
     ],
