@@ -99,7 +99,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 def _add_compose(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stack", metavar="STACK")
-    parser.add_argument("image", metavar="IMAGE", nargs="?", help="which of its images; default: the last")
+    parser.add_argument("image", metavar="IMAGE", nargs="?", help="which of its images; default: yours, else the last")
     folder = "the project's folder, which containers see as /workspace; default: this one"
     parser.add_argument("--project", metavar="DIR", type=Path, default=Path(), help=folder)
     parser.add_argument("--cpu", action="store_true", help="ask for no GPU")
@@ -244,11 +244,12 @@ def _compose(options: argparse.Namespace) -> int:
     from stacks import compose  # noqa: PLC0415 - it loads what diff does
 
     planned = plan.make(options.stack)
+    user = os.getuid()
     files = compose.files(
         planned,
-        planned.image(options.image),
+        planned.image(options.image) if options.image else compose.of_user(planned, user),
         options.project,
-        owner=(os.getuid(), os.getgid()),
+        owner=(user, os.getgid()),
         gpus=not options.cpu,
         host=options.host_network,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ from stacks.versions import ngc_versions
 PROJECT: Final = "/workspace"
 """Where a container has the project's folder."""
 
+_OWNER: Final = "USER_ID"
+"""Argument of images that are made for one person, whose user id it is."""
+
 _MARK: Final = "# Written by `python -m stacks compose"
 _SHARED_MEMORY: Final = "8gb"
 """What data loaders and NCCL may share; Docker's own limit is 64 MB."""
@@ -36,11 +40,20 @@ _ENV: Final = """\
 # Whose the files are that containers write to this folder: id -u, id -g.
 UID={uid}
 GID={gid}
-# Where programs keep their caches: that user need not have a home in the image.
+# Where programs keep their caches, as that user has no home in the image.
 HOME_FOLDER=/tmp
 # Memory that processes of a container share.
 SHM_SIZE={shm}
 """
+
+
+def of_user(plan: Plan, user: int) -> PlannedImage:
+    """Return which of a stack's images a user works in: one that is made for them, else the last."""
+    return next((image for image in plan.images if _is_of(image, user)), plan.image())
+
+
+def _is_of(image: PlannedImage, user: int) -> bool:
+    return not image.spec.product and image.spec.args.get(_OWNER) == str(user)
 
 
 def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
@@ -51,8 +64,9 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
             written.
     """
     paths = [folder / name for name in files]
-    for name, text in files.items():
-        with beside(folder / name, force=force, ours=_ours) as place:
+    with ExitStack() as all_or_none:
+        places = [all_or_none.enter_context(beside(path, force=force, ours=_ours)) for path in paths]
+        for place, text in zip(places, files.values(), strict=True):
             place.write_text(text, encoding="utf-8", newline="\n")
     return paths
 
@@ -79,13 +93,20 @@ def files(
     """
     if host and _is_wsl():
         raise SlipwayError("--host-network: in WSL the engine's network is not this machine's; publish ports instead")
+    uid, gid = owner
     common = _common(gpus, host)
+    # In an image that is not the caller's own, that user has no home and may not write bytecode.
+    foreign = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
     services = {
-        "train": {"image": image.reference, "build": _build(plan, image, folder), **common},
-        "ngc": {"image": plan.config.mirrors.image(ngc), **common},
+        "train": {
+            "image": image.reference,
+            "build": _build(plan, image, folder),
+            "environment": {} if _is_of(image, uid) else foreign,
+            **common,
+        },
+        "ngc": {"image": plan.config.mirrors.image(ngc), "environment": foreign, **common},
     }
-    uid, gid = owner
     said = {"mark": _MARK, "stack": plan.stack}
     return {
         "docker-compose.yaml": _HEAD.format(**said)
@@ -99,7 +120,6 @@ def _common(gpus: bool, host: bool) -> dict[str, Any]:
     devices = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
     return {
         "user": "${UID}:${GID}",
-        "environment": {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "/tmp/pycache"},  # noqa: S108 - the container's
         "volumes": [f".:{PROJECT}"],
         "working_dir": PROJECT,
         "command": ["sleep", "infinity"],
