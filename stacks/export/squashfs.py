@@ -172,7 +172,7 @@ def configuration(config: Mapping[str, Any]) -> dict[str, str]:
     folder, entrypoint, command = _folder(config), config.get("Entrypoint") or [], config.get("Cmd") or []
     if not entrypoint and not command:
         command = ["/bin/sh"]
-    labels = [f"# {key} {one_line(value, 1000)}\n" for key, value in (config.get("Labels") or {}).items()]
+    labels = [f"# {one_line(f'{key} {value}', 1000)}\n" for key, value in (config.get("Labels") or {}).items()]
     volumes = [
         f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev\n"
         for path in config.get("Volumes") or {}
