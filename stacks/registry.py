@@ -23,10 +23,9 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from stacks import docker_login
-from stacks.config import ENCRYPTED
 from stacks.errors import SlipwayError, one_line
 from stacks.model import check_reference, qualified, split
-from stacks.registries import GenericRegistry, GhcrRegistry, Registry
+from stacks.registries import GhcrRegistry
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
@@ -87,15 +86,6 @@ class Manifest:
     media_type: str
     content: Mapping[str, Any]
     body: bytes = field(repr=False)
-
-
-def registry_login(registry: Registry) -> Login | None:
-    """Return the credentials that a stack's configuration has for its registry, if they can be read."""
-    if not isinstance(registry, GenericRegistry) or not (registry.username and registry.password):
-        return None
-    if registry.password.get_secret_value() == ENCRYPTED:
-        return None
-    return Login(registry.repository.partition("/")[0], registry.username, registry.password.get_secret_value())
 
 
 def digest(reference: str) -> str:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stacks import plan, preview
+from stacks.config import ENCRYPTED
 from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import Image, fetch
 from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan, PlannedImage
-from stacks.registry import Repository, registry_login
+from stacks.registries import GenericRegistry
+from stacks.registry import Login, Repository
 from stacks.spec import Outside
 
 State = Literal["unchanged", "changed", "new"]
@@ -148,7 +150,7 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
 def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool) -> ImageDiff:
     spec = image.spec
     was = there.images.get(spec.name)
-    login = registry_login(planned.config.registry)
+    login = configured_login(planned)
     changes: Sequence[Change] = ()
     published = later = content = None
     if was is not None:
@@ -175,6 +177,17 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
         content,
         planned.config.budgets.get(spec.name),
     )
+
+
+def configured_login(planned: Plan) -> Login | None:
+    """Return the credentials that the stack's configuration has for its registry."""
+    registry = planned.config.registry
+    if not isinstance(registry, GenericRegistry) or not (registry.username and registry.password):
+        return None
+    if registry.password.get_secret_value() == ENCRYPTED:
+        return None
+    host = registry.repository.partition("/")[0]
+    return Login(host, registry.username, registry.password.get_secret_value())
 
 
 def _change(way: tuple[str, ...], before: Any, after: Any) -> Change:

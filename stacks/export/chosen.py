@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stacks.diff.image import Image, fetch
+from stacks.diff.published import configured_login
 from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
-from stacks.registry import Repository, registry_login
+from stacks.registry import Repository
 
 
 def image(plan: Plan, name: str | None) -> Image:
@@ -36,7 +37,7 @@ def _pushed(plan: Plan, planned: PlannedImage) -> Image:
     where = f"stack {plan.stack}: {planned.spec.name}"
     if not plan.config.publish:
         raise SlipwayError(f"{where}: is in no registry, because of slipway:publish: false")
-    login = registry_login(plan.config.registry)
+    login = configured_login(plan)
     if not Repository(planned.reference, login).exists():
         raise SlipwayError(
             f"{where}: {planned.reference} is not in the registry; `make up STACK={plan.stack}` builds and pushes it, "
