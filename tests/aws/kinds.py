@@ -63,8 +63,8 @@ def _number(value: Any) -> Any:
 
 
 def tags(given: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return tags as most APIs list them."""
-    return [{"Key": key, "Value": value} for key, value in given.items()]
+    """Return tags as most APIs list them, by name: on the wire they are in any order."""
+    return [{"Key": key, "Value": given[key]} for key in sorted(given)]
 
 
 def without(inputs: Mapping[str, Any], *names: str) -> Properties:

@@ -92,6 +92,13 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
     used = spot["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"][0]["LaunchTemplateSpecification"]["Version"]
     assert used == "2"
 
+    # Another VPC takes another security group; the groups only get other subnets.
+    other = project.api("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    project.runners(subnets=[subnet(project, public=True, cidr="10.0.1.0/24", vpc=other)])
+    changes = operations(project.preview().shown)
+    assert changes[f"SecurityGroup {NAME}-runner"] == "++"
+    assert changes[f"Group {NAME}-spot"] == "~"
+
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     assert not project.api("ec2").describe_launch_templates()["LaunchTemplates"]

@@ -277,6 +277,22 @@ def test_a_burst_is_taken_whole_and_bounded(scaler: Scaler) -> None:
     assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting) == 500
 
 
+def test_where_the_most_is_lowered_all_that_work_go_on(scaler: Scaler) -> None:
+    for number in range(4):
+        scaler.job(number)
+    scaler.round()
+    scaler.round()
+    scaler.come_up(busy=True)
+    machines = scaler.instances()
+    for number in range(4):
+        scaler.job(number, "in_progress")
+    for name in GROUPS.values():
+        scaler.api("autoscaling").update_auto_scaling_group(AutoScalingGroupName=name, MaxSize=2)
+    scaler.environment["RULES"] = json.dumps({**json.loads(scaler.environment["RULES"]), "most": 2})
+    scaler.round()
+    assert (scaler.instances(), scaler.desired()) == (machines, {"spot": 2, "on-demand": 0})
+
+
 def test_a_job_that_is_cancelled_before_its_machine_is_up_takes_it_back(scaler: Scaler) -> None:
     scaler.job(1)
     scaler.round()

@@ -193,7 +193,9 @@ class Keeper:
 
     def _resize(self, group: str, count: int) -> None:
         answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])
-        if answer["AutoScalingGroups"][0]["DesiredCapacity"] != count:
+        found = answer["AutoScalingGroups"][0]
+        count = min(count, found["MaxSize"])  # there are more where the most was lowered: they end with their jobs
+        if found["DesiredCapacity"] != count:
             self._scaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=count, HonorCooldown=False)
             _say("resized", group=group, machines=count)
 
