@@ -14,7 +14,7 @@ import yaml
 
 from components.runners.ec2 import policies
 from stacks.source import ROOT
-from tests.aws.conftest import ACCOUNT, REGION
+from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.runners import NAME, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
 from tests.provider.conftest import Registry
@@ -311,3 +311,10 @@ def test_what_could_not_run_is_refused_at_preview_in_one_line(project: RunnersPr
         assert "Traceback" not in failed.shown, what
         lines = set(re.findall(r"error: (slipway:runners\..*|.*not allowed.*)", failed.shown))
         assert len(lines) == 1, (what, lines)
+
+
+def test_a_preview_without_credentials_says_that_it_needs_them(project: RunnersProject) -> None:
+    failed = project.preview(check=False, **NO_SIGN)
+    assert failed.returncode != 0
+    assert "No valid credential sources found." in failed.shown
+    assert "Traceback" not in failed.shown

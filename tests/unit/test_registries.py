@@ -13,6 +13,7 @@ from stacks import aws, flavors, lock, plan, registries
 from stacks.config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.registries import EcrRegistry, GhcrRegistry, check_sealed
+from stacks.runners import Runners
 from stacks.source import ROOT
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -228,8 +229,8 @@ def test_a_stack_owns_the_repositories_that_it_creates() -> None:
 
 
 def test_the_kinds_are_the_unions() -> None:
-    union = get_args(get_args(registries.Registry)[0])
-    assert {get_args(kind.model_fields["kind"].annotation)[0] for kind in union} == set(registries.KINDS)
+    kinds = [kind for union in (registries.Registry, Runners) for kind in get_args(get_args(union)[0])]
+    assert {get_args(kind.model_fields["kind"].annotation)[0] for kind in kinds} == set(registries.KINDS)
 
 
 def test_a_job_without_a_secret_builds_for_ghcr(monkeypatch: pytest.MonkeyPatch) -> None:
