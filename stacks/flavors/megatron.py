@@ -63,10 +63,10 @@ class Topology(Model):
 class Packages(Model):
     """Python packages for data, each at one version; those that Megatron-LM's own lock names, where it names one."""
 
-    datasets: Version = Field("5.0.0", description="datasets.")
-    transformers: Version = Field("5.14.1", description="transformers.")
+    datasets: Version = Field("4.8.5", description="datasets.")
+    transformers: Version = Field("5.3.0", description="transformers.")
     tokenizers: Version = Field("0.22.2", description="tokenizers.")
-    huggingface_hub: Version = Field("1.24.0", description="huggingface_hub.")
+    huggingface_hub: Version = Field("1.16.1", description="huggingface_hub.")
 
 
 class Config(StackConfig):
@@ -74,8 +74,9 @@ class Config(StackConfig):
 
     flavor: Literal["megatron"] = "megatron"
     ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch to stand on.")
+    # The newest release whose `pretrain_gpt.py --help` works: from 0.18.0 to 0.19.0 a help text has a bare "%)".
     megatron: Commit = Field(
-        "571370c829ca768fe37244f4e2e7f28d8accc4ab", description="Commit of NVIDIA/Megatron-LM. Default: core_v0.18.2."
+        "266f1c97dca477ca8b92c16087506da2000b0b84", description="Commit of NVIDIA/Megatron-LM. Default: core_v0.17.1."
     )
     launcher: Launcher = Field(default_factory=Launcher, description="NeMo Framework Launcher.")
     nodes: str = Field(

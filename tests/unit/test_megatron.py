@@ -65,8 +65,8 @@ def test_the_seeds_stack_has_the_seeds_versions() -> None:
 @pytest.mark.parametrize(
     ("values", "suffix"),
     [
-        ({}, "megatron-ngc26.03-lm571370c-doca3.2.1"),
-        ({"doca": False}, "megatron-ngc26.03-lm571370c"),
+        ({}, "megatron-ngc26.03-lm266f1c9-doca3.2.1"),
+        ({"doca": False}, "megatron-ngc26.03-lm266f1c9"),
         ({"ngc": "25.03", "megatron": SEEDS_COMMIT, "doca": "2.9.1", "tagSuffix": "mine"},
          "megatron-ngc25.03-lm878d65f-doca2.9.1-mine"),
     ],

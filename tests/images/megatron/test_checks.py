@@ -29,18 +29,18 @@ FAULTS = {
         (f"rm {DATASETS}/helpers_cpp*.so", "the dataset helpers are not compiled, or older than their source"),
         (f"touch {DATASETS}/helpers.cpp", "the dataset helpers are not compiled, or older than their source"),
         (
-            f"sed -i 's/sample \\* length/sample * (length + 1)/' {DATASETS}/helpers.cpp; {COMPILE}",
-            "the dataset helpers give [[0, 0], [1, 0], [2, 2], [3, 1]], not",
+            f"sed -i 's/sample \\* length/sample * (length - 1)/' {DATASETS}/helpers.cpp; {COMPILE}",
+            "the dataset helpers give [[0, 0], [0, 3], [1, 1], [2, 1]], not",
         ),
     ],
     "40-imports": [
         (f"rm -r {PACKAGES}/datasets", "datasets cannot be imported"),
-        (f"rm {PACKAGES}/__editable__*", "megatron.core cannot be imported"),
-        ("echo 'import nothing_of_that_name' >> /megatron-lm/pretrain_gpt.py", "nothing_of_that_name"),
+        (f"rm {PACKAGES}/__editable__*", "megatron.core is not imported from another folder"),
+        ("sed -i '1i import nothing_of_that_name' /megatron-lm/pretrain_gpt.py", "nothing_of_that_name"),
         ("rm -r /opt/NeMo-Framework-Launcher/requirements/hera", "No module named 'hera'"),
     ],
     "50-packages": [
-        ("export TRANSFORMERS_VERSION=5.0.0", "transformers is 5.14.1, not 5.0.0"),
+        ("export TRANSFORMERS_VERSION=5.0.0", "transformers is 5.3.0, not 5.0.0"),
         (f"rm -r {PACKAGES}/xxhash*", "datasets requires xxhash, which is not installed"),
         (f"mv {PACKAGES}/packaging-*.dist-info {PACKAGES}/packaging-1.0.dist-info", ""),
     ],
@@ -52,8 +52,8 @@ FAULTS = {
         ("rm /opt/mellanox/sharp/lib/libsharp_coll.so.5", "DOCA's libibverbs or SHARP does not load"),
         ("rm /usr/lib/*/libibverbs.so.1", "DOCA's libibverbs or SHARP does not load"),
         (
-            "cp /opt/hpcx/ucx/lib/libucs.so.0 /usr/lib/ && rm /opt/hpcx/ucx/lib/libucs.so.0 && ldconfig",
-            "torch gets /usr/lib/libucs.so.0",
+            "cp /opt/hpcx/ucx/lib/libucp.so.0 /usr/lib/ && rm /opt/hpcx/ucx/lib/libucp.so.0 && ldconfig",
+            "torch gets /usr/lib/libucp.so.0",
         ),
     ],
     "70-topology": [
@@ -78,10 +78,10 @@ def _asked(upstreams: Upstreams, check: str, fault: str) -> tuple[str, tuple[str
         "TOPOLOGY_NAME": "ndv5-topo.xml",
         "TOPOLOGY_SHA256": upstreams.topology["sha256"],
         "TRANSFORMER_ENGINE_REF": "",
-        "DATASETS_VERSION": "5.0.0",
-        "TRANSFORMERS_VERSION": "5.14.1",
+        "DATASETS_VERSION": "4.8.5",
+        "TRANSFORMERS_VERSION": "5.3.0",
         "TOKENIZERS_VERSION": "0.22.2",
-        "HUGGINGFACE_HUB_VERSION": "1.24.0",
+        "HUGGINGFACE_HUB_VERSION": "1.16.1",
         "USER": USER,
     }
     script = f"set -e; cat > /tmp/check; chmod 755 /tmp/check; {fault}; exec $USER /tmp/check"
