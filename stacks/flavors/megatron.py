@@ -61,12 +61,12 @@ class Topology(Model):
 
 
 class Packages(Model):
-    """Python packages for data, each at one version; those that Megatron-LM's own lock names, where it names one."""
+    """Python packages for data, each at one version. Defaults: those that Megatron-LM 0.18.2 locks."""
 
-    datasets: Version = Field("4.8.5", description="datasets.")
-    transformers: Version = Field("5.3.0", description="transformers.")
+    datasets: Version = Field("5.0.0", description="datasets.")
+    transformers: Version = Field("5.14.1", description="transformers.")
     tokenizers: Version = Field("0.22.2", description="tokenizers.")
-    huggingface_hub: Version = Field("1.16.1", description="huggingface_hub.")
+    huggingface_hub: Version = Field("1.24.0", description="huggingface_hub.")
 
 
 class Config(StackConfig):

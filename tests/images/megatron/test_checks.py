@@ -40,7 +40,7 @@ FAULTS = {
         ("rm -r /opt/NeMo-Framework-Launcher/requirements/hera", "No module named 'hera'"),
     ],
     "50-packages": [
-        ("export TRANSFORMERS_VERSION=5.0.0", "transformers is 5.3.0, not 5.0.0"),
+        ("export TRANSFORMERS_VERSION=5.0.0", "transformers is 5.14.1, not 5.0.0"),
         (f"rm -r {PACKAGES}/xxhash*", "datasets requires xxhash, which is not installed"),
         (f"mv {PACKAGES}/packaging-*.dist-info {PACKAGES}/packaging-1.0.dist-info", ""),
     ],
@@ -78,10 +78,10 @@ def _asked(upstreams: Upstreams, check: str, fault: str) -> tuple[str, tuple[str
         "TOPOLOGY_NAME": "ndv5-topo.xml",
         "TOPOLOGY_SHA256": upstreams.topology["sha256"],
         "TRANSFORMER_ENGINE_REF": "",
-        "DATASETS_VERSION": "4.8.5",
-        "TRANSFORMERS_VERSION": "5.3.0",
+        "DATASETS_VERSION": "5.0.0",
+        "TRANSFORMERS_VERSION": "5.14.1",
         "TOKENIZERS_VERSION": "0.22.2",
-        "HUGGINGFACE_HUB_VERSION": "1.16.1",
+        "HUGGINGFACE_HUB_VERSION": "1.24.0",
         "USER": USER,
     }
     script = f"set -e; cat > /tmp/check; chmod 755 /tmp/check; {fault}; exec $USER /tmp/check"

@@ -106,10 +106,10 @@ def test_the_parts_are_what_the_environment_and_the_stack_say(image: Image, upst
         "libibverbs1 1:0.1-doca",
         "torch 2.11.0a0",
         "transformer-engine 2.9.0",
-        "datasets 4.8.5",
-        "transformers 5.3.0",
+        "datasets 5.0.0",
+        "transformers 5.14.1",
         "tokenizers 0.22.2",
-        "huggingface_hub 1.16.1",
+        "huggingface_hub 1.24.0",
         "NCCL 2.29.7",
     ):
         assert line in said
