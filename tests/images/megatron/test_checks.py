@@ -52,7 +52,7 @@ FAULTS = {
         ("rm /opt/mellanox/sharp/lib/libsharp_coll.so.5", "DOCA's libibverbs or SHARP does not load"),
         ("rm /usr/lib/*/libibverbs.so.1", "DOCA's libibverbs or SHARP does not load"),
         (
-            "cp /opt/hpcx/ucx/lib/libucp.so.0 /usr/lib/ && rm /opt/hpcx/ucx/lib/libucp.so.0 && ldconfig",
+            "cp /opt/hpcx/ucx/lib/libucp.so.0 /usr/lib/ && rm /opt/hpcx/ucx/lib/libucp.so* && ldconfig",
             "torch gets /usr/lib/libucp.so.0",
         ),
     ],
