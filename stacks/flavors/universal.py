@@ -141,10 +141,7 @@ class Train(Model):
     )
     uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
     gid: int = Field(1000, ge=0, lt=2**32 - 1, description="Group id that it runs as.")
-    apt: tuple[SystemPackage, ...] = Field(
-        (), description="Packages of the distribution, where it is Debian or Ubuntu."
-    )
-    dnf: tuple[SystemPackage, ...] = Field((), description="Packages of the distribution, where it is UBI or Rocky.")
+    apt: tuple[SystemPackage, ...] = Field((), description="Packages of the distribution.")
     conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
     pip: tuple[PipPackage, ...] = Field((), description="Packages of the Python index, which never replace PyTorch.")
     env: Annotated[dict[str, str], BeforeValidator(_text)] = Field(
@@ -259,21 +256,10 @@ class Config(StackConfig):
         return self
 
     def _check_packages(self) -> None:
-        ours = versions.distro(self.distro).packages
-        other = "dnf" if ours == "apt" else "apt"
-        for index, one in enumerate(self.train):
-            if getattr(one, other):
-                field, source = f"train.{index}.{other}", "stacks/versions/distros.toml"
-                raise Incompatible(
-                    field,
-                    ", ".join(getattr(one, other)),
-                    f"cannot be installed: {self.distro} has no {other}",
-                    [f"train.{index}.{ours}"],
-                    source,
-                )
-        if ours == "dnf" and self.machine != "amd64":
-            source = "MKL is for x86-64, and UBI and Rocky have no OpenBLAS to build with"
-            raise Incompatible("platform", self.platform, f"cannot be built on {self.distro}", ["linux/amd64"], source)
+        if versions.distro(self.distro).packages != "apt":
+            apt = [name for name in versions.distro_names() if versions.distro(name).packages == "apt"]
+            source = "the Dockerfiles install with apt, stacks/versions/distros.toml"
+            raise Incompatible("distro", self.distro, "has no apt", apt, source)
 
     @property
     def machine(self) -> Machine:
@@ -427,7 +413,7 @@ class _Chain:
         }
         lists = {
             "CONDA_PACKAGES": one.conda,
-            "SYSTEM_PACKAGES": one.apt or one.dnf,
+            "SYSTEM_PACKAGES": one.apt,
             "PIP_PACKAGES": one.pip,
         }
         return ImageSpec(
