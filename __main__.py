@@ -19,9 +19,8 @@ try:
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
 
-runners = planned.config.runners
-if isinstance(runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
-    for line in seen.warnings(runners):
+if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
+    for line in seen.warnings(planned.config.runners):
         pulumi.warn(line)
 
 for name, value in deploy(planned).items():

@@ -15,6 +15,7 @@ WORKERS: Final = {
     "images": "machine",
     "toolchain": "machine",
     "aws": "engine",
+    "cluster": "engine",
     "engine": "engine",
     "provider": "engine",
     "workflows": "engine",

@@ -1,7 +1,8 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
 
-`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `cosign` and
-`syft` whether it signs or verifies, and lists what images hold, `parents` lists its outside images, mirrors applied.
+`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `kubernetes`
+whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold, `parents`
+lists its outside images, mirrors applied.
 """
 
 import json
@@ -9,9 +10,11 @@ import sys
 
 from stacks import plan
 from stacks.config import StackConfig
+from stacks.ec2 import Ec2Runners
 from stacks.errors import SlipwayError
 from stacks.model import qualified
 from stacks.registries import EcrRegistry, LocalRegistry
+from stacks.runners import KubernetesRunners
 from stacks.spec import Outside
 
 
@@ -28,9 +31,10 @@ def needs(stack: str) -> dict[str, object]:
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "registry": local(config),
-        "aws": config.publish and isinstance(config.registry, EcrRegistry),
+        "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
         "cosign": bool(config.trust) or signing is not None,
         "syft": signing is not None and signing.sbom,
+        "kubernetes": isinstance(config.runners, KubernetesRunners),
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 

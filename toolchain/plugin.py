@@ -1,11 +1,13 @@
 """Pulumi's official plugins, each of the version of its SDK."""
 
 import os
+import shutil
 from typing import Final
 
 from toolchain import net, pulumi_cli
 from toolchain.checkout import Checkout
 from toolchain.errors import ToolchainError
+from toolchain.part import Part
 from toolchain.steps import command, step
 
 SOURCES: Final = ("https://api.github.com", "https://get.pulumi.com")
@@ -22,6 +24,22 @@ def is_installed(checkout: Checkout, name: str) -> bool:
     """Tell whether a plugin is there, and whole."""
     plugin = checkout.pulumi_home / "plugins" / f"resource-{name}-v{version(checkout, name)}"
     return plugin.is_dir() and not plugin.with_name(plugin.name + ".partial").exists()
+
+
+def get(checkout: Checkout, name: str, title: str, needed: str, instead: str) -> Part:
+    """Have a plugin that nothing stands in for: the one on PATH, else the official one.
+
+    `needed` says what needs it, and `instead` what to do without. Raises ToolchainError where it cannot be had.
+    """
+    wanted = version(checkout, name)
+    program = f"pulumi-resource-{name}"
+    if found := shutil.which(program):
+        return Part(title, found, wanted)
+    if why := install(checkout, name):
+        raise ToolchainError(
+            f"the {title} {wanted}, which {needed}, cannot be had: {why}; put {program} on PATH, or {instead}"
+        )
+    return Part(title, "official plugin", wanted)
 
 
 def install(checkout: Checkout, name: str) -> str:

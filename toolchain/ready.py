@@ -12,6 +12,7 @@ from toolchain import (
     engine,
     environment,
     golang,
+    kubernetes_plugin,
     language_host,
     mirrors,
     modes,
@@ -34,10 +35,15 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
     aws_plugin.NAME: aws_plugin.get,
+    kubernetes_plugin.NAME: kubernetes_plugin.get,
     **{tool.name: functools.partial(signing.get, tool=tool) for tool in signing.TOOLS},
 }
 """What only a stack that needs it gets."""
-_NEEDS: Final = {aws_plugin.NAME: "aws", **{tool.name: tool.name for tool in signing.TOOLS}}
+_NEEDS: Final = {
+    aws_plugin.NAME: "aws",
+    kubernetes_plugin.NAME: "kubernetes",
+    **{tool.name: tool.name for tool in signing.TOOLS},
+}
 """What :mod:`toolchain.needs` calls them."""
 
 

@@ -63,9 +63,10 @@ def _devices(config: KubernetesRunners) -> Iterator[str]:
     for resource, asked in config.devices.items():
         most = max(int(entry["status"].get("allocatable", {}).get(resource, "0")) for entry in nodes)
         if most < asked:
-            count = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
-            offered = f"{count} of {config.profile} offer at most {most} {resource}, and a runner asks for {asked}"
-            yield f"{offered}: {_PLUGINS[resource]}"
+            yield (
+                f"no node of {config.profile} (there: {len(nodes)}) offers more than {most} {resource}, and a runner "
+                f"asks for {asked}: {_PLUGINS[resource]}"
+            )
 
 
 def _controller(config: KubernetesRunners) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -13,15 +12,13 @@ from typing import Any
 import pytest
 
 from tests.cluster.control_plane import Cluster, control_plane
+from tests.cluster.programs import program
 from tests.engine.project import Project
 from tests.provider.conftest import shell  # noqa: F401 - a fixture for what is below
 from tests.provider.plugin import CHECKOUT
 
 CHARTS = Path(__file__).parent / "charts"
 """Stand-ins for ARC's charts, which are in a registry that tests do not reach."""
-
-CHARTS_VARIABLE = "SLIPWAY_ARC_CHARTS"
-"""Environment variable that names a folder with ARC's own, unpacked, to be tested in their place."""
 
 
 STORAGE = {
@@ -41,13 +38,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-class ClusterProject(Project):
-    """A project with runners on a cluster, and the stand-in for Pulumi's Kubernetes plugin."""
+class RunnersProject(Project):
+    """A project with runners, and the stand-in for Pulumi's Kubernetes plugin."""
 
-    def __init__(self, root: Path, cluster: Cluster, namespace: str) -> None:
-        self.cluster, self.namespace = cluster, namespace
+    def __init__(self, root: Path, namespace: str, kubeconfig: Path, programs: Path) -> None:
+        self.namespace = namespace
         super().__init__(root)
-        shutil.copytree(os.environ.get(CHARTS_VARIABLE, CHARTS), root / "charts")
+        shutil.copytree(CHARTS, root / "charts")
         plugins = root.with_name("plugins")
         plugins.mkdir()
         launcher = plugins / "pulumi-resource-kubernetes"
@@ -56,9 +53,9 @@ class ClusterProject(Project):
         launcher.chmod(0o755)
         # The venv's bin stays first on PATH: the language host takes its Python from there.
         self.environment |= {
-            "PATH": f"{Path(sys.executable).parent}:{plugins}:{self.environment['PATH']}",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-            "KUBECONFIG": str(cluster.kubeconfig),
+            "PATH": f"{Path(sys.executable).parent}:{plugins}:{programs}:{self.environment['PATH']}",
+            "KUBECONFIG": str(kubeconfig),
         }
 
     def configure(self, runners: dict[str, Any] | None = None, **values: Any) -> None:
@@ -71,10 +68,6 @@ class ClusterProject(Project):
         }
         super().configure(**{"flavor": "runners", **values}, runners={**own, **(runners or {})})
 
-    def at(self, kind: str, name: str = "", api: str = "/api/v1") -> str:
-        """Return the path of the runners' objects of a kind, or of one."""
-        return f"{api}/namespaces/{self.namespace}/{kind}{f'/{name}' if name else ''}"
-
     def exported(self) -> str:
         """Return the state as it is stored, whatever it holds."""
         return self.pulumi("stack", "export", "-s", "t").stdout
@@ -82,6 +75,18 @@ class ClusterProject(Project):
     def destroy(self) -> None:
         """Delete the stack's resources."""
         self.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+
+
+class ClusterProject(RunnersProject):
+    """A project with runners on a cluster that is there."""
+
+    def __init__(self, root: Path, cluster: Cluster, namespace: str) -> None:
+        self.cluster = cluster
+        super().__init__(root, namespace, cluster.kubeconfig, program("kubectl").parent)
+
+    def at(self, kind: str, name: str = "", api: str = "/api/v1") -> str:
+        """Return the path of the runners' objects of a kind, or of one."""
+        return f"{api}/namespaces/{self.namespace}/{kind}{f'/{name}' if name else ''}"
 
 
 @pytest.fixture

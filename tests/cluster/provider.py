@@ -21,8 +21,8 @@ from typing import Final
 import grpc
 import requests
 import yaml
-from google.protobuf import empty_pb2
-from pulumi.runtime.proto import provider_pb2
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from tests.cluster.programs import program
 from toolchain.provider_base import (
@@ -237,8 +237,13 @@ class KubernetesProvider(Provider):
         else:
             if self._api.find(wanted) is not None:
                 raise ProviderError(f"{_named(wanted)} already exists")
-            self._api.apply(wanted)
-            name, made = f"{wanted['metadata'].get('namespace', '')}/{wanted['metadata']['name']}", self._await(wanted)
+            made = self._api.apply(wanted)
+            name = f"{wanted['metadata'].get('namespace', '')}/{wanted['metadata']['name']}"
+            try:
+                made = self._await(wanted)
+            except ProviderError as error:  # it is there, and the next update goes on with it
+                _half_made(context, name.lstrip("/"), made, request.properties, str(error))
+                raise
         return provider_pb2.CreateResponse(id=name.lstrip("/"), properties=encode_struct(made))
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
@@ -295,6 +300,18 @@ class KubernetesProvider(Provider):
         )
         if done.returncode:
             raise ProviderError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
+
+
+def _half_made(
+    context: grpc.ServicerContext, name: str, made: Properties, inputs: struct_pb2.Struct, reason: str
+) -> None:
+    """Tell the engine that an object was made and is not as it should be, in the way that gRPC has for details."""
+    failed = provider_pb2.ErrorResourceInitFailed(
+        id=name, properties=encode_struct(made), reasons=[reason], inputs=inputs
+    )
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=reason)
+    status.details.add().Pack(failed)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
 
 
 def _type(urn: str) -> str:

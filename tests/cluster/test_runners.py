@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from stacks.versions.nodes import EFA, GPU, node, node_names
+from stacks.versions.nodes import EFA, GPU, node_names
 from tests.cluster.conftest import ClusterProject
-from tests.cluster.control_plane import Cluster, until
-from tests.cluster.node import node as running_node
+from tests.cluster.control_plane import until
+from tests.cluster.pools import pool
+
+pytestmark = pytest.mark.slow
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 SETS = "/apis/actions.github.com/v1alpha1"
 POLICY = "/apis/policy/v1"
-
-
-def offered(profile: str) -> dict[str, str]:
-    """Return what a node of a profile offers beside CPUs and memory."""
-    row = node(profile)
-    pages = {"hugepages-2Mi": row.hugepages} if row.hugepages else {}
-    return {**{name: str(count) for name, count in row.limits.items()}, **pages}
 
 
 def runner_pod(project: ClusterProject, name: str) -> dict[str, Any]:
@@ -49,18 +42,6 @@ def unscheduled(project: ClusterProject, name: str) -> str:
 
     message: str = until(why)
     return message
-
-
-@contextmanager
-def pool(cluster: Cluster, profile: str, **other: str) -> Iterator[None]:
-    """Have one node of a profile, tainted as such pools are, and a plain one for all else; ``other`` is offered instead."""
-    row = node(profile)
-    taints = [entry["key"] for entry in row.tolerations]
-    with (
-        running_node(cluster, "plain", {}, {}),
-        running_node(cluster, profile, row.selector, other or offered(profile), taints),
-    ):
-        yield
 
 
 @pytest.mark.parametrize("profile", node_names())
@@ -177,3 +158,14 @@ def test_a_token_in_clear_text_and_a_context_that_is_not_there_are_one_line(proj
     assert failed.returncode != 0
     assert 'context "elsewhere" does not exist' in failed.shown
     assert "Traceback" not in failed.shown
+
+
+def test_devices_that_no_node_offers_and_runners_that_wait_are_warned_of(project: ClusterProject) -> None:
+    project.configure({"profile": "eks-p4d"})
+    with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
+        shown = project.up().shown
+        told = f"warning: no node of eks-p4d (there: 1) offers more than 0 {EFA}, and a runner asks for 4: is the"
+        assert told in shown, shown
+        assert f"more than 0 {GPU}" not in shown
+        shown = project.up().shown
+        assert f"{project.namespace}-controller has no listener, so that queued jobs get no runner" in shown

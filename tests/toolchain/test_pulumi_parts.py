@@ -351,20 +351,28 @@ def test_the_provider_can_be_forced(installable: Clone, release: Release) -> Non
     )
 
 
-def test_the_aws_provider_is_installed_where_a_stack_needs_it(installable: Clone, release: Release) -> None:
-    version = installable.checkout.locked("pulumi-aws")
+@pytest.mark.parametrize(
+    ("name", "title", "needed", "instead"),
+    [
+        ("aws", "AWS provider", "pushing to ECR needs", "take another kind of slipway:registry"),
+        ("kubernetes", "Kubernetes provider", "runners on a cluster need", "leave slipway:runners out"),
+    ],
+)
+def test_a_clouds_provider_is_installed_where_a_stack_needs_it(
+    installable: Clone, release: Release, name: str, title: str, needed: str, instead: str
+) -> None:
+    version = installable.checkout.locked(f"pulumi-{name}")
+    program, part_name = f"pulumi-resource-{name}", f"{name}_plugin"
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
     assert re.fullmatch(
-        f"slipway: the AWS provider {version}, which pushing to ECR needs, cannot be had: .*404.*; "
-        "put pulumi-resource-aws on PATH, or take another kind of slipway:registry",
-        installable.refused("aws_plugin"),
+        f"slipway: the {title} {version}, which {needed}, cannot be had: .*404.*; put {program} on PATH, or {instead}",
+        installable.refused(part_name),
     )
-    plugin = f"pulumi-resource-aws-v{version}-linux-{apt.machine()}.tar.gz"
-    release.files[plugin] = archive("", {"pulumi-resource-aws": ""})
-    part = installable.get("aws_plugin")
+    release.files[f"{program}-v{version}-linux-{apt.machine()}.tar.gz"] = archive("", {program: ""})
+    part = installable.get(part_name)
     assert (part["used"], part["version"]) == ("official plugin", version)
-    installable.program("pulumi-resource-aws", "echo")
-    assert installable.get("aws_plugin")["used"] == str(installable.programs / "pulumi-resource-aws")
+    installable.program(program, "echo")
+    assert installable.get(part_name)["used"] == str(installable.programs / program)
 
 
 @pytest.mark.slow

@@ -1,0 +1,76 @@
+"""ARC's charts with our values, by real Helm on a real API server: stand-ins, and GitHub's own where a developer has them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from stacks.versions.nodes import GPU
+from tests.cluster.conftest import CHARTS, ClusterProject
+from tests.cluster.control_plane import Cluster
+from tests.cluster.pools import pool
+
+pytestmark = pytest.mark.slow
+
+VARIABLE = "SLIPWAY_ARC_CHARTS"
+"""Environment variable that names a folder with GitHub's charts, unpacked, to be tested as well."""
+
+FOLDERS = [str(CHARTS), *([os.environ[VARIABLE]] if VARIABLE in os.environ else [])]
+SETS = "/apis/actions.github.com/v1alpha1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@contextmanager
+def cleared(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Clear up what is deleted in a namespace, in place of the controller, whose image is in no registry of the tests."""
+    ended = threading.Event()
+    kinds = [(SETS, "autoscalingrunnersets"), (RBAC, "roles"), (RBAC, "rolebindings"), ("/api/v1", "serviceaccounts")]
+
+    def clear() -> None:
+        while not ended.wait(0.5):
+            for api, kind in kinds:
+                path = f"{api}/namespaces/{namespace}/{kind}"
+                for entry in cluster.items(path):
+                    metadata = entry["metadata"]
+                    if metadata.get("deletionTimestamp") and metadata.get("finalizers"):
+                        without = {"metadata": {"finalizers": None}}
+                        headers = {"Content-Type": "application/merge-patch+json"}
+                        cluster.call("PATCH", f"{path}/{metadata['name']}", without, headers=headers)
+
+    thread = threading.Thread(target=clear, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(30)
+
+
+@pytest.mark.parametrize("charts", FOLDERS, ids=["stand-ins", "GitHub's"][: len(FOLDERS)])
+def test_a_scale_set_is_as_configured_and_its_controller_is_confined(project: ClusterProject, charts: str) -> None:
+    shutil.rmtree(project.root / "charts")
+    shutil.copytree(Path(charts), project.root / "charts")
+    cluster, space = project.cluster, project.namespace
+    project.configure({"profile": "aks-ndv5", "minRunners": 1, "maxRunners": 3, "labels": ["gpu"], "group": "ml"})
+    with pool(cluster, "aks-ndv5"), cleared(cluster, space):
+        project.up()
+        (scale_set,) = cluster.items(project.at("autoscalingrunnersets", api=SETS))
+        spec = scale_set["spec"]
+        assert (spec["minRunners"], spec["maxRunners"]) == (1, 3)
+        assert spec["githubConfigSecret"] == "github"
+        pod = spec["template"]["spec"]
+        assert pod["containers"][0]["resources"]["limits"][GPU] == "8"
+        assert [container["name"] for container in pod["initContainers"]] == ["init-dind-externals", "dind"]
+        assert pod["serviceAccountName"] == "runner"
+        controller = f"system:serviceaccount:{space}-controller:controller"
+        assert cluster.can(controller, "get", "secrets", namespace=space)
+        assert not cluster.can(controller, "get", "secrets", namespace="kube-system")
+        assert not cluster.can(controller, "create", "pods", namespace="default")
+        project.destroy()
+    assert space not in {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}

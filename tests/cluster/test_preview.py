@@ -1,0 +1,24 @@
+"""The stacks of runners as they stand, previewed by the real engine: no cluster is asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stacks.source import ROOT
+from tests.cluster.conftest import RunnersProject
+
+
+@pytest.mark.parametrize(("stack", "devices"), [("runners-eks", ("gpu", "efa")), ("runners-aks", ("gpu", "ib"))])
+def test_a_preview_shows_the_runners_and_asks_no_cluster(tmp_path: Path, stack: str, devices: tuple[str, str]) -> None:
+    project = RunnersProject(tmp_path / "project", "unused", tmp_path / "no-kubeconfig", tmp_path)
+    project.write("stacks/Pulumi.t.yaml", (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text())
+    project.pulumi("stack", "init", "t")
+    shown = project.preview("--diff").shown
+    assert "error" not in shown
+    for kind in ("Namespace", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass", "Release"):
+        assert re.search(rf"\+ kubernetes:\S+:{kind}: \(create\)", shown), shown
+    assert all(re.search(rf"requests\.\S+/{device} *: ", shown) for device in devices), shown
+    assert re.search(r'scaleSet *: "slipway-runners"', shown)
