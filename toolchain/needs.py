@@ -30,7 +30,7 @@ def needs(stack: str) -> dict[str, object]:
     signing = config.signing if config.publish else None
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
-        "registry": local(config),
+        "registry": bool(specs) and local(config),
         "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
         "cosign": bool(config.trust) or signing is not None,
         "syft": signing is not None and signing.sbom,

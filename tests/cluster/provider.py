@@ -240,7 +240,7 @@ class KubernetesProvider(Provider):
             made = self._api.apply(wanted)
             name = f"{wanted['metadata'].get('namespace', '')}/{wanted['metadata']['name']}"
             try:
-                made = self._await(wanted)
+                made = self._await(wanted, request.urn)
             except ProviderError as error:  # it is there, and the next update goes on with it
                 _half_made(context, name.lstrip("/"), made, request.properties, str(error))
                 raise
@@ -254,7 +254,7 @@ class KubernetesProvider(Provider):
         if _type(request.urn) == RELEASE:
             return provider_pb2.UpdateResponse(properties=encode_struct(self._install(wanted)))
         self._api.apply(wanted)
-        return provider_pb2.UpdateResponse(properties=encode_struct(self._await(wanted)))
+        return provider_pb2.UpdateResponse(properties=encode_struct(self._await(wanted, request.urn)))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         known = plain(decode_struct(request.properties))
@@ -264,10 +264,12 @@ class KubernetesProvider(Provider):
             self._api.delete(known)
         return empty_pb2.Empty()
 
-    def _await(self, manifest: Properties) -> Properties:
+    def _await(self, manifest: Properties, urn: str) -> Properties:
+        """Wait until an object is as it should be, and show beside it what keeps its pods from running."""
         annotations = manifest["metadata"].get("annotations", {})
         seconds = float(annotations.get("pulumi.com/timeoutSeconds", SECONDS))
         end = time.monotonic() + seconds
+        said: set[str] = set()
         while True:
             found = self._api.find(manifest)
             if found is None:
@@ -276,10 +278,13 @@ class KubernetesProvider(Provider):
             if done is True:
                 found["metadata"].pop("managedFields", None)
                 return found
+            reasons = _reasons(self._api.pods(found)) if "template" in found.get("spec", {}) else ""
             if done or time.monotonic() > end:
-                pods = self._api.pods(found) if "template" in found.get("spec", {}) else []
                 why = done or f"not ready within {seconds:.0f} s"
-                raise ProviderError(f"{_named(manifest)}: {why} {_reasons(pods)}".strip())
+                raise ProviderError(f"{_named(manifest)}: {why} {reasons}".strip())
+            if reasons and reasons not in said:
+                said.add(reasons)
+                self.host.log(urn, reasons, "WARNING")
             time.sleep(0.3)
 
     def _install(self, release: Properties) -> Properties:

@@ -18,6 +18,18 @@ HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
 GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
 LOGIN = {"credential": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughcache/hub"}
+RUNNERS = {"kind": "kubernetes", "github": {"url": "https://github.com/acme", "secret": "github"}}
+EC2 = {
+    "kind": "ec2",
+    "region": "eu-west-1",
+    "account": "123456789012",
+    "github": {
+        "url": "https://github.com/acme",
+        "secret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:github-AbCdEf",
+        "webhookSecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:webhook-AbCdEf",
+    },
+    "instanceTypes": ["g6.2xlarge"],
+}
 UBUNTU = "ubuntu:24.04"
 
 
@@ -62,6 +74,9 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
         ({"signing": {**KEY, "sbom": False}}, {}, {"AWS provider", "syft"}),
         ({"signing": KEY, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
         ({"trust": {"docker.io": {"publicKey": KEY["key"]}}}, {}, {"AWS provider", "syft"}),
+        ({"runners": RUNNERS}, {}, {"AWS provider", *SIGNERS}),
+        ({"flavor": "runners", "runners": RUNNERS}, {}, {"registry", "base image", "AWS provider", *SIGNERS}),
+        ({"flavor": "runners", "runners": EC2}, {}, {"registry", "base image", *SIGNERS}),
     ],
 )
 def test_only_what_a_stack_uses_is_had(
@@ -69,7 +84,8 @@ def test_only_what_a_stack_uses_is_had(
 ) -> None:
     monkeypatch.setenv(mirrors.VARIABLE, json.dumps(said))
     _write(stacks, config)
-    assert ready.needless(stacks.checkout, "t") == needless
+    cluster = set() if config.get("runners") == RUNNERS else {"Kubernetes provider"}
+    assert ready.needless(stacks.checkout, "t") == needless | cluster
 
 
 def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone) -> None:
