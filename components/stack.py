@@ -111,7 +111,8 @@ def _validated(plan: Plan, cluster: KubernetesRunners, variants: Mapping[str, Im
     if asked is None:
         return {}
     own = variants.get(asked.image)
-    return {"validation": cluster.validate(own.ref if own else asked.image, [own] if own else [])}
+    image, after = (own.ref, [own]) if own else (asked.image, [])
+    return {"validation": cluster.validate(image, after, plan.gpu_checks)}
 
 
 _PASSWORD_KINDS: dict[str, type[PasswordRegistry]] = {

@@ -12,9 +12,13 @@ from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
 from stacks.registries import check_sealed
+from stacks.runners import ARC_CHARTS, KubernetesRunners
 from stacks.signing import Signer, trusted
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+
+GPU_CHECKS = "checks/gpu.py"
+"""What an image's folder has that is run on GPUs, where it has it: a script for the image's Python."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,15 @@ class PlannedImage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A stack's configuration and its images, parents before children."""
+    """A stack's configuration and its images, parents before children.
+
+    ``gpu_checks`` is the script that the runners' cluster is to run in one of them, if it is the image's own.
+    """
 
     stack: str
     config: StackConfig
     images: tuple[PlannedImage, ...]
+    gpu_checks: str | None = None
 
     def check_ready(self) -> None:
         """Refuse to start builds that could not be pushed, signed, or stand on parents that are verified.
@@ -139,6 +147,8 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
     config, images = wanted(values, where)
+    if isinstance(config.runners, KubernetesRunners):
+        _check_runners(config.runners, [image.name for image in images if not image.product], where, root)
     try:
         ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
     except SlipwayError as error:
@@ -178,6 +188,24 @@ def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) ->
                     f"{where}: slipway:trust: {one_line(parent.reference)}: its tag may move after it is verified; "
                     "run python -m stacks lock, so that it is built on by digest"
                 )
+
+
+def _check_runners(runners: KubernetesRunners, names: Sequence[str], where: str, root: Path) -> None:
+    """Refuse charts that are not where they are said to be, and GPU checks of an image that nobody builds."""
+    folder = runners.arc.charts
+    for chart in ARC_CHARTS if folder else ():
+        if not (root / str(folder) / chart / "Chart.yaml").is_file():
+            raise SlipwayError(
+                f"{where}: slipway:runners.arc.charts: '{one_line(folder)}': there is no {folder}/{chart}/Chart.yaml "
+                "in the checkout: unpack both charts there, or leave it out"
+            )
+    checked = runners.validation
+    if checked and checked.own and checked.image not in names:
+        raise SlipwayError(
+            f"{where}: slipway:runners.validation.image: the stack builds no image '{one_line(checked.image)}'"
+            f"{suggest(checked.image, names)}; it builds: {', '.join(names) or 'none'}; "
+            "or give a reference with a tag or a digest"
+        )
 
 
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
@@ -239,7 +267,22 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
             )
             for spec in ordered
         ),
+        _gpu_checks(config, ordered, f"stack {stack}", root),
     )
+
+
+def _gpu_checks(config: StackConfig, specs: Sequence[ImageSpec], where: str, root: Path) -> str | None:
+    checked = config.runners.validation if isinstance(config.runners, KubernetesRunners) else None
+    if checked is None or checked.command:
+        return None
+    (name,) = {spec.dockerfile for spec in specs if spec.name == checked.image}
+    path = root / CONTEXT / Path(name).parent / GPU_CHECKS
+    if not path.is_file():
+        raise SlipwayError(
+            f"{where}: slipway:runners.validation.command: '{checked.image}' has no checks of its own "
+            f"({path.relative_to(root)}): give a command"
+        )
+    return path.read_text(encoding="utf-8")
 
 
 def _written(stack: str, root: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from stacks.ec2 import Ec2Runners
-from stacks.model import Host, Model, Reference
+from stacks.model import Host, Model, Reference, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
 
 ARC_VERSION = "0.14.2"
@@ -38,6 +38,12 @@ def in_bytes(quantity: str) -> float:
 def _label(value: str) -> str:
     if not _LABEL.fullmatch(value):
         raise ValueError("expected 1 to 63 lower-case letters, digits and -, a letter or digit at either end")
+    return value
+
+
+def _scale_set(value: str) -> str:
+    if len(value) > 45:
+        raise ValueError("expected at most 45 characters, the most that ARC's chart takes for a scale set's name")
     return value
 
 
@@ -117,8 +123,26 @@ class Validation(Model):
     """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
 
     image: str = Field(description="An image of the stack by its name, or any by its reference.")
-    command: tuple[str, ...] = Field(description="The check: exit code 0 means that it passed.", min_length=1)
+    command: tuple[str, ...] = Field(
+        (), description="The check: exit code 0 means that it passed. Default: the image's own, checks/gpu.py."
+    )
     minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it has failed, its wait included.")
+
+    @field_validator("image")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return value if _LABEL.fullmatch(value) else check_reference(value)
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        if not self.own and not self.command:
+            raise ValueError("an image by its reference needs a command; an image of the stack has its own checks")
+        return self
+
+    @property
+    def own(self) -> bool:
+        """Whether the image is one of the stack, by its name there."""
+        return bool(_LABEL.fullmatch(self.image))
 
 
 class KubernetesRunners(Model):
@@ -128,7 +152,7 @@ class KubernetesRunners(Model):
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
     kubeconfig: str | None = Field(None, description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.")
     context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    namespace: Annotated[Label, Field(max_length=45)] = Field(
+    namespace: Annotated[Label, AfterValidator(_scale_set)] = Field(
         "slipway-runners",
         description="Namespace that the runners have to themselves; also the name of their scale set.",
     )

@@ -176,8 +176,15 @@ class KubernetesRunners(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[reached]),
         )
 
-    def validate(self, image: pulumi.Input[str], after: Sequence[pulumi.Resource]) -> dict[str, Any]:
+    def validate(
+        self, image: pulumi.Input[str], after: Sequence[pulumi.Resource], checks: str | None = None
+    ) -> dict[str, Any]:
         """Declare the GPU checks of an image and return their result; checks that fail, fail the update.
+
+        Args:
+            image: its reference.
+            after: what makes it.
+            checks: its own, a script in Python, where the configuration has no command.
 
         Raises:
             ValueError: the configuration asks for none.
@@ -185,7 +192,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         asked = self._config.validation
         if asked is None:
             raise ValueError("the configuration asks for no validation")
-        made = validation.job(self._config, asked)
+        made = validation.job(self._config, asked, checks)
+        before = [self._declare(validation.script(self._config, checks), *self._guards)] if checks else []
         made["spec"]["template"]["spec"]["containers"][0]["image"] = image
-        done: Any = self._declare(made, *self._guards, *after)
+        done: Any = self._declare(made, *self._guards, *before, *after)
         return {"image": image, "passed": done.status.apply(lambda status: bool(status and status.succeeded))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from components.runners import guards
 from components.runners.guards import Manifest
 from components.runners.pod import ACCOUNT, Spec, devices, resources, scheduling
@@ -9,10 +11,21 @@ from stacks.runners import KubernetesRunners, Validation
 from stacks.versions.nodes import EFA, INFINIBAND
 
 NAME = "gpu-checks"
+_FOLDER, _SCRIPT = "/checks", "gpu.py"
 
 
-def job(config: KubernetesRunners, validation: Validation) -> Manifest:
+def script(config: KubernetesRunners, text: str) -> Manifest:
+    """Return what an image's own checks are mounted from."""
+    return guards.manifest("v1", "ConfigMap", NAME, config.namespace, data={_SCRIPT: text})
+
+
+def job(config: KubernetesRunners, validation: Validation, text: str | None = None) -> Manifest:
     """Return the Job, but for its image. It runs once; a check that fails, or finds no node in time, fails it.
+
+    Args:
+        config: what the runners are to be.
+        validation: the command, if it is not to be the image's own checks.
+        text: those, a script in Python.
 
     It asks for the same devices as a runner: where the cluster's nodes do not offer what the profile promises (an EFA
     plugin whose list of instance types lacks them, say), it finds no node, and so says what runners would wait for.
@@ -20,18 +33,25 @@ def job(config: KubernetesRunners, validation: Validation) -> Manifest:
     asked = devices(config)
     container: Spec = {
         "name": "checks",
-        "command": list(validation.command),
+        "command": list(validation.command) or ["python", f"{_FOLDER}/{_SCRIPT}"],
         "securityContext": {"allowPrivilegeEscalation": False},
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+    mounts: list[Spec] = []
     volumes: list[Spec] = []
+    metadata: Spec = {"labels": {**guards.OWN, "app.kubernetes.io/component": NAME}}
+    if text is not None:
+        mounts.append({"name": "checks", "mountPath": _FOLDER, "readOnly": True})
+        volumes.append({"name": "checks", "configMap": {"name": NAME}})
+        # Other checks are another Job: a changed ConfigMap alone would run nothing.
+        metadata["annotations"] = {"slipway/checks": hashlib.sha256(text.encode()).hexdigest()[:12]}
     if asked:
         container["resources"] = resources(asked)
-        container["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - a pod's own
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     if {EFA, INFINIBAND} & asked.keys():
         container["securityContext"]["capabilities"] = {"add": ["IPC_LOCK"]}
-    labels = {**guards.OWN, "app.kubernetes.io/component": NAME}
+    container["volumeMounts"] = mounts
     pod: Spec = {
         **{key: value for key, value in scheduling(config).items() if key != "topologySpreadConstraints"},
         "serviceAccountName": ACCOUNT,
@@ -44,7 +64,7 @@ def job(config: KubernetesRunners, validation: Validation) -> Manifest:
     spec = {
         "backoffLimit": 0,
         "activeDeadlineSeconds": seconds,
-        "template": {"metadata": {"labels": labels}, "spec": pod},
+        "template": {"metadata": metadata, "spec": pod},
     }
     made = guards.manifest("batch/v1", "Job", NAME, config.namespace, spec=spec)
     # Longer than the Job itself, whose own end says more.

@@ -87,6 +87,7 @@ def run(
     preview: bool = False,
     products: tuple[str, ...] = (),
     chain: dict[str, dict[str, str]] = CHAIN,
+    gpu_checks: str | None = None,
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values."""
@@ -102,6 +103,7 @@ def run(
                 planned(name, product=name in products, extra_tags=tuple(config.get("extraTags", ())), **parents)
                 for name, parents in chain.items()
             ),
+            gpu_checks,
         )
         outputs = deploy(plan)
         values["outputs"] = await pulumi.Output.from_input(outputs).future()

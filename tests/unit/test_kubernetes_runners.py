@@ -9,8 +9,10 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from components.runners import builder, pod
+from components.runners import builder, pod, validation
+from stacks import plan
 from stacks.runners import KubernetesRunners
+from stacks.source import ROOT
 from stacks.versions.nodes import node_names
 from tests.unit.flows import Peer, allowed
 from tests.unit.mocks import DIGEST, SECRET, Recorder, run
@@ -153,6 +155,24 @@ def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(
     assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
     assert (job["backoffLimit"], job["activeDeadlineSeconds"]) == (0, 1800)
     assert values["outputs"]["runners"]["validation"] == {"image": checked, "passed": True}
+
+
+def test_an_images_own_checks_are_what_the_job_runs() -> None:
+    config, specs = plan.specs({"flavor": "local", "runners": runners(validation={"image": "torch"})}, "stack t")
+    text = plan._gpu_checks(config, specs, "stack t", ROOT)
+    assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
+    asked = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
+    assert asked.validation
+    script, job = validation.script(asked, text), validation.job(asked, asked.validation, text)
+    pod_spec = job["spec"]["template"]["spec"]
+    (container,) = pod_spec["containers"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "checks"]
+    assert container["command"] == ["python", f"{mount['mountPath']}/{next(iter(script['data']))}"]
+    assert {"name": "checks", "configMap": {"name": script["metadata"]["name"]}} in pod_spec["volumes"]
+    other = validation.job(asked, asked.validation, f"{text}#")
+    assert other["spec"]["template"]["metadata"] != job["spec"]["template"]["metadata"]  # other checks run anew
+    recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=text)
+    assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
 
 
 def plainly(value: Any) -> Any:

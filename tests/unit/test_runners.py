@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
+import ssl
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,10 @@ import moto
 import pytest
 from pydantic import ValidationError
 
-from components.runners import guards, pod
+from components.runners import certificates, guards, pod
+from stacks import plan
+from stacks.errors import SlipwayError
+from stacks.registries import check_sealed
 from stacks.runners import KubernetesRunners
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
 
@@ -47,6 +53,11 @@ def refusal(**values: Any) -> str:
         ({"github": {"url": "https://github.com/acme"}}, "github: no credentials for GitHub: give app, token"),
         ({"github": {**GITHUB, "token": "hunter2"}}, "github: token and secret are given: leave one"),
         ({"github": {"url": "github.com/acme", "secret": "s"}}, "github.url: expected https://github.com/<organization>"),
+        ({"build": {"cache": "500"}}, "build.cache: a size needs a unit: 500Gi?"),
+        ({"build": {"address": "tcp://a:1"}}, "build.address: expected host:port"),
+        ({"validation": {"image": "r.example/torch", "command": ["x"]}}, "validation.image: expected an image reference with a tag"),
+        ({"validation": {"image": "r.example/torch:1"}}, "validation: an image by its reference needs a command"),
+        ({"namespace": "n" * 46}, "namespace: expected at most 45 characters"),
         ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
     ],
 )  # fmt: skip
@@ -148,3 +159,89 @@ def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
     labels = guards.namespace(runners())["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
     assert labels["pod-security.kubernetes.io/warn"] == "restricted"
+
+
+def stack(root: Path, **keys: Any) -> str:
+    """Resolve a stack with runners; return what is said of it."""
+    own = {"kind": "kubernetes", "github": GITHUB, **keys.pop("runners", {})}
+    with pytest.raises(SlipwayError) as caught:
+        plan.specs({"flavor": "local", "runners": own, **keys}, "stack t", root)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"buildOn": "runners"}, "slipway:buildOn: 'runners': the stack has no build service: give it runners.build"),
+        (
+            {"buildOn": "runners", "runners": {"build": {"rootless": True}}},
+            "slipway:buildOn: 'runners': runners.build.rootless has no Docker API, which images are built with: leave one out",
+        ),
+        (
+            {"runners": {"arc": {"charts": "charts"}}},
+            "slipway:runners.arc.charts: 'charts': there is no charts/gha-runner-scale-set-controller/Chart.yaml in the checkout: unpack both charts there, or leave it out",
+        ),
+        (
+            {"runners": {"validation": {"image": "torhc", "command": ["x"]}}},
+            "slipway:runners.validation.image: the stack builds no image 'torhc' (did you mean 'torch'?); it builds: torch; or give a reference with a tag or a digest",
+        ),
+        (
+            {"runners": {"github": {"url": "https://github.com/acme", "token": "hunter2", "secret": "s"}}},
+            "slipway:runners.github: token and secret are given: leave one",
+        ),
+    ],
+)
+def test_what_a_stack_cannot_have_is_refused_before_anything_is_applied(
+    tmp_path: Path, keys: dict[str, Any], line: str
+) -> None:
+    assert stack(tmp_path, **keys) == f"stack t: {line}"
+
+
+@pytest.mark.parametrize("key", ["runners.github.token", "runners.github.app.privateKey"])
+def test_a_credential_in_clear_text_is_refused(key: str) -> None:
+    written: dict[str, Any] = {}
+    inner = written
+    *path, last = key.split(".")
+    for name in path:
+        inner[name] = inner = {}
+    inner[last] = "hunter2"
+    with pytest.raises(
+        SlipwayError, match=f"^stack t: slipway:{key}: stands in clear text in the stack's file"
+    ) as caught:
+        check_sealed(written, "stack t")
+    assert "hunter2" not in str(caught.value)
+    inner[last] = {"secure": "AAAB"}
+    check_sealed(written, "stack t")
+
+
+def test_certificates_serve_the_names_they_are_made_for_and_no_other() -> None:
+    made = certificates.make(["build.slipway-runners.svc", "127.0.0.1"])
+    server, client = (ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    with tempfile.TemporaryDirectory() as folder:
+        for context, side in ((server, "server"), (client, "client")):
+            pair = Path(folder, f"{side}.pem")
+            pair.write_text(made[f"{side}_cert"] + made[f"{side}_key"])
+            context.load_cert_chain(pair)
+            context.load_verify_locations(cadata=made["ca"])
+    server.verify_mode = ssl.CERT_REQUIRED
+    for name in ("build.slipway-runners.svc", "127.0.0.1"):
+        assert shaken(server, client, name)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        shaken(server, client, "elsewhere.example")
+    anonymous = ssl.create_default_context(cadata=made["ca"])
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+        shaken(server, anonymous, "127.0.0.1")
+
+
+def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bool:
+    """Have both sides shake hands in memory; whatever one has against the other is raised."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(10):
+        for side in sides:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    return all(side.version() for side in sides)
