@@ -22,6 +22,8 @@ WORK = "/home/runner/_work"
 EXTERNALS = "/home/runner/externals"
 CLIENT = "/etc/slipway/build"
 """Where a job finds the certificate by which the build service knows it."""
+_USER: Spec = {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+"""The user of GitHub's runner image."""
 _DOCKER_GROUP = "123"
 """The group of ``docker`` in GitHub's runner image."""
 
@@ -97,6 +99,12 @@ def _externals(image: str) -> Spec:
         "name": "init-dind-externals",
         "image": image,
         "command": ["cp", "-r", f"{EXTERNALS}/.", "/home/runner/tmpDir/"],
+        "securityContext": {
+            **_USER,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
         "volumeMounts": [{"name": "dind-externals", "mountPath": "/home/runner/tmpDir"}],
     }
 
@@ -131,14 +139,15 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
         "image": image,
         "command": ["/home/runner/run.sh"],
         "env": [{"name": name, "value": value} for name, value in env.items()],
-        "securityContext": {"runAsUser": 1001, "runAsNonRoot": True, "privileged": False},
+        # Jobs have sudo in GitHub's image, so that privileges may be gained; what none needs is dropped.
+        "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
     if asked:
         container["resources"] = resources(asked)
     if {EFA, INFINIBAND} & asked.keys():
         # The fabric's memory is pinned; its limit is lifted by this capability alone.
-        container["securityContext"]["capabilities"] = {"add": ["IPC_LOCK"]}
+        container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     return container
 
 

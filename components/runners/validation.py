@@ -34,7 +34,11 @@ def job(config: KubernetesRunners, validation: Validation, text: str | None = No
     container: Spec = {
         "name": "checks",
         "command": list(validation.command) or ["python", f"{_FOLDER}/{_SCRIPT}"],
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["NET_RAW"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     mounts: list[Spec] = []
@@ -50,7 +54,7 @@ def job(config: KubernetesRunners, validation: Validation, text: str | None = No
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     if {EFA, INFINIBAND} & asked.keys():
-        container["securityContext"]["capabilities"] = {"add": ["IPC_LOCK"]}
+        container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     container["volumeMounts"] = mounts
     pod: Spec = {
         **{key: value for key, value in scheduling(config).items() if key != "topologySpreadConstraints"},
