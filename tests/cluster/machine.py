@@ -19,6 +19,8 @@ import docker
 
 from tests.cluster.control_plane import Cluster, free_port, until
 from tests.cluster.programs import program
+from toolchain import apt
+from toolchain.checkout import Checkout
 
 NODE: Final = "slipway-test"
 BRIDGE: Final = "slipway-pods"
@@ -45,7 +47,7 @@ state = "{folder}/state"
   sandbox_image = "{image}"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+    bin_dir = "{plugins}"
     conf_dir = "{folder}/cni"
 """
 
@@ -83,6 +85,15 @@ def build(base: str) -> str:
     """Have :data:`IMAGE` in the machine's Docker engine; return its name."""
     engine().images.build(fileobj=io.BytesIO(DOCKERFILE.encode()), tag=IMAGE, buildargs={"BASE": base}, rm=True)
     return IMAGE
+
+
+def _plugins() -> Path:
+    """Return the folder of Debian's network plugins, unpacked once into the checkout's cache."""
+    folder = Checkout.here().cache / "cluster" / "cni"
+    for name in ("bridge", "host-local", "loopback"):
+        if not (folder / name).exists():
+            apt.unpack(Checkout.here(), "containernetworking-plugins", f"usr/lib/cni/{name}", folder / name)
+    return folder
 
 
 def _network(folder: Path) -> None:
@@ -136,7 +147,7 @@ def machine(cluster: Cluster, image: str) -> Iterator[Machine]:
     made = Machine(folder)
     try:
         _network(folder)
-        (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=image))
+        (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=image, plugins=_plugins()))
         cluster.run("containerd", shutil.which("containerd") or "containerd", "--config", folder / "containerd.toml")
         until(lambda: made.socket.exists() and made.ctr("version"), what="containerd answers")
         made.load(image)
