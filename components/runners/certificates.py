@@ -57,12 +57,9 @@ class Certificates(Resource, module="runners", name="Certificates"):
     @property
     def pem(self) -> dict[str, pulumi.Output[str]]:
         """Certificates and keys by their names, the keys as secrets also where only this program looks."""
-        keys = {name: pulumi.Output.secret(value) for name, value in self._keys.items()}
-        return {"ca": self.ca, "server_cert": self.server_cert, "client_cert": self.client_cert, **keys}
-
-    @property
-    def _keys(self) -> dict[str, Any]:
-        return {"server_key": self.server_key, "client_key": self.client_key}
+        keys: dict[str, Any] = {"server_key": self.server_key, "client_key": self.client_key}
+        secret = {name: pulumi.Output.secret(value) for name, value in keys.items()}
+        return {"ca": self.ca, "server_cert": self.server_cert, "client_cert": self.client_cert, **secret}
 
 
 def make(hosts: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,98 @@
+"""What is told of a cluster before an update, from what ``kubectl`` says of it; a script says it in its place here."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.runners import seen
+from stacks.runners import KubernetesRunners
+from stacks.versions.nodes import EFA, GPU
+
+CONFIG = KubernetesRunners.model_validate(
+    {
+        "kind": "kubernetes",
+        "profile": "eks-p5",
+        "context": "mine",
+        "github": {"url": "https://github.com/acme", "secret": "s"},
+    }
+)
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH, but for what a shell script needs."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def says(folder: Path, nodes: list[Any] = [], pods: list[Any] = [], own: list[Any] = []) -> None:  # noqa: B006
+    """Have kubectl answer with nodes, the runners' pods and those of the controller's namespace."""
+    for name, items in {"nodes": nodes, "pods": pods, "own": own}.items():
+        (folder / f"{name}.json").write_text(json.dumps({"items": items}))
+    program = folder / "kubectl"
+    program.write_text(
+        f"""#!/bin/sh
+echo "$*" >> {folder}/asked
+case "$*" in
+  *"get nodes"*) cat {folder}/nodes.json;;
+  *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
+  *"--namespace=slipway-runners "*) cat {folder}/pods.json;;
+esac
+"""
+    )
+    program.chmod(0o755)
+
+
+def node(**offered: str) -> dict[str, Any]:
+    return {"status": {"allocatable": {GPU: "8", EFA: "32", **offered}}}
+
+
+def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> dict[str, Any]:
+    made = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"metadata": {"name": name, "creationTimestamp": made}, "status": {"phase": phase, **status}}
+
+
+def test_a_cluster_that_is_well_or_has_nothing_yet_gives_no_warning(kubectl: Path) -> None:
+    says(kubectl)
+    assert seen.warnings(CONFIG) == []
+    says(kubectl, [node()], [pod("r1", minutes=60)], [pod("controller-1"), pod("x-listener")])
+    assert seen.warnings(CONFIG) == []
+    asked = (kubectl / "asked").read_text().splitlines()
+    assert all(line.startswith("--context mine get ") for line in asked)
+
+
+def test_a_device_that_no_node_offers_is_told_of_with_what_to_look_at(kubectl: Path) -> None:
+    says(kubectl, [{"status": {"allocatable": {GPU: "8"}}}] * 2)
+    (line,) = seen.warnings(CONFIG)
+    assert line.startswith(f"no node of eks-p5 (there: 2) offers more than 0 {EFA}, and a runner asks for 32: ")
+    assert "supportedInstanceLabels" in line
+
+
+def test_jobs_for_which_no_runner_comes_are_told_of(kubectl: Path) -> None:
+    pulling = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
+    says(kubectl, own=[pod("controller-1", "Pending", containerStatuses=[pulling])])
+    first, second = seen.warnings(CONFIG)
+    assert first == (
+        "slipway-runners-controller/controller-1 does not work, so that queued jobs get no runner: ImagePullBackOff: not found"
+    )
+    assert second.startswith("slipway-runners-controller has no listener, so that queued jobs get no runner: ")
+    reason = {"status": "False", "message": f"0/3 nodes are available: 3 Insufficient {GPU}."}
+    says(kubectl, pods=[pod("r1", "Pending", 7, conditions=[reason]), pod("r2", "Pending", 1, conditions=[reason])])
+    assert seen.warnings(CONFIG) == [f"slipway-runners/r1 has waited 7 min: {reason['message']}"]
+
+
+def test_without_kubectl_or_a_cluster_one_line_says_what_is_not_known(
+    kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = kubectl / "kubectl"
+    program.write_text("#!/bin/sh\necho 'error: context \"mine\" does not exist' >&2\nexit 1\n")
+    program.chmod(0o755)
+    assert seen.warnings(CONFIG) == ['the cluster does not answer kubectl: error: context "mine" does not exist']
+    monkeypatch.setenv("PATH", str(kubectl / "nothing"))
+    (line,) = seen.warnings(CONFIG)
+    assert line.startswith("kubectl is not on PATH: ")
