@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,8 @@ PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
 PASSWORD: Final = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 """Environment variable with the password of a private key that is a file or a variable; may be empty."""
 
+_MAJOR: Final = 2
+"""The version of cosign whose options and form of signatures these are."""
 _SECONDS: Final = 1800
 """How long a program may take: Syft reads all of an image."""
 _MOST: Final = "2GB"
@@ -44,7 +47,14 @@ def check(signing: Signing | None) -> None:
     Raises:
         SlipwayError: a program or the key's password is missing, or the key.
     """
-    _program("cosign", "slipway:signing" if signing else "slipway:trust")
+    where = "slipway:signing" if signing else "slipway:trust"
+    _program("cosign", where)
+    version = re.search(r"v?(\d+)\.\d+\.\d+\S*", _run(["cosign", "version"], where, None))
+    if version and int(version[1]) != _MAJOR:
+        raise SlipwayError(
+            f"{where}: the cosign on PATH is {version[0]}, which keeps signatures in another form; `make up` gets "
+            f"version {_MAJOR}"
+        )
     if signing is None:
         return
     if signing.sbom:

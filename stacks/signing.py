@@ -69,7 +69,9 @@ class Signer(Model):
         """Who signs, in words."""
         if self.identity:
             return f"{self.identity} (by {self.issuer})"
-        return "public key " + ("".join(str(self.public_key).split("\n")[1:-2]) or str(self.public_key))
+        return "public key " + "".join(
+            line for line in str(self.public_key).splitlines() if not line.startswith("-----")
+        )
 
 
 class Signing(Signer):

@@ -1,4 +1,7 @@
-"""What a stack that signs its images needs: cosign and Syft, on PATH, else built from their Go modules."""
+"""What a stack that signs its images needs: cosign and Syft, on PATH, else built from their Go modules.
+
+On PATH they must have the major version that is asked for: cosign 3 keeps signatures in another form.
+"""
 
 import re
 import shutil
@@ -29,14 +32,16 @@ TOOLS: Final = (
 def get(checkout: Checkout, tool: Tool) -> Part:
     """Have a tool. Raises ToolchainError where its modules cannot be had."""
     target = checkout.bin / tool.name
+    version = golang.required(tool.name, tool.module)
+    why = f"{tool.name} is not on PATH"
     if (found := shutil.which(tool.name)) and found != str(target):
-        version = re.search(r"v?(\d+\.\d+\.\d+\S*)", output([found, "version"]))
-        return Part(tool.name, found, version[1] if version else "of no known version")
-    version_ = golang.required(tool.name, tool.module)
-    part = recall(checkout, tool.name, version_)
+        have = re.search(r"v?(\d+(\.\d+)+\S*)", output([found, "version"]))
+        if have and have[1].partition(".")[0] == version.partition(".")[0]:
+            return Part(tool.name, found, have[1])
+        why = f"{found} is {have[1] if have else 'of no known version'}"
+    part = recall(checkout, tool.name, version)
     if part and target.exists():
         return part
     with step(f"Building {tool.name} from its Go module"):
         golang.build(checkout, tool.name, f"{tool.module}/{tool.package}", target)
-    why = f"{tool.name} is not on PATH"
-    return remember(checkout, Part(tool.name, str(target), version_, why, path=[str(checkout.bin)]), version_)
+    return remember(checkout, Part(tool.name, str(target), version, why, path=[str(checkout.bin)]), version)

@@ -214,8 +214,8 @@ def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_
 
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name in ("cosign", "syft"):  # found, and never run
-        (programs / name).write_text("#!/bin/sh\nexit 9\n")
+    for name in ("cosign", "syft"):  # found, and never run but for this
+        (programs / name).write_text('#!/bin/sh\n[ "$1" = version ] || exit 9\necho "GitVersion:    v2.6.5"\n')
         (programs / name).chmod(0o755)
     have = os.pathsep.join([str(programs), bare])
     assert (
@@ -225,6 +225,10 @@ def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_
     project.configure(signing={"key": "keys/cosign.key", "publicKey": public})
     assert "slipway:signing.key: 'keys/cosign.key': there is no such file" in project.up(check=False, PATH=have).shown
     project.write("keys/cosign.key", "")
+    (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v3.0.4\n")
+    said = "slipway:signing: the cosign on PATH is v3.0.4, which keeps signatures in another form"
+    assert said in project.up(check=False, PATH=have).shown
+    (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v2.6.5\n")
     assert "slipway:signing.key: $COSIGN_PASSWORD is not set" in project.up(check=False, PATH=have).shown
     assert not project.published("link0")
     project.preview(PATH=bare)

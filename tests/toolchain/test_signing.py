@@ -1,0 +1,62 @@
+"""cosign and Syft as parts: a fit one on PATH is used, and any other is built. The build itself is a slow test's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolchain import golang, signing
+from toolchain.checkout import Checkout
+
+COSIGN, SYFT = signing.TOOLS
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """A checkout whose programs are written, not compiled."""
+    made = Checkout(tmp_path)
+
+    def build(_: Checkout, module: str, package: str, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"{module} {package}")
+
+    monkeypatch.setattr(golang, "build", build)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
+    (tmp_path / "programs").mkdir()
+    return made
+
+
+def have(checkout: Checkout, name: str, version: str) -> Path:
+    program = checkout.root / "programs" / name
+    program.write_text(f"#!/bin/sh\necho 'GitVersion:    {version}'\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_one_on_path_is_used(checkout: Checkout) -> None:
+    program = have(checkout, "cosign", "v2.4.1")
+    part = signing.get(checkout, COSIGN)
+    assert (part.used, part.version, part.path) == (str(program), "2.4.1", [])
+
+
+@pytest.mark.parametrize(
+    ("version", "why"), [(None, "cosign is not on PATH"), ("v3.0.4", "is 3.0.4"), ("x", "of no known")]
+)
+def test_else_it_is_built_once(checkout: Checkout, version: str | None, why: str) -> None:
+    if version:
+        have(checkout, "cosign", version)
+    part = signing.get(checkout, COSIGN)
+    assert why in part.why
+    assert (part.used, part.path) == (str(checkout.bin / "cosign"), [str(checkout.bin)])
+    assert part.version == golang.required("cosign", COSIGN.module)
+    assert Path(part.used).read_text() == "cosign github.com/sigstore/cosign/v2/cmd/cosign"
+    Path(part.used).write_text("as it was built")
+    assert signing.get(checkout, COSIGN) == part
+    assert Path(part.used).read_text() == "as it was built"
+
+
+def test_the_versions_are_those_of_the_go_modules() -> None:
+    assert {tool.name: golang.required(tool.name, tool.module).partition(".")[0] for tool in signing.TOOLS} == {
+        "cosign": "2", "syft": "1",
+    }  # fmt: skip
