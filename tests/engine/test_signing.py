@@ -7,17 +7,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.project import Project
+from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, own_registry
 from toolchain import signing
 from toolchain.checkout import Checkout
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
-PASSWORD = "of the tests' key"
+KEY_PASSWORD = "of the tests' key"
+BASE = "debian:bookworm-slim"
 
 
 class Keys:
@@ -25,7 +28,7 @@ class Keys:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        own = {**os.environ, "COSIGN_PASSWORD": PASSWORD}
+        own = {**os.environ, "COSIGN_PASSWORD": KEY_PASSWORD}
         subprocess.run(["cosign", "generate-key-pair"], cwd=folder, env=own, check=True, capture_output=True)
         self.private = folder / "cosign.key"
         self.public = (folder / "cosign.pub").read_text()
@@ -46,8 +49,17 @@ def programs() -> str:
 @pytest.fixture
 def keys(programs: str, project: Project, tmp_path: Path) -> Keys:
     """A key pair whose password the project knows."""
-    project.environment |= {"PATH": programs, "COSIGN_PASSWORD": PASSWORD}
+    project.environment |= {"PATH": programs, "COSIGN_PASSWORD": KEY_PASSWORD}
     return Keys(tmp_path / "keys")
+
+
+@pytest.fixture
+def locked_registry(tmp_path: Path) -> Iterator[Registry]:
+    """A registry that wants USER and PASSWORD."""
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    with own_registry(folder, htpasswd=_HTPASSWD) as made:
+        yield made
 
 
 def stacks(project: Project, *words: str, code: int = 0, **environment: str) -> str:
@@ -100,7 +112,7 @@ def test_extra_tags_follow_the_image_and_are_outputs(project: Project) -> None:
 
 @pytest.mark.slow
 def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
-    project.configure(length=2, signing=keys.signing(), base="debian:bookworm-slim")
+    project.configure(length=2, signing=keys.signing(), base=BASE)
     preview = project.preview().shown
     assert re.search(r"\+ +(?:[│├└─ ]*)pulumi-python:dynamic/image:Signature +link1-signature", preview), preview
     revision = commit(project)
@@ -141,18 +153,18 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
 
     # whatever goes wrong with a key is one line, and nothing of the key is seen
     other = Keys(keys.private.parent.with_name("others"))
-    project.configure(length=2, signing=other.signing(), base="debian:bookworm-slim")
+    project.configure(length=2, signing=other.signing(), base=BASE)
     failed = stacks(project, "verify", "t", code=1)
     assert failed.startswith(f"{refs[0]}: cosign verify: "), failed
     assert failed.count("\n") == 1
-    project.configure(length=2, signing={**keys.signing(), "publicKey": other.public}, base="debian:bookworm-slim")
+    project.configure(length=2, signing={**keys.signing(), "publicKey": other.public}, base=BASE)
     mixed = project.up(check=False)
     assert mixed.returncode != 0
     assert f"{refs[0]}: cosign verify: " in mixed.shown
     assert "Traceback" not in mixed.shown, mixed.shown
 
     # another key signs what is there already, and builds nothing
-    project.configure(length=2, signing=other.signing(), base="debian:bookworm-slim")
+    project.configure(length=2, signing=other.signing(), base=BASE)
     project.up()
     assert {name: image["ref"] for name, image in project.outputs()["images"].items()} == dict(
         zip(outputs["images"], refs, strict=True)
@@ -160,9 +172,28 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
     stacks(project, "verify", "t")
 
     everything = project.pulumi("stack", "export", "-s", "t").stdout + shown + said
-    assert PASSWORD not in everything
+    assert KEY_PASSWORD not in everything
     assert "hunter2" not in everything
     assert "PRIVATE KEY" not in everything
+
+
+@pytest.mark.slow
+def test_a_registry_that_wants_a_password_is_signed_in_with_the_stacks_own(
+    project: Project, keys: Keys, locked_registry: Registry, tmp_path: Path
+) -> None:
+    repository = f"{locked_registry.address}/{project.path}"
+    project.environment["DOCKER_CONFIG"] = str(tmp_path / "nothing")
+    project.configure(registry={"kind": "generic", "repository": repository}, signing=keys.signing(), base=BASE)
+    project.environment |= {"SLIPWAY_REGISTRY_USERNAME": USER, "SLIPWAY_REGISTRY_PASSWORD": PASSWORD}
+    shown = project.up().shown
+    signed = project.outputs()["signed"]["link0"]
+    assert signed["signature"].startswith(f"{repository}/link0:sha256-")
+    assert signed["sbom"]["packages"] > 50
+    assert stacks(project, "verify", "t").startswith(f"link0: {repository}/link0@sha256:")
+    assert PASSWORD not in shown + project.pulumi("stack", "export", "-s", "t").stdout
+    refused = stacks(project, "verify", "t", code=1, SLIPWAY_REGISTRY_PASSWORD="wrong")
+    assert "UNAUTHORIZED" in refused
+    assert refused.count("\n") == 1
 
 
 @pytest.mark.slow
