@@ -58,7 +58,7 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
     """Yield the stacks to publish and their images, and say why where it is not that they are affected.
 
     Some are never pushed, or to the machine that builds them only; others are not affected and were never published, or
-    elsewhere, as where an image is pushed to is no part of it.
+    elsewhere, or without the signatures and tags that are asked for by now, as neither is a part of an image.
     """
     for stack in stack_names():
         config, specs = plan.resolve(stack)
@@ -71,6 +71,20 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
         elif not refs or not all(ref.startswith(f"{config.registry.repository}/") for ref in refs):
             said.append(f"{stack}: not published at {config.registry.repository} yet")
             yield stack, [spec.name for spec in specs]
+        elif why := lacking(config, (told or {})["outputs"]):
+            said.append(f"{stack}: {why}")
+            yield stack, [spec.name for spec in specs]
+
+
+def lacking(config: StackConfig, outputs: Mapping[str, Any]) -> str:
+    """Say what published images lack of the signatures and further tags that their stack asks for, if anything."""
+    signing, signed = config.signing, outputs.get("signed", {})
+    if signing:
+        wanted = {"signature"} | {key for key in ("sbom", "provenance") if getattr(signing, key)}
+        if not signed or any(one["by"] != signing.who or not wanted <= one.keys() for one in signed.values()):
+            return "not signed as slipway:signing says"
+    there = {name.rpartition(":")[2] for names in outputs.get("extraTags", {}).values() for name in names}
+    return "" if there >= set(config.extra_tags) else "not tagged as slipway:extraTags says"
 
 
 def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:

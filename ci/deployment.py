@@ -16,7 +16,9 @@ _COMPONENTS = "slipway:image:"
 _PROVIDER = "pulumi:providers:docker"
 _IMAGE = "docker:index/image:Image"
 
-_OUTPUTS = ("images", "products", "plan", "planFiles")
+_COMPARED = ("images", "products", "plan", "planFiles")
+"""The outputs that a preview compares: it pushes nothing, and so has none of what follows a push."""
+_OUTPUTS = (*_COMPARED, "signed", "extraTags")
 _IDENTITY = ("urn", "custom", "id", "type", "parent", "provider", "dependencies")
 _KEPT: Mapping[str, Mapping[str, Collection[str] | None]] = {
     _STACK: {},
@@ -76,7 +78,8 @@ def state(told: Mapping[str, Any], unbuilt: Collection[str]) -> dict[str, Any]:
         for resource in told["resources"]
         if resource["type"] == _IMAGE and resource["urn"].rpartition("::")[2] in unbuilt
     }
-    outputs = {_STACK: {"outputs": told["outputs"]}}
+    compared = {key: value for key, value in told["outputs"].items() if key in _COMPARED}
+    outputs = {_STACK: {"outputs": compared}}
     resources = [
         {
             **resource,

@@ -60,7 +60,7 @@ def _signed(
     # One after the other: all attestations of an image stand under one tag.
     signature = Signature(f"{name}-signature", args, pulumi.ResourceOptions(parent=variant))
     last: pulumi.Resource = signature
-    found: dict[str, Any] = {"signature": signature.signature}
+    found: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
     if signing.sbom:
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         sbom = Sbom(f"{name}-sbom", args, after)

@@ -112,7 +112,7 @@ def test_images_are_signed_and_tagged_by_digest_and_products_are_not() -> None:
     assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
     assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
     assert found["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}
-    assert sorted(values["outputs"]["signed"]["extras"]) == ["provenance", "sbom", "signature"]
+    assert sorted(values["outputs"]["signed"]["extras"]) == ["by", "provenance", "sbom", "signature"]
     assert set(values["outputs"]["extraTags"]) == {"extras"}
 
 

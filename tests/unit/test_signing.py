@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stacks import cosign, flavors, provenance
+from ci.affected import lacking
+from stacks import cosign, flavors, plan, provenance
 from stacks.collisions import tagged_twice
 from stacks.errors import SlipwayError
 from stacks.registry import Login
@@ -22,6 +23,9 @@ JOB = {
     "identity": "https://github.com/acme/slipway/.github/workflows/up.yml@refs/heads/main",
     "issuer": "https://token.actions.githubusercontent.com",
 }
+
+SIGNATURE = {"signature": "r.example/x/torch:sha256-a.sig", "by": f"public key {KMS}"}
+SIGNED = {"signed": {"torch": {**SIGNATURE, "sbom": {}, "provenance": {}}}}
 
 
 def load(**values: Any) -> Any:
@@ -101,6 +105,41 @@ def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
     assert trusted(trust, "docker.io/nvidiax/cuda:1") is one
     assert trusted(trust, "ghcr.io/acme/x:1") is None
     assert trusted({"docker.io/library/debian": one}, "debian@sha256:" + "a" * 64) is one
+
+
+@pytest.mark.parametrize(
+    ("config", "outputs", "said"),
+    [
+        ({}, {}, ""),
+        ({}, {"signed": {"torch": {"signature": "s", "by": "anybody"}}}, ""),
+        ({"signing": {"key": KMS}}, {}, "not signed as slipway:signing says"),
+        ({"signing": {"key": KMS}}, SIGNED, ""),
+        ({"signing": JOB}, SIGNED, "not signed as slipway:signing says"),
+        (
+            {"signing": {"key": KMS, "sbom": False}},
+            {"signed": {"torch": SIGNATURE}},
+            "not signed as slipway:signing says",
+        ),
+        ({"signing": {"key": KMS, "sbom": False, "provenance": False}}, {"signed": {"torch": SIGNATURE}}, ""),
+        ({"extraTags": ["latest"]}, {}, "not tagged as slipway:extraTags says"),
+        ({"extraTags": ["latest"]}, {"extraTags": {"torch": ["r.example/x/torch:latest"]}}, ""),
+    ],
+)
+def test_what_a_published_stack_lacks_makes_it_published_anew(
+    config: dict[str, Any], outputs: dict[str, Any], said: str
+) -> None:
+    assert lacking(load(**config), outputs) == said
+
+
+@pytest.mark.parametrize("digest", ["", "@sha256:" + "a" * 64])
+def test_a_parent_that_must_be_signed_is_built_on_by_digest(digest: str) -> None:
+    config = load(base=f"docker.io/acme/base:1{digest}", trust={"docker.io/acme": {"publicKey": PUBLIC}})
+    specs = flavors.flavor("local").images(config)
+    if digest:
+        plan._check_trust(config, specs, "stack t")
+        return
+    with pytest.raises(SlipwayError, match=r"^stack t: slipway:trust: docker.io/acme/base:1: its tag may move"):
+        plan._check_trust(config, specs, "stack t")
 
 
 def test_two_stacks_do_not_move_one_tag() -> None:
