@@ -34,6 +34,10 @@ _AGAIN = {"PULUMI_ACCESS_TOKEN", "PULUMI_CONFIG_PASSPHRASE"}
 
 _REGISTRY = "**slipway:registry:**"
 """The URNs of a registry and of all that belongs to it."""
+_PARENTS = "**dynamic/image:VerifiedParent::**"
+"""Those of the outside parents that are verified."""
+_BESIDE = ("signature", "sbom", "provenance", "keep", "tag-*")
+"""What follows an image's name and a dash in the names of what is made of it after a push."""
 
 
 class Stack:
@@ -163,9 +167,9 @@ def with_parents(plan: Plan, image: str) -> list[str]:
 
 
 def _only(targets: Iterable[str]) -> list[str]:
-    """Return the options for these images and where they are pushed to; none where no image is named."""
-    urns = [f"**::{name}" for name in targets]
-    return [word for urn in [*urns, *([_REGISTRY] if urns else [])] for word in ("--target", urn)]
+    """Return the options for these images, what belongs to them and where they are pushed; none where none is named."""
+    urns = [f"**::{name}{what}" for name in targets for what in ("", *(f"-{beside}" for beside in _BESIDE))]
+    return [word for urn in [*urns, *([_REGISTRY, _PARENTS] if urns else [])] for word in ("--target", urn)]
 
 
 def _readied(checkout: Checkout, stack: str) -> dict[str, str]:

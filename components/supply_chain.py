@@ -45,7 +45,7 @@ def beside(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant])
         login = registry.login([variant.ref])  # asked for after the push: one from before may have ended with the build
         for tag in image.extra_tags:
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
-            tags.setdefault(name, []).append(ExtraTag(f"{name}-{tag}", extra, below).name)
+            tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
             signed[name] = _signed(image, variants, login, plan.config.signing)
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}

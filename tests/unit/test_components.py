@@ -108,7 +108,7 @@ def beside(recorder: object) -> dict[str, dict[str, object]]:
 def test_images_are_signed_and_tagged_by_digest_and_products_are_not() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
     found = beside(recorder)
-    assert sorted(found) == ["extras-latest", "extras-provenance", "extras-sbom", "extras-signature"]
+    assert sorted(found) == ["extras-provenance", "extras-sbom", "extras-signature", "extras-tag-latest"]
     assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
     assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
     assert found["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}

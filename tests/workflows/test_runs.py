@@ -213,6 +213,7 @@ def test_a_shallow_clone_is_one_line_that_says_what_to_do(world: World, name: st
 
 def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> None:
     world.repository.write("dockerfiles/link0/file.txt", "other\n")
+    world.repository.configure("one", length=2, extraTags=["latest"])
     event = world.repository.push()
     inputs = {"folder": "dockerfiles/link0", "image-name": "link0", "build-args": "WORD=one\n", "tag-suffix": "chain"}
     run = world.actions().run("build.yml", event, inputs=inputs)
@@ -221,7 +222,8 @@ def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> Non
     assert outputs["tag"] == f"{event.sha[:7]}-chain"
     assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]
     assert re.fullmatch(r"sha256:[0-9a-f]{64}", outputs["digest"])
-    assert not [tag for tag in world.registry("one/link1/tags/list")["tags"] if tag == outputs["tag"]]
+    assert "latest" in world.registry("one/link0/tags/list")["tags"]
+    assert not {outputs["tag"], "latest"} & set(world.registry("one/link1/tags/list")["tags"])
     wrong = world.actions().run("build.yml", event, inputs={"folder": "link0", "build-args": "WORD=six"})
     assert wrong.results == {"resolve": "failure", "up": "skipped"}
     assert "no image is meant; of this folder there are: one link0 (chain), two link0 (chain)" in wrong.log
