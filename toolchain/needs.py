@@ -1,8 +1,8 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
 
 `registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `kubernetes`
-whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold, `parents`
-lists its outside images, mirrors applied.
+whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold;
+`parents` lists its outside images, mirrors applied.
 """
 
 import json

@@ -99,12 +99,15 @@ def check_network() -> None:
 
 def check_training() -> None:
     """Have a small GPT model, its layers split over two GPUs where there are, learn one batch by heart."""
-    from megatron.core import parallel_state  # noqa: PLC0415
-    from megatron.core.datasets import helpers_cpp  # noqa: F401, PLC0415
-    from megatron.core.models.gpt import GPTModel  # noqa: PLC0415
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: PLC0415
-    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed  # noqa: PLC0415
-    from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: PLC0415
+    try:
+        from megatron.core import parallel_state  # noqa: PLC0415
+        from megatron.core.datasets import helpers_cpp  # noqa: F401, PLC0415
+        from megatron.core.models.gpt import GPTModel  # noqa: PLC0415
+        from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: PLC0415
+        from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed  # noqa: PLC0415
+        from megatron.core.transformer.transformer_config import TransformerConfig  # noqa: PLC0415
+    except ImportError as error:
+        fail(f"Megatron-LM cannot be imported: {error}")
 
     split = 2 if NODE % 2 == 0 else 1
     parallel_state.initialize_model_parallel(tensor_model_parallel_size=split)
