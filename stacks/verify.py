@@ -9,7 +9,7 @@ from typing import Any
 from stacks import cosign, plan, provenance
 from stacks.diff import published
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.registry import Login, registry_login
+from stacks.registry import Login
 from stacks.signing import Signing
 
 
@@ -33,7 +33,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             f"stack {stack} has published no image '{one_line(image)}'{suggest(image, pushed)}; "
             f"it has: {', '.join(pushed)}"
         )
-    login = registry_login(planned.config.registry)
+    login = published.configured_login(planned)
     for name, ref in pushed.items():
         if image in {None, name}:
             yield f"{name}: {ref}"

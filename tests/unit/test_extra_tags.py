@@ -14,7 +14,7 @@ from tests.unit.test_ecr import ECR, EXTRA_TAG, REPOSITORY
 def test_each_image_gets_them_once_it_is_pushed() -> None:
     recorder, _ = run(extraTags=["latest", "stable"])
     assert {name: (tag["ref"], tag["tag"]) for name, tag in recorder.of_type(EXTRA_TAG).items()} == {
-        f"{name}-{tag}": (f"r.example/x/{name}@{DIGEST}", tag)
+        f"{name}-tag-{tag}": (f"r.example/x/{name}@{DIGEST}", tag)
         for name in ("torch", "extras")
         for tag in ("latest", "stable")
     }
@@ -29,7 +29,7 @@ def test_amazons_registry_lets_them_move_and_no_other() -> None:
     recorder, _ = run(registry=ECR, extraTags=["latest"])
     filters = recorder.of_type(REPOSITORY)["registry-torch"]["imageTagMutabilityExclusionFilters"]
     assert [each["filter"] for each in filters] == ["keep-*", "*latest"]
-    assert sorted(recorder.of_type(EXTRA_TAG)) == ["extras-keep", "extras-latest", "torch-keep", "torch-latest"]
+    assert sorted(recorder.of_type(EXTRA_TAG)) == ["extras-keep", "extras-tag-latest", "torch-keep", "torch-tag-latest"]
 
 
 @pytest.mark.parametrize("branch", ["main", "topic"])

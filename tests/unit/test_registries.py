@@ -9,11 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from stacks import aws, flavors, lock, plan, registries
+from stacks import aws, flavors, lock, plan, registries, runners
 from stacks.config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.registries import EcrRegistry, GhcrRegistry, check_sealed
-from stacks.runners import Runners
 from stacks.source import ROOT
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -228,9 +227,12 @@ def test_a_stack_owns_the_repositories_that_it_creates() -> None:
     assert not load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.owned(["torch"])
 
 
-def test_the_kinds_are_the_unions() -> None:
-    kinds = [kind for union in (registries.Registry, Runners) for kind in get_args(get_args(union)[0])]
-    assert {get_args(kind.model_fields["kind"].annotation)[0] for kind in kinds} == set(registries.KINDS)
+@pytest.mark.parametrize(
+    ("union", "kinds"), [(registries.Registry, registries.KINDS), (runners.Runners, runners.KINDS)]
+)
+def test_the_kinds_are_the_unions(union: object, kinds: tuple[str, ...]) -> None:
+    models = get_args(get_args(union)[0])
+    assert {get_args(model.model_fields["kind"].annotation)[0] for model in models} == set(kinds)
 
 
 def test_a_job_without_a_secret_builds_for_ghcr(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,11 @@ def stack(root: Path, **keys: Any) -> str:
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
-        ({"buildOn": "runners"}, "slipway:buildOn: 'runners': the stack has no build service: give it runners.build"),
+        (
+            {"buildOn": "runners"},
+            "slipway:buildOn: 'runners': the stack has no build service: give it runners of kind kubernetes with "
+            "runners.build",
+        ),
         (
             {"buildOn": "runners", "runners": {"build": {"rootless": True}}},
             "slipway:buildOn: 'runners': runners.build.rootless has no Docker API, which images are built with: leave one out",
