@@ -14,14 +14,6 @@ from tests.images.engine import Image, docker
 from tests.images.universal.conftest import PEOPLE, STACKS, Built
 from tests.images.world.upstreams import World
 
-QUICK = "universal-cu113"
-"""The stack that `make test` builds."""
-
-
-def stacks(*names: str) -> list[object]:
-    """Return stacks as a test's parameters; those that take minutes are marked so."""
-    return [pytest.param(name, marks=() if name == QUICK else pytest.mark.slow) for name in names]
-
 
 def pip(image: Image) -> dict[str, str]:
     """Return what pip knows of an image: name and version."""
@@ -29,7 +21,8 @@ def pip(image: Image) -> dict[str, str]:
     return {entry["name"].lower(): entry["version"] for entry in listed}
 
 
-@pytest.mark.parametrize("stack", stacks(*STACKS))
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", STACKS)
 def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, stack: str) -> None:
     made = built(stack, train=PEOPLE)
     args = made.planned["train"].args
@@ -44,7 +37,8 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
         assert re.search(rf"/cuda:{cuda}[.-]", args["BASE_IMAGE"])
 
 
-@pytest.mark.parametrize("stack", stacks(*STACKS))
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", STACKS)
 def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
     image = built(stack, train=PEOPLE).image("train")
     code = "import ctypes, torch; f = torch._library.torch_magma; f.restype = ctypes.c_char_p; print(f().decode())"
@@ -52,6 +46,7 @@ def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
     image.run("python", "-c", "import torch; torch.inverse(torch.ones(1, 1))")
 
 
+@pytest.mark.slow
 def test_the_image_is_ones_own(built: Built) -> None:
     made = built(QUICK, train=PEOPLE)
     own, alice, root = (made.image(name) for name in ("train", "train-alice", "train-root"))
@@ -71,6 +66,7 @@ def test_the_image_is_ones_own(built: Built) -> None:
     own.fails("sh", "-c", "command -v less || command -v tree")
 
 
+@pytest.mark.slow
 def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
     """Another torch on the index does not replace the one that was built."""
     image = built(QUICK, train=PEOPLE).image("train")
@@ -83,6 +79,7 @@ def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
     image.run("sh", "-c", 'touch file && test "$PWD" = /opt/project')
 
 
+@pytest.mark.slow
 def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> None:
     """Two people who ask conda for the same have them in common, and root too."""
     made = built(QUICK, train=PEOPLE)
@@ -95,6 +92,7 @@ def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> Non
         assert not [path for path in layer.files if path.endswith((".whl", ".deb")) and "python-wheels" not in path]
 
 
+@pytest.mark.slow
 def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
     made = built(QUICK, train=PEOPLE)
     for name, planned in made.planned.items():
@@ -102,6 +100,7 @@ def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
         assert any(entry.startswith("TZ=") for entry in environment) == (not planned.spec.product), name
 
 
+@pytest.mark.slow
 def test_the_labels_say_what_it_is(built: Built) -> None:
     made = built(QUICK, train=PEOPLE)
     for name in ("train", "train-alice", "train-root"):
@@ -117,6 +116,7 @@ def extracted(made: Image, folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "tmp/dist").glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
     made = built(QUICK, train=PEOPLE)
     names = extracted(made.image("dist"), tmp_path)
@@ -132,7 +132,6 @@ def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "tmp").iterdir()) == ["dist"]
 
 
-@pytest.mark.slow
 def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
     built: Built, world: World, tmp_path: Path
 ) -> None:
