@@ -14,6 +14,9 @@ from tests.images.engine import Image, docker
 from tests.images.universal.conftest import PEOPLE, STACKS, Built
 from tests.images.world.upstreams import World
 
+STACK = "universal-cu113"
+"""The stack of which one is asked, where all keep the same promise."""
+
 
 def pip(image: Image) -> dict[str, str]:
     """Return what pip knows of an image: name and version."""
@@ -48,7 +51,7 @@ def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
 
 @pytest.mark.slow
 def test_the_image_is_ones_own(built: Built) -> None:
-    made = built(QUICK, train=PEOPLE)
+    made = built(STACK, train=PEOPLE)
     own, alice, root = (made.image(name) for name in ("train", "train-alice", "train-root"))
     assert own.run("id").strip() == "uid=1000(user) gid=1000(user) groups=1000(user),999(conda)"
     assert re.fullmatch(r"uid=1234\(user\) gid=100\(users\) groups=100\(users\),\d+\(conda\)", alice.run("id").strip())
@@ -69,7 +72,7 @@ def test_the_image_is_ones_own(built: Built) -> None:
 @pytest.mark.slow
 def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
     """Another torch on the index does not replace the one that was built."""
-    image = built(QUICK, train=PEOPLE).image("train")
+    image = built(STACK, train=PEOPLE).image("train")
     index = world.mirrors["pythonIndex"]
     host = index.split("/")[2].split(":")[0]
     install = f"pip install --quiet --index-url {index} --trusted-host {host} psutil && python -c 'import psutil'"
@@ -82,7 +85,7 @@ def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
 @pytest.mark.slow
 def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> None:
     """Two people who ask conda for the same have them in common, and root too."""
-    made = built(QUICK, train=PEOPLE)
+    made = built(STACK, train=PEOPLE)
     own, root = (made.image(name).layers() for name in ("train", "train-root"))
     [at] = [
         index for index, layer in enumerate(own) if any(path.endswith("/torch/__init__.py") for path in layer.files)
@@ -94,7 +97,7 @@ def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> Non
 
 @pytest.mark.slow
 def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
-    made = built(QUICK, train=PEOPLE)
+    made = built(STACK, train=PEOPLE)
     for name, planned in made.planned.items():
         environment = made.image(name).config()["Config"]["Env"] or []
         assert any(entry.startswith("TZ=") for entry in environment) == (not planned.spec.product), name
@@ -102,7 +105,7 @@ def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
 
 @pytest.mark.slow
 def test_the_labels_say_what_it_is(built: Built) -> None:
-    made = built(QUICK, train=PEOPLE)
+    made = built(STACK, train=PEOPLE)
     for name in ("train", "train-alice", "train-root"):
         config = made.image(name).config()["Config"]
         labels = made.planned[name].spec.labels
@@ -118,7 +121,7 @@ def extracted(made: Image, folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
-    made = built(QUICK, train=PEOPLE)
+    made = built(STACK, train=PEOPLE)
     names = extracted(made.image("dist"), tmp_path)
     assert [name.split("-")[:2] for name in names] == [
         ["torch", "1.9.1"],
@@ -135,7 +138,7 @@ def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
 def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
     built: Built, world: World, tmp_path: Path
 ) -> None:
-    made = built(QUICK, cuda=False, cudnn=None, archList=None, train=[{}])
+    made = built(STACK, cuda=False, cudnn=None, archList=None, train=[{}])
     assert made.image("train").run("python", "-c", "import torch; print(torch.version.cuda)").strip() == "None"
     extracted(made.image("dist"), tmp_path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
