@@ -64,7 +64,9 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
         config, specs = plan.resolve(stack)
         told = published.stack(ROOT, stack)
         refs = [built["ref"] for built in deployment.images(told).values()] if told else []
-        if not config.publish or local(config):
+        if not specs:
+            said.append(f"{stack}: has no image to publish")
+        elif not config.publish or local(config):
             said.append(f"{stack}: not published, as slipway:registry or slipway:publish says")
         elif stack in stacks:
             yield stack, stacks[stack]

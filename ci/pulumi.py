@@ -151,10 +151,18 @@ def throwaway(checkout: Checkout, stack: str) -> Iterator[Stack]:
         yield at
 
 
+_RUNNERS = {"slipway:runners", "slipway:buildOn"}
+
+
 def unpublished(text: str) -> str:
-    """Return a stack's configuration so that it pushes nothing, and can be read without the key of its secrets."""
+    """Return a stack's configuration so that it pushes nothing, and can be read without the key of its secrets.
+
+    Its runners are left out: they are in a cloud, or on a cluster, that only who publishes may see.
+    """
     document = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - it makes nothing but text
-    return yaml.safe_dump({"config": {**without_secure(document.get("config") or {}), "slipway:publish": False}})
+    said = without_secure(document.get("config") or {})
+    kept = {key: value for key, value in said.items() if key not in _RUNNERS}
+    return yaml.safe_dump({"config": {**kept, "slipway:publish": False}})
 
 
 def with_parents(plan: Plan, image: str) -> list[str]:

@@ -38,6 +38,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     """
     registry = _registry(plan)
     cluster = _cluster(plan)
+    machines = _machines(plan)
     # All images on one engine, whose layers they share.
     engine: list[pulumi.ProviderResource] = [cluster.engine()] if cluster and plan.config.build_on == "runners" else []
     verified = _supply_chain().verified(plan) if plan.signers else {}
@@ -60,12 +61,12 @@ def deploy(plan: Plan) -> dict[str, Any]:
         outputs["products"] = {name: built[name] for name in built if name in products}
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants)}
+    if machines:
+        outputs["runners"] = machines
     plans = {
         name: {key: value for key, value in variant.plan.items() if key != "files"}
         for name, variant in variants.items()
     }
-    if isinstance(plan.config.runners, ec2.Ec2Runners):
-        outputs["runners"] = _ec2_runners(plan, plan.config.runners)
     if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
         outputs |= _supply_chain().beside(plan, registry, variants)
     if verified:
@@ -111,7 +112,7 @@ def _validated(plan: Plan, cluster: KubernetesRunners, variants: Mapping[str, Im
     if asked is None:
         return {}
     own = variants.get(asked.image)
-    image, after = (own.ref, [own]) if own else (asked.image, [])
+    image, after = (own.ref, [own]) if own else (plan.config.mirrors.image(asked.image), [])
     return {"validation": cluster.validate(image, after, plan.gpu_checks)}
 
 
@@ -148,7 +149,11 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
     )
 
 
-def _ec2_runners(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
+def _machines(plan: Plan) -> dict[str, Any]:
+    """Declare the runners on EC2, before the images: what AWS has not is told before anything is built."""
+    config = plan.config.runners
+    if not isinstance(config, ec2.Ec2Runners):
+        return {}
     from components.runners.ec2.stack import deploy as deploy_runners  # noqa: PLC0415 - likewise
 
     return deploy_runners(plan, config)

@@ -1,4 +1,4 @@
-"""``python -m stacks``: look at what the stacks would build; only ``diff``, ``lock`` and ``verify`` ask a registry."""
+"""``python -m stacks``: what the stacks would build; ``diff``, ``export``, ``lock`` and ``verify`` ask a registry."""
 
 from __future__ import annotations
 
@@ -153,12 +153,7 @@ def _check(_: argparse.Namespace) -> int:
         built.append(Built(name, made.config.registry.repository, specs))
         if made.config.publish:
             owned[name] = made.config.registry.owned(spec.name for spec in specs)
-            tagged[name] = frozenset(
-                f"{image.repository}:{tag}"
-                for image in made.images
-                if not image.spec.product
-                for tag in made.config.extra_tags
-            )
+            tagged[name] = frozenset(f"{image.repository}:{tag}" for image in made.images for tag in image.extra_tags)
         products = sum(spec.product for spec in specs)
         beside = f" from {products} build products" if products else ""
         print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{beside}, ok")
@@ -190,7 +185,7 @@ def _specs(options: argparse.Namespace) -> int:
 
 
 def _lock(options: argparse.Namespace) -> int:
-    from stacks import lock, registry  # noqa: PLC0415 - no other command talks to a network
+    from stacks import lock, registry  # noqa: PLC0415 - few commands talk to a network
 
     names: set[str] = set()
     branches: set[tuple[str, str]] = set()
@@ -212,7 +207,7 @@ def _lock(options: argparse.Namespace) -> int:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from stacks.diff import html, published, report, text  # noqa: PLC0415 - only two commands talk to a network
+    from stacks.diff import html, published, report, text  # noqa: PLC0415 - likewise
     from stacks.diff.comparison import compare  # noqa: PLC0415
     from stacks.diff.image import fetch  # noqa: PLC0415
 
@@ -295,7 +290,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from stacks import verify  # noqa: PLC0415 - few commands talk to a network
+    from stacks import verify  # noqa: PLC0415 - likewise
 
     for line in verify.lines(options.stack, ROOT, options.image):
         print(line, flush=True)

@@ -101,6 +101,7 @@ def files(
     services = {
         "train": {
             "image": image.reference,
+            "platform": image.spec.platform,
             "build": _build(plan, image, folder),
             "environment": {} if _is_of(image, uid) else foreign,
             **common,

@@ -244,6 +244,8 @@ class StackConfig(Model):
     @field_validator("extra_tags")
     @classmethod
     def _movable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("one of them is there twice; leave one out")
         if len(value) > _MOST_MOVING and getattr(info.data.get("registry"), "kind", "") == "ecr":
             raise ValueError(
                 f"at most {_MOST_MOVING} in ECR: it lets five kinds of tags move (ECR user guide, tag immutability), "
@@ -276,6 +278,12 @@ class StackConfig(Model):
             if runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
         return value
+
+    @model_validator(mode="after")
+    def _reached(self) -> Self:
+        if isinstance(self.runners, KubernetesRunners):
+            _ = self.ports  # a ValueError for what is no port, which a network policy would need
+        return self
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -364,7 +372,7 @@ def without_secure(value: Any) -> Any:
 _TAGS = {*registries.KINDS, *runners.KINDS}
 """What pydantic names between a key that is one of several models and the key in it."""
 
-_SECRETS = {"password", "privateKey", "secret", "token", "webhookSecret"}
+_SECRETS = {"kubeconfig", "password", "privateKey", "secret", "token", "webhookSecret"}
 
 
 def _explain(error: ValidationError, where: str) -> list[str]:

@@ -49,10 +49,10 @@ def check(signing: Signing | None) -> None:
     """
     where = "slipway:signing" if signing else "slipway:trust"
     _program("cosign", where)
-    version = re.search(r"v?(\d+)\.\d+\.\d+\S*", _run(["cosign", "version"], where, None))
-    if version and int(version[1]) != _MAJOR:
+    version = re.search(r"GitVersion:\s*(v?(\d+)\.\d+\.\d+\S*)", _run(["cosign", "version"], where, None))
+    if version and int(version[2]) != _MAJOR:
         raise SlipwayError(
-            f"{where}: the cosign on PATH is {version[0]}, which keeps signatures in another form; `make up` gets "
+            f"{where}: the cosign on PATH is {version[1]}, which keeps signatures in another form; `make up` gets "
             f"version {_MAJOR}"
         )
     if signing is None:

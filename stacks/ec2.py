@@ -232,6 +232,11 @@ class Site:
     prices: Mapping[str, float]
 
 
+def partition(region: str) -> str:
+    """Return the partition of AWS that a region is in, as ARNs name it."""
+    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "-gov-" in region else "aws"
+
+
 def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
     """Refuse what could not run, before any of it exists.
 

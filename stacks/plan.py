@@ -106,11 +106,14 @@ class Plan:
         """
         by_name = {image.spec.name: image for image in self.images}
         if name is None:
-            return next(image for image in reversed(self.images) if not image.spec.product)
+            last = next((image for image in reversed(self.images) if not image.spec.product), None)
+            if last is None:
+                raise SlipwayError(f"stack {self.stack} builds no image that is to run; take a stack that does")
+            return last
         if name not in by_name:
             raise SlipwayError(
                 f"stack {self.stack} builds no image '{one_line(name)}'{suggest(name, by_name)}; "
-                f"it builds: {', '.join(by_name)}"
+                f"it builds: {', '.join(by_name) or 'none'}"
             )
         return by_name[name]
 
@@ -244,9 +247,8 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     )
     # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
     revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
-    branch = revision.prefix(root) if config.extra_tags else None
-    extra = tuple(f"{branch}-{tag}" if branch else tag for tag in config.extra_tags)
-    return Plan(
+    extra = _extra_tags(stack, config, root)
+    made = Plan(
         stack,
         config,
         tuple(
@@ -269,6 +271,30 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
         ),
         _gpu_checks(config, ordered, f"stack {stack}", root),
     )
+    _check_movable(made)
+    return made
+
+
+def _extra_tags(stack: str, config: StackConfig, root: Path) -> tuple[str, ...]:
+    """Return the tags that images get beside their own, as they are on this branch."""
+    branch = revision.prefix(root) if config.extra_tags else None
+    if branch is None:
+        return config.extra_tags
+    try:
+        return tuple(tags.check_extra(f"{branch}-{tag}") for tag in config.extra_tags)
+    except ValueError as error:
+        raise SlipwayError(f"stack {stack}: slipway:extraTags: on the branch '{one_line(branch)}': {error}") from None
+
+
+def _check_movable(plan: Plan) -> None:
+    """Refuse extra tags by which an image's own tags could move: ECR lets tags move by how they end, on any branch."""
+    for image in plan.images if plan.config.registry.kind == "ecr" else ():
+        for tag in plan.config.extra_tags:
+            if image.extra_tags and image.tag.endswith(tag):
+                raise SlipwayError(
+                    f"stack {plan.stack}: slipway:extraTags: '{tag}': {image.spec.name}'s own tag, {image.tag}, ends "
+                    "so, and could move in ECR; choose another word, such as latest"
+                )
 
 
 def _gpu_checks(config: StackConfig, specs: Sequence[ImageSpec], where: str, root: Path) -> str | None:
@@ -277,9 +303,10 @@ def _gpu_checks(config: StackConfig, specs: Sequence[ImageSpec], where: str, roo
         return None
     (name,) = {spec.dockerfile for spec in specs if spec.name == checked.image}
     path = root / CONTEXT / Path(name).parent / GPU_CHECKS
-    if not path.is_file():
+    # Those with files beside them are started by torchrun on several GPUs; one script alone gets to the cluster.
+    if not path.is_file() or any(other != path for other in path.parent.glob("*.py")):
         raise SlipwayError(
-            f"{where}: slipway:runners.validation.command: '{checked.image}' has no checks of its own "
+            f"{where}: slipway:runners.validation.command: '{checked.image}' has no checks of its own that run alone "
             f"({path.relative_to(root)}): give a command"
         )
     return path.read_text(encoding="utf-8")

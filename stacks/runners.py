@@ -118,6 +118,14 @@ class BuildService(Model):
         description="host:port under which the machine that runs Pulumi reaches it. Default: its name in the cluster.",
     )
 
+    @field_validator("address")
+    @classmethod
+    def _port(cls, value: str | None) -> str | None:
+        port = (value or ":1").rpartition(":")[2]
+        if not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError("expected host:port, such as builds.acme.internal:2376")
+        return value
+
 
 class Validation(Model):
     """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
@@ -180,6 +188,15 @@ class KubernetesRunners(Model):
 
     build: BuildService | None = Field(None, description="A Docker daemon that all builds share.")
     validation: Validation | None = Field(None, description="GPU checks of an image, run on the cluster.")
+
+    @field_validator("kubeconfig")
+    @classmethod
+    def _path(cls, value: str | None) -> str | None:
+        if value and ("\n" in value or value.lstrip().startswith("{")):
+            raise ValueError(
+                "expected the path of a kubeconfig, not what is in it: that would be in the state in clear"
+            )
+        return value
 
     @field_validator("profile")
     @classmethod

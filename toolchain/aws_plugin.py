@@ -1,4 +1,4 @@
-"""The AWS provider, which only stacks that push to ECR need: on PATH, else Pulumi's official plugin."""
+"""The AWS provider, for stacks that push to ECR or have runners on EC2: on PATH, else Pulumi's official plugin."""
 
 from typing import Final
 
@@ -12,4 +12,5 @@ PLUGIN: Final = "aws"
 
 def get(checkout: Checkout) -> Part:
     """Have the provider. Raises ToolchainError where it cannot be had: nothing stands in for it."""
-    return plugin.get(checkout, PLUGIN, NAME, "pushing to ECR needs", "take another kind of slipway:registry")
+    instead = "do without: another kind of slipway:registry, no slipway:runners of kind ec2"
+    return plugin.get(checkout, PLUGIN, NAME, "ECR and runners on EC2 need", instead)

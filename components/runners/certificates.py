@@ -14,6 +14,17 @@ from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider
 YEARS = 5
 """How long they are good for; `pulumi up --replace` of the resource makes new ones."""
 
+_UNUSED = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "encipher_only",
+    "decipher_only",
+)
+"""What the authority's key is not for."""
+
 _KEYS = ("ca", "server_cert", "server_key", "client_cert", "client_key")
 
 
@@ -83,6 +94,9 @@ def make(hosts: Sequence[str]) -> dict[str, str]:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + timedelta(days=365 * YEARS))
+            # Python refuses certificates without these from 3.13 on (ssl.VERIFY_X509_STRICT, RFC 5280).
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
         )
 
     def pem(made: x509.CertificateBuilder) -> str:
@@ -101,6 +115,8 @@ def make(hosts: Sequence[str]) -> dict[str, str]:
         return pem(made), text.decode()
 
     root = builder(issuer, authority).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **dict.fromkeys(_UNUSED, False))
+    root = root.add_extension(usage, critical=True)
     server = signed("server", ExtendedKeyUsageOID.SERVER_AUTH, [_name(host) for host in hosts])
     client = signed("client", ExtendedKeyUsageOID.CLIENT_AUTH, [])
     return dict(zip(_KEYS, (pem(root), *server, *client), strict=True))

@@ -163,7 +163,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             raise ValueError("the runners have no build service")
         reached = Reached(
             f"{self._name}-build-service",
-            ReachedArgs(self.address, made.ca, made.client_cert, made.client_key),
+            ReachedArgs(self.address, made.ca, made.client_cert, made.pem["client_key"]),
             pulumi.ResourceOptions(parent=self, depends_on=[self._service]),
         )
         return docker.Provider(

@@ -9,6 +9,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from stacks.errors import one_line
@@ -40,13 +41,14 @@ def warnings(config: KubernetesRunners) -> list[str]:
         return [
             "kubectl is not on PATH: whether jobs wait for a runner, or for a device that no node offers, is not known"
         ]
-    except (subprocess.SubprocessError, ValueError) as error:
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         said = getattr(error, "stderr", None) or str(error)
         return [f"the cluster does not answer kubectl: {one_line(said.strip())}"]
 
 
 def _items(config: KubernetesRunners, *words: str) -> list[Item]:
-    where = [("--kubeconfig", config.kubeconfig), ("--context", config.context)]
+    kubeconfig = config.kubeconfig and str(Path(config.kubeconfig).expanduser())
+    where = [("--kubeconfig", kubeconfig), ("--context", config.context)]
     options = [word for name, value in where if value for word in (name, value)]
     command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={_SECONDS}s"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_SECONDS * 2)

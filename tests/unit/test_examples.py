@@ -95,6 +95,7 @@ def test_grace_nodes_are_in_one_nvlink_domain() -> None:
         ),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),
+        (["runners-eks", "--slurm"], "stack runners-eks builds no image that is to run; take a stack that does\n"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,6 +49,7 @@ def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> N
         (["keep-mine"], "slipway:extraTags.0: 'keep-mine': tags that begin with"),
         (["sha256-abc"], "slipway:extraTags.0: 'sha256-abc': tags that begin with"),
         (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
+        (["latest", "latest"], "slipway:extraTags: '['latest', 'latest']': one of them is there twice"),
         ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
     ],
 )
@@ -57,3 +58,24 @@ def test_a_mistake_is_one_line(tags: object, said: str) -> None:
         flavors.load({"flavor": "local", "extraTags": tags}, "stack x")
     assert str(caught.value).startswith(f"stack x: {said}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("branch", "tag"), [("keep", "local"), ("sha256", "x"), ("deadbeef", "base-cuda12.1.1"), ("b" * 100, "t" * 60)]
+)
+def test_a_branch_makes_no_tag_of_another_meaning(branch: str, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_BRANCH", branch)
+    with pytest.raises(SlipwayError) as caught:
+        plan.make("local", {**read_stack("local"), "extraTags": [tag]})
+    assert str(caught.value).startswith("stack local: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tag_by_which_an_images_own_could_move_in_amazons_registry_is_refused() -> None:
+    config = {**read_stack("local"), "registry": ECR, "tagSuffix": "mine"}
+    with pytest.raises(SlipwayError, match="slipway:extraTags: 'mine': torch's own tag, .*-mine, ends so"):
+        plan.make("local", {**config, "extraTags": ["mine"]})
+    assert plan.make("local", {**config, "extraTags": ["latest"]})
+    assert plan.make(
+        "local", {**config, "registry": {"kind": "ghcr", "repository": "ghcr.io/a/b"}, "extraTags": ["mine"]}
+    )

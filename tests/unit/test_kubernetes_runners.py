@@ -231,7 +231,7 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
     [
         (RUNNER, GITHUB_COM, 443, True),
         (RUNNER, REGISTRY, 5000, True),
-        (RUNNER, REGISTRY, 5001, False),
+        (RUNNER, REGISTRY, 9, False),
         (RUNNER, GITHUB_COM, 22, False),
         (RUNNER, METADATA, 80, False),
         (RUNNER, SERVICE, 2376, True),

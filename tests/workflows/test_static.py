@@ -164,7 +164,7 @@ def test_a_matrix_names_stacks_images_platforms_and_runners_of_the_graph(
     assert cli.main(["affected", "--since", "0" * 40]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("matrix="))
     rows = json.loads(line.removeprefix("matrix="))["include"]
-    assert [row["stack"] for row in rows] == stack_names()
+    assert [row["stack"] for row in rows] == [name for name in stack_names() if plan.resolve(name)[1]]
     for row in rows:
         config, specs = plan.resolve(row["stack"])
         assert row["images"] == [spec.name for spec in specs]

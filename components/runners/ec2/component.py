@@ -16,10 +16,7 @@ import pulumi_aws as aws
 
 from components.runners.ec2 import policies
 from stacks.ec2 import Ec2Runners as Config
-from stacks.ec2 import Machine, Site
-
-ROUND = 1
-"""Minutes between two rounds of the keeper; EventBridge has no shorter schedule."""
+from stacks.ec2 import Machine, Site, partition
 
 METRICS = "Slipway/Runners"
 """The namespace of the keeper's metrics."""
@@ -105,8 +102,7 @@ class Ec2Runners(pulumi.ComponentResource):
 
     def _arn(self, service: str, resource: str) -> str:
         config = self._args.config
-        partition = "aws-cn" if config.region.startswith("cn-") else "aws-us-gov" if "-gov-" in config.region else "aws"
-        return f"arn:{partition}:{service}:{config.region}:{config.account}:{resource}"
+        return f"arn:{partition(config.region)}:{service}:{config.region}:{config.account}:{resource}"
 
     def _arns(
         self, jobs: aws.dynamodb.Table, groups: Mapping[str, aws.autoscaling.Group], logs: Mapping[str, Any]
@@ -499,7 +495,7 @@ class Ec2Runners(pulumi.ComponentResource):
                 service_name=f"com.amazonaws.{config.region}.{service}",
                 vpc_endpoint_type="Interface",
                 private_dns_enabled=True,
-                subnet_ids=[n.subnet for n in args.site.networks],
+                subnet_ids=list({n.zone: n.subnet for n in args.site.networks}.values()),  # AWS takes one of a zone
                 security_group_ids=[group.id],
                 tags=self._tags,
                 opts=self._opts,

@@ -21,7 +21,9 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Sit
     networks = _networks(config, opts)
     vpc = config.vpc or (networks[0].vpc if networks else "")
     image = _image(config, platform, opts)
-    root = next(m for m in image.block_device_mappings if m.device_name == image.root_device_name)
+    root = next((m for m in image.block_device_mappings if m.device_name == image.root_device_name), None)
+    if root is None:
+        raise SlipwayError(f"slipway:runners.image: {image.id}: has no root volume on EBS; take an image that has one")
     return Site(
         machines=[_machine(name, opts) for name in config.instance_types],
         networks=networks,

@@ -66,4 +66,5 @@ def _repositories(plan: Plan) -> list[str]:
         return []
     names = [image.spec.name for image in plan.images] or ["*"]
     path = registry.repository.partition("/")[2]
-    return [f"arn:aws:ecr:{registry.region}:{registry.account}:repository/{path}/{name}" for name in names]
+    place = f"arn:{ec2.partition(registry.region)}:ecr:{registry.region}:{registry.account}"
+    return [f"{place}:repository/{path}/{name}" for name in names]
