@@ -28,6 +28,7 @@ EC2 = {
         "secret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:github-AbCdEf",
         "webhookSecret": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:webhook-AbCdEf",
     },
+    "labels": ["gpu"],
     "instanceTypes": ["g6.2xlarge"],
 }
 UBUNTU = "ubuntu:24.04"
