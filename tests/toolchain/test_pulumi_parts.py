@@ -354,7 +354,12 @@ def test_the_provider_can_be_forced(installable: Clone, release: Release) -> Non
 @pytest.mark.parametrize(
     ("name", "title", "needed", "instead"),
     [
-        ("aws", "AWS provider", "pushing to ECR needs", "take another kind of slipway:registry"),
+        (
+            "aws",
+            "AWS provider",
+            "ECR and runners on EC2 need",
+            "do without: another kind of slipway:registry, no slipway:runners of kind ec2",
+        ),
         ("kubernetes", "Kubernetes provider", "runners on a cluster need", "leave slipway:runners out"),
     ],
 )
