@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,7 +21,7 @@ def login_inputs(login: Login) -> dict[str, Input[str] | None]:
     return {"username": login.username, "password": login.password}
 
 
-class AfterPush(ResourceProvider):
+class AfterPush(ABC, ResourceProvider):
     """Does something with the image ``ref``, and again once that or another of :attr:`followed` is another.
 
     Nothing is undone when the stack is destroyed. It runs in a process of its own, and holds nothing, so that its
@@ -32,13 +33,13 @@ class AfterPush(ResourceProvider):
     followed: ClassVar[tuple[str, ...]] = ("ref",)
     """The inputs whose change makes it anew."""
 
+    @abstractmethod
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
         """Do it, and return what the resource puts out beside what it follows.
 
         Raises:
             SlipwayError: it cannot be done.
         """
-        raise NotImplementedError
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Do it for the first time."""

@@ -16,6 +16,7 @@ import yaml
 
 from stacks.errors import SlipwayError
 from stacks.export.output import beside
+from stacks.plain_yaml import PlainDumper
 from stacks.plan import Plan, PlannedImage
 from stacks.source import ROOT
 from stacks.spec import CONTEXT
@@ -111,7 +112,7 @@ def files(
     said = {"mark": _MARK, "stack": plan.stack}
     return {
         "docker-compose.yaml": _HEAD.format(**said)
-        + yaml.dump({"services": services}, Dumper=_Dumper, sort_keys=False),
+        + yaml.dump({"services": services}, Dumper=PlainDumper, sort_keys=False),
         ".env": _ENV.format(**said, uid=uid, gid=gid, shm=_SHARED_MEMORY),
     }
 
@@ -147,10 +148,3 @@ def _is_wsl() -> bool:
         return "microsoft" in Path("/proc/version").read_text(encoding="utf-8").lower()
     except OSError:
         return False
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what two services share in full in both, to be edited."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        return True

@@ -9,6 +9,7 @@ import yaml
 
 from stacks import flavors, plan
 from stacks.errors import SlipwayError, one_line
+from stacks.plain_yaml import PlainDumper
 from stacks.versions import AksNode
 from stacks.versions.nodes import GPU, INFINIBAND, node
 
@@ -37,14 +38,7 @@ def render(stack: str, nodes: int) -> str:
     if nodes < 2:
         raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")
     objects = cast("Example", module).job(planned.config, planned.references, nodes)
-    return yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=120)
-
-
-class _Plain(yaml.SafeDumper):
-    """Writes out what stands twice, for readers who do not know YAML's anchors."""
-
-    def ignore_aliases(self, _: Any) -> bool:
-        return True
+    return yaml.dump_all(objects, Dumper=PlainDumper, sort_keys=False, width=120)
 
 
 def pytorch_job(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from stacks.errors import one_line, suggest
@@ -34,6 +34,14 @@ class Model(BaseModel):
                         f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
                     )
         return values
+
+
+def _as_text(values: Any) -> Any:
+    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else values
+
+
+Environment = Annotated[dict[str, str], BeforeValidator(_as_text)]
+"""Variables by name; what YAML reads as a number, true or false is taken as text."""
 
 
 # The grammar of image references is that of the OCI distribution specification.

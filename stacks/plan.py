@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,10 +111,7 @@ class Plan:
                 raise SlipwayError(f"stack {self.stack} builds no image that is to run; take a stack that does")
             return last
         if name not in by_name:
-            raise SlipwayError(
-                f"stack {self.stack} builds no image '{one_line(name)}'{suggest(name, by_name)}; "
-                f"it builds: {', '.join(by_name) or 'none'}"
-            )
+            raise SlipwayError(f"stack {self.stack} {_builds_no(name, by_name)}")
         return by_name[name]
 
     def as_json(self) -> dict[str, Any]:
@@ -171,13 +168,14 @@ def wanted(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[Ima
     return config, images
 
 
+def _builds_no(name: str, names: Collection[str]) -> str:
+    return f"builds no image '{one_line(name)}'{suggest(name, names)}; it builds: {', '.join(names) or 'none'}"
+
+
 def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> None:
     for name in config.budgets:
         if name not in names:
-            raise SlipwayError(
-                f"{where}: slipway:budgets: the stack builds no image '{one_line(name)}'{suggest(name, names)}; "
-                f"it builds: {', '.join(names)}"
-            )
+            raise SlipwayError(f"{where}: slipway:budgets: the stack {_builds_no(name, names)}")
 
 
 def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) -> None:
@@ -205,8 +203,7 @@ def _check_runners(runners: KubernetesRunners, names: Sequence[str], where: str,
     checked = runners.validation
     if checked and checked.own and checked.image not in names:
         raise SlipwayError(
-            f"{where}: slipway:runners.validation.image: the stack builds no image '{one_line(checked.image)}'"
-            f"{suggest(checked.image, names)}; it builds: {', '.join(names) or 'none'}; "
+            f"{where}: slipway:runners.validation.image: the stack {_builds_no(checked.image, names)}; "
             "or give a reference with a tag or a digest"
         )
 

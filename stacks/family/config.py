@@ -69,6 +69,11 @@ def is_commit(pin: str) -> bool:
     return bool(_COMMIT.fullmatch(pin))
 
 
+def ref(pin: str | Literal[False]) -> str:
+    """Return the tag or commit that a pin names in its repository; empty where it is switched off."""
+    return "" if not pin else pin if is_commit(pin) else f"v{pin}"
+
+
 Commit = Annotated[str, AfterValidator(_commit)]
 Pin = Annotated[str | Literal[False], switched(_release_or_commit), AfterValidator(_given)]
 TagField = Literal["distro", "abi"]

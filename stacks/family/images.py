@@ -216,9 +216,8 @@ class _Chain:
     @property
     def _torch_itself(self) -> dict[str, str]:
         """What torch is built with: Triton at the release's own pin. Without one, and at a commit, the source says."""
-        exact, pin, triton = torch_release(self.versions["torch"]).triton.partition("==")
-        pinned = pin and not exact and not self.config.torch.commits.torch
-        return {"VARIANT": self.variant.name, **({"TRITON_VERSION": triton} if pinned else {})}
+        triton = None if self.config.torch.commits.torch else torch_release(self.versions["torch"]).triton_pin
+        return {"VARIANT": self.variant.name, **({"TRITON_VERSION": triton} if triton else {})}
 
     @property
     def _torch_to_build_on(self) -> dict[str, str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Version
 from stacks.errors import SlipwayError
-from stacks.family.config import ArchList, Pin, is_commit
-from stacks.model import Model
+from stacks.family.config import ArchList, Pin, ref
+from stacks.model import Environment, Model
 from stacks.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -73,10 +73,6 @@ class Extras(Model):
     xformers: Pin = Field(default=False, description="xformers.")
 
 
-def _text(values: Any) -> Any:
-    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else values
-
-
 class Config(StackConfig):
     """The keys of an ``efa`` stack."""
 
@@ -89,7 +85,7 @@ class Config(StackConfig):
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
     )
-    environment: Annotated[dict[str, str], BeforeValidator(_text)] = Field(
+    environment: Environment = Field(
         default_factory=dict, description="Variables of OpenMPI, NCCL and PMIx that are to differ from the default."
     )
     max_jobs: PositiveInt | None = Field(
@@ -154,7 +150,7 @@ def images(config: Config) -> list[ImageSpec]:
                 "NCCL_TESTS_VERSION": nccl.tests or "",
                 "WITH_PMIX": config.openmpi.pmix or "",
                 "OPENMPI_RELEASE": config.openmpi.version,
-                "XFORMERS_REF": _ref(config.extras.xformers),
+                "XFORMERS_REF": ref(config.extras.xformers),
                 "ARCH_LIST": config.archs,
                 "SYNC_MEMOPS": "0" if sync_memops else "unset",
                 **{f"SET_{name.upper()}": value for name, value in environment.items()},
@@ -194,8 +190,3 @@ def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str,
     command = [_PROGRAM, "-b", "8", "-e", "2G", "-f", "2", "-g", "1"]
     shown = ["PATH", "LD_LIBRARY_PATH", "NCCL_DEBUG=INFO"]
     return [mpi_job("efa", images["efa"], node(NODES), nodes, command=command, shown=shown)]
-
-
-def _ref(pin: str | Literal[False]) -> str:
-    """Return the tag or commit of a pin; empty where it is switched off."""
-    return "" if not pin else pin if is_commit(pin) else f"v{pin}"

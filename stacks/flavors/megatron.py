@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Version
-from stacks.family.config import ArchList, Commit, Pin, is_commit
+from stacks.family.config import ArchList, Commit, Pin, ref
 from stacks.jobs import pytorch_job
 from stacks.model import Model
 from stacks.spec import ImageSpec, Outside
@@ -144,7 +144,7 @@ def images(config: Config) -> list[ImageSpec]:
                 "TOPOLOGY_SHA256": topology.sha256 if topology else "",
                 "DOCA_RELEASE": config.doca or "",
                 "DOCA_MACHINE": config.doca_machine,
-                "TRANSFORMER_ENGINE_REF": _ref(config.transformer_engine),
+                "TRANSFORMER_ENGINE_REF": ref(config.transformer_engine),
                 "ARCH_LIST": config.archs,
                 "DATASETS_VERSION": packages.datasets,
                 "TRANSFORMERS_VERSION": packages.transformers,
@@ -193,8 +193,3 @@ def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str,
             probe=["healthcheck"],
         )
     )
-
-
-def _ref(pin: str | Literal[False]) -> str:
-    """Return the tag or commit of a pin; empty where it is switched off."""
-    return "" if not pin else pin if is_commit(pin) else f"v{pin}"

@@ -7,14 +7,14 @@ import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Torch, Url, Version, switched
 from stacks.errors import one_line, suggest
 from stacks.family.config import ArchList, MaxJobs, is_commit
 from stacks.family.images import FETCHER, Component, source_of, titles, tuning, wheels
-from stacks.model import Model
+from stacks.model import Environment, Model
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions import Edition, Incompatible, Machine
@@ -68,10 +68,6 @@ def _given(value: Any) -> Any:
     if value is None:
         raise ValueError("expected a version, or false for a build without CUDA")
     return value
-
-
-def _text(values: Any) -> Any:
-    return {key: str(value) for key, value in values.items()} if isinstance(values, dict) else values
 
 
 Cuda = Annotated[SwitchedVersion, AfterValidator(_given)]
@@ -144,7 +140,7 @@ class Train(Model):
     apt: tuple[SystemPackage, ...] = Field((), description="Packages of the distribution.")
     conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
     pip: tuple[PipPackage, ...] = Field((), description="Packages of the Python index, which never replace PyTorch.")
-    env: Annotated[dict[str, str], BeforeValidator(_text)] = Field(
+    env: Environment = Field(
         default_factory=dict, description=f"Environment variables, at most {VARIABLES}; nothing secret."
     )
     tz: str = Field("UTC", description="Time zone by its IANA name, such as Asia/Seoul.")
@@ -383,11 +379,11 @@ class _Chain:
     @property
     def _torch_itself(self) -> dict[str, str]:
         """What torch is built with: Triton, from 2.0 on and for GPUs, at the release's pin or as its source says."""
-        exact, pin, triton = versions.torch_release(self.versions["torch"]).triton.partition("==")
-        if not self.config.cuda or not (exact or pin):
+        release = versions.torch_release(self.versions["torch"])
+        if not self.config.cuda or not release.triton:
             return {"VARIANT": "universal", "TRITON_VERSION": "none"}
-        pinned = pin and not exact and not self.config.torch.commits.torch
-        return {"VARIANT": "universal", **({"TRITON_VERSION": triton} if pinned else {})}
+        triton = None if self.config.torch.commits.torch else release.triton_pin
+        return {"VARIANT": "universal", **({"TRITON_VERSION": triton} if triton else {})}
 
     def _dist(self) -> ImageSpec:
         return ImageSpec(

@@ -58,6 +58,12 @@ class TorchRelease:
     nccl: str
     cudnn: str
 
+    @property
+    def triton_pin(self) -> str | None:
+        """The one release of triton that it needs; None where it needs none, or leaves a choice."""
+        before, pin, version = self.triton.partition("==")
+        return version if pin and not before else None
+
 
 def torch_versions() -> tuple[str, ...]:
     """Return every torch release in the table, oldest first."""
