@@ -12,16 +12,16 @@ from xdist.scheduler import LoadScopeScheduling
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORKERS: Final = {
-    "images": "machine",
-    "toolchain": "machine",
+    "images": "images",
+    "toolchain": "toolchain",
     "aws": "engine",
     "cluster": "engine",
     "engine": "engine",
     "provider": "engine",
     "workflows": "engine",
 }
-"""Which worker of pytest-xdist runs a folder's tests: the engines that the toolchain's tests start and end change the
-machine's network, which the images' builds need, so these follow each other. The tests of other folders run anywhere."""
+"""Which folders' tests follow each other in one worker of pytest-xdist, as what they start and build is shared. The images'
+take longest and have one of their own; the tests of other folders run anywhere."""
 
 
 class ByFolder(LoadScopeScheduling):

@@ -141,6 +141,20 @@ class Project:
         """Run ``pulumi preview``."""
         return self.pulumi("preview", "-s", "t", *options, check=check, **environment)
 
+    def stacks(self, *words: str, code: int = 0, **environment: str) -> str:
+        """Run ``python -m stacks``; return what it printed, or, where it is to fail, what it said of why."""
+        done = subprocess.run(
+            [sys.executable, "-m", "stacks", *words],
+            cwd=self.root,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if code else done.stdout
+
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""
         outputs: dict[str, Any] = json.loads(self.pulumi("stack", "output", "-s", "t", "--json").stdout)

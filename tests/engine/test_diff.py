@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import urllib.request
 from typing import Any
 
@@ -14,17 +12,7 @@ from tests.engine.project import MANIFESTS, Project
 
 def diff(project: Project, *words: str, code: int = 0, **environment: str) -> str:
     """Run it in the project; return what it printed, or, where it is to fail, what it said of why."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stacks", "diff", *words],
-        cwd=project.root,
-        env={**project.environment, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr if code else done.stdout
+    return project.stacks("diff", *words, code=code, **environment)
 
 
 def as_json(project: Project, *words: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,21 +61,6 @@ def locked_registry(tmp_path: Path) -> Iterator[Registry]:
         yield made
 
 
-def stacks(project: Project, *words: str, code: int = 0, **environment: str) -> str:
-    """Run ``python -m stacks`` and return what it prints, on standard error where it fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "stacks", *words],
-        cwd=project.root,
-        env={**project.environment, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stderr if code else done.stdout
-
-
 def commit(project: Project) -> str:
     """Make the project a repository with a remote; return its commit."""
     words = ["git", "-C", str(project.root), "-c", "user.name=t", "-c", "user.email=t@example.com"]
@@ -129,7 +113,7 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
         assert signed["provenance"]["date"] == project.config_of(image["ref"])["created"]
     assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
 
-    said = stacks(project, "verify", "t")
+    said = project.stacks("verify", "t")
     refs = [image["ref"] for image in outputs["images"].values()]
     assert [line.partition(": ")[2] for line in said.splitlines() if not line.startswith(" ")] == refs
     assert len(re.findall(rf"git\+https://git\.example/acme/images at {revision[:12]}", said)) == 2, said
@@ -154,7 +138,7 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
     # whatever goes wrong with a key is one line, and nothing of the key is seen
     other = Keys(keys.private.parent.with_name("others"))
     project.configure(length=2, signing=other.signing(), base=BASE)
-    failed = stacks(project, "verify", "t", code=1)
+    failed = project.stacks("verify", "t", code=1)
     assert failed.startswith(f"{refs[0]}: cosign verify: "), failed
     assert failed.count("\n") == 1
     project.configure(length=2, signing={**keys.signing(), "publicKey": other.public}, base=BASE)
@@ -169,7 +153,7 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
     assert {name: image["ref"] for name, image in project.outputs()["images"].items()} == dict(
         zip(outputs["images"], refs, strict=True)
     )
-    stacks(project, "verify", "t")
+    project.stacks("verify", "t")
 
     everything = project.pulumi("stack", "export", "-s", "t").stdout + shown + said
     assert KEY_PASSWORD not in everything
@@ -189,9 +173,9 @@ def test_a_registry_that_wants_a_password_is_signed_in_with_the_stacks_own(
     signed = project.outputs()["signed"]["link0"]
     assert signed["signature"].startswith(f"{repository}/link0:sha256-")
     assert signed["sbom"]["packages"] > 50
-    assert stacks(project, "verify", "t").startswith(f"link0: {repository}/link0@sha256:")
+    assert project.stacks("verify", "t").startswith(f"link0: {repository}/link0@sha256:")
     assert PASSWORD not in shown + project.pulumi("stack", "export", "-s", "t").stdout
-    refused = stacks(project, "verify", "t", code=1, SLIPWAY_REGISTRY_PASSWORD="wrong")
+    refused = project.stacks("verify", "t", code=1, SLIPWAY_REGISTRY_PASSWORD="wrong")
     assert "UNAUTHORIZED" in refused
     assert refused.count("\n") == 1
 
@@ -209,11 +193,11 @@ def test_a_parent_that_must_be_signed_is_verified_before_anything_is_built(proje
     log = {"transparencyLog": False}
 
     project.configure(base=parent, trust={prefix: {"publicKey": keys.public, **log}})
-    assert stacks(project, "show", "t", code=1) == (
+    assert project.stacks("show", "t", code=1) == (
         f"stack t: slipway:trust: {parent}: its tag may move after it is verified; run python -m stacks lock, so that it "
         "is built on by digest\n"
     )
-    stacks(project, "lock", "t")
+    project.stacks("lock", "t")
     other = Keys(keys.private.parent.with_name("others"))
     project.configure(base=parent, trust={prefix: {"publicKey": other.public, **log}})
     refused = project.up(check=False)
@@ -268,4 +252,4 @@ def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_
 
 def stacks_without(project: Project) -> str:
     project.configure()
-    return stacks(project, "verify", "t", code=1)
+    return project.stacks("verify", "t", code=1)

@@ -119,6 +119,11 @@ class Image:
         ]
 
 
+def remove(image: Image) -> None:
+    """Remove an image's name; the engine drops what nothing else has."""
+    docker("image", "rm", "--force", image.tag)
+
+
 def headers(opened: IO[bytes]) -> dict[str, tarfile.TarInfo]:
     """Return the headers of the tar file `opened`; none if it is something else."""
     try:

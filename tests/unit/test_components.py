@@ -11,12 +11,6 @@ from stacks.source import ROOT
 from tests.unit.mocks import DIGEST, SECRET, run
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def test_a_child_is_built_on_its_parents_digest() -> None:
     recorder, values = run()
     build = recorder.image("extras")["build"]

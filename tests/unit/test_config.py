@@ -18,7 +18,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", "GITHUB_ACTOR", "GITHUB_TOKEN"):
+    for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -15,12 +15,6 @@ from stacks.tags import Revision, parse, render
 from stacks.versions import efa_environment
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def spec(**values: Any) -> ImageSpec:
     config = flavors.load({"flavor": "efa", **values}, "stack x")
     [image] = flavors.flavor("efa").images(config)

@@ -24,12 +24,6 @@ CUDNN9: dict[str, Any] = {"cuda": "12.6.3", "torch": {"version": "2.4.0"}, "nccl
 TODAY: dict[str, Any] = {"cuda": "13.2.1", "distro": "ubuntu24.04", "nccl": "2.30.4-1", "extras": NO_EXTRAS}
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def load(flavor: str = "nccl", **values: Any) -> Any:
     merged = {**SEED, **values}
     if flavor == "base":

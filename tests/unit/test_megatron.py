@@ -19,12 +19,6 @@ from stacks.versions.tables import table
 SEEDS_COMMIT = "878d65fe006b07ccef715ccc5ab521afb94e78a8"
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def spec(**values: Any) -> ImageSpec:
     config = flavors.load({"flavor": "megatron", **values}, "stack x")
     [image] = flavors.flavor("megatron").images(config)

@@ -28,7 +28,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     kinds = (registries.GenericRegistry, registries.GhcrRegistry, registries.AcrRegistry)
     names = {name for kind in kinds for name in kind.VARIABLES.values()}
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", *names):
+    for name in names:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -30,12 +30,6 @@ TODAY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def specs(**values: Any) -> dict[str, ImageSpec]:
     config = flavors.load({"flavor": "universal", **SEED, **values}, "stack x")
     return {spec.name: spec for spec in in_order(flavors.flavor("universal").images(config))}

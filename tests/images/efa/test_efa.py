@@ -4,50 +4,23 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.images.differences import changed, check_differ, environment, files, unlisted
 from tests.images.efa.conftest import Built
-from tests.images.efa.upstreams import Upstreams, arguments
+from tests.images.efa.upstreams import Upstreams
 from tests.images.engine import DOCKERFILES, Image, build
 
 pytestmark = pytest.mark.slow
-
-DATABASE = ("/var/lib/dpkg/*", "/var/lib/apt/*", "/var/cache/*", "/etc/ld.so.cache")
-"""What any package changes."""
-
-RUNTIME = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
-"""What the engine puts into a container."""
-
-
-def files(image: Image) -> dict[str, str]:
-    """Return an image's files with their content, and its links with where they lead."""
-    script = (
-        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type l -printf '%p\t%l\n' && "
-        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -print0 | xargs -0 sha256sum | "
-        r"sed -E 's/^([0-9a-f]{64})  (.*)$/\2\t\1/'"
-    )
-    rows = (line.rpartition("\t") for line in image.run("sh", "-c", script).splitlines())
-    return {path: what for path, _, what in rows if path not in RUNTIME}
-
-
-def environment(image: Image) -> dict[str, str]:
-    return dict(entry.split("=", 1) for entry in image.config()["Config"]["Env"])
 
 
 def installed(image: Image) -> dict[str, str]:
     """Return the distribution's packages of an image: name and version."""
     listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
     return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
-
-
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
-    """Return the keys that only one has, or that stand for different values."""
-    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
 
 
 def test_the_parts_say_what_the_stack_asked_for(built: Built) -> None:
@@ -81,9 +54,8 @@ def test_what_shadows_efa_is_gone_and_the_rest_of_the_parent_is_there(built: Bui
             "/usr/lib/*/libmana*",
             "/usr/share/doc/*",
         ),
-        *DATABASE,
     )
-    assert {path for path in gone if not any(fnmatch(path, pattern) for pattern in removed)} == set()
+    assert unlisted(gone, removed) == set()
     assert "/opt/hpcx/ucc/lib/libucc.so.1" in image
     assert {path for path in gone if path.startswith("/opt/hpcx/")} == {
         path for path in parent if path.startswith(("/opt/hpcx/ompi/", "/opt/hpcx/nccl_rdma_sharp_plugin/"))
@@ -179,12 +151,7 @@ def test_a_switch_changes_what_is_listed_and_nothing_else(
     built: Built, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
 ) -> None:
     normal, other = built(), built(**switch)
-    found = changed(files(normal), files(other))
-    unlisted = {path for path in found if not any(fnmatch(path, pattern) for pattern in (*differing, *DATABASE))}
-    assert unlisted == set()
-    assert [pattern for pattern in differing if not any(fnmatch(path, pattern) for path in found)] == []
-    before, after = environment(normal), environment(other)
-    assert {key: after[key] for key in changed(before, after)} == variables
+    check_differ(normal, other, differing, variables)
 
 
 def test_nccl_is_the_one_asked_for_as_a_package_in_either_way(built: Built) -> None:
@@ -241,7 +208,7 @@ def test_the_seeds_stack(built: Built) -> None:
     ],
 )
 def test_a_build_ends_with_one_line_that_says_why(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
-    done = build("", {**arguments(upstreams), **wrong}, image="efa")
+    done = build("", {**upstreams.arguments(), **wrong}, image="efa")
     assert done.returncode != 0
     assert said in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
@@ -254,6 +221,6 @@ def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, tmp
     planted = context / "efa/checks/build/00-planted"
     planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
     planted.chmod(0o755)
-    done = build("", arguments(upstreams), context=context, image="efa")
+    done = build("", upstreams.arguments(), context=context, image="efa")
     assert done.returncode != 0
     assert "this image is no good" in done.stdout

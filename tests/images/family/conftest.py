@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
 
 from tests.images import chain
+from tests.images.once import once
 from tests.images.published import Published
 from tests.images.world.upstreams import World
 
@@ -45,31 +45,16 @@ def world() -> Iterator[World]:
 @pytest.fixture(scope="session")
 def up(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Have a stack built and pushed by `pulumi up`, the first time."""
-    done: dict[str, tuple[chain.Chain, Published]] = {}
 
-    def get(stack: str) -> tuple[chain.Chain, Published]:
-        if stack not in done:
-            done[stack] = chain.published(stack, world, tmp_path_factory.mktemp(stack))
-        return done[stack]
+    def make(stack: str) -> tuple[chain.Chain, Published]:
+        return chain.published(stack, world, tmp_path_factory.mktemp(stack))
 
-    yield get
-    for made, _ in done.values():
-        chain.remove(made)
+    with once(make, lambda made: chain.remove(made[0])) as get:
+        yield get
 
 
 @pytest.fixture(scope="session")
 def built(world: World, up: Up) -> Iterator[Built]:
     """Have a stack's chain, with other keys than its file's if some are given, built the first time."""
-    chains: dict[str, chain.Chain] = {}
-
-    def get(stack: str, **more: Any) -> chain.Chain:
-        if stack in PUBLISHED and not more:
-            return up(stack)[0]
-        key = f"{stack} {more}"
-        if key not in chains:
-            chains[key] = chain.built(stack, world, **more)
-        return chains[key]
-
-    yield get
-    for made in chains.values():
-        chain.remove(made)
+    with once(lambda stack, **more: chain.built(stack, world, **more), chain.remove) as get:
+        yield lambda stack, **more: up(stack)[0] if stack in PUBLISHED and not more else get(stack, **more)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from tests.images.engine import Image, docker
-from tests.images.megatron.upstreams import Upstreams, build_stack
+from tests.images.engine import Image, remove
+from tests.images.megatron.upstreams import Upstreams
+from tests.images.once import once
 
 Built = Callable[..., Image]
 
@@ -24,14 +24,5 @@ def upstreams() -> Iterator[Upstreams]:
 @pytest.fixture(scope="session")
 def built(upstreams: Upstreams) -> Iterator[Built]:
     """Have a stack's image, with other keys than its file's if some are given, built the first time."""
-    images: dict[str, Image] = {}
-
-    def get(stack: str = "aks-megatron", **more: Any) -> Image:
-        key = f"{stack} {more}"
-        if key not in images:
-            images[key] = build_stack(upstreams, stack, **more)
-        return images[key]
-
-    yield get
-    if images:
-        docker("rmi", "--force", *(image.tag for image in images.values()))
+    with once(upstreams.built, remove) as get:
+        yield get

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacks import registry
+from tests.images.differences import changed, check_differ, environment
 from tests.images.engine import DOCKERFILES, Image, build, docker
 from tests.images.megatron.conftest import Built
-from tests.images.megatron.upstreams import Upstreams, arguments, values
+from tests.images.megatron.upstreams import Upstreams
 from tests.images.published import Published
 
 DRIVER = "/usr/local/nvidia/lib"
 """Where NVIDIA's container toolkit puts the driver's libraries; the parent's LD_LIBRARY_PATH names it."""
 
-DATABASE = ("/var/lib/dpkg/*", "/var/lib/apt/*", "/var/cache/*", "/etc/ld.so.cache")
-"""What any package changes."""
-
-RUNTIME = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
-"""What the engine puts into a container."""
-
 
 @pytest.fixture(scope="session")
 def published(upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory) -> Published:
     """The `aks-megatron` stack, up, with `latest` asked for."""
-    config = values(upstreams, extraTags=["latest"])
+    config = upstreams.values(extraTags=["latest"])
     upstreams.parent(config["ngc"])
     stack = Published(tmp_path_factory.mktemp("megatron"), "aks-megatron", **config)
     stack.up(SLIPWAY_BRANCH="main")
@@ -47,26 +40,6 @@ def with_gpus(upstreams: Upstreams, count: int, **variables: object) -> tuple[st
     """Return options that give a container a stand-in of the driver, which says so many GPUs."""
     given = {"STANDIN_GPUS": count, "STANDIN_CUDA": 13020, **variables}
     return (f"--volume={upstreams.driver}:{DRIVER}:ro", *(f"--env={name}={value}" for name, value in given.items()))
-
-
-def files(image: Image) -> dict[str, str]:
-    """Return an image's files with their content, and its links with where they lead."""
-    script = (
-        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type l -printf '%p\t%l\n' && "
-        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -print0 | xargs -0 sha256sum | "
-        r"sed -E 's/^([0-9a-f]{64})  (.*)$/\2\t\1/'"
-    )
-    rows = (line.rpartition("\t") for line in image.run("sh", "-c", script, options=("--user=root",)).splitlines())
-    return {path: what for path, _, what in rows if path not in RUNTIME}
-
-
-def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
-    """Return the keys that only one has, or that stand for different values."""
-    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
-
-
-def environment(image: Image) -> dict[str, str]:
-    return dict(entry.split("=", 1) for entry in image.config()["Config"]["Env"])
 
 
 def test_pulumi_builds_it_pushes_it_and_gives_it_latest_too(published: Published) -> None:
@@ -244,7 +217,7 @@ def test_a_build_ends_with_one_line_that_says_why(
 ) -> None:
     """All that is right is in the engine's cache by now."""
     assert image
-    done = build("", {**arguments(upstreams), **wrong}, image="megatron")
+    done = build("", {**upstreams.arguments(), **wrong}, image="megatron")
     assert done.returncode != 0
     assert said in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
@@ -257,8 +230,16 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
             "/opt/mellanox/*",
             "/usr/bin/mst",
             "/usr/lib/x86_64-linux-gnu/libibverbs.so*",
-            "/usr/share/doc/libibverbs1/*",
+            "/usr/share/doc/libibverbs*",
             "/opt/megatron/versions.txt",
+            # The parent's headers go with its libraries; DOCA's stand-in brings none.
+            "/usr/include/infiniband/*",
+            "/usr/lib/x86_64-linux-gnu/lib*-rdmav34.a",
+            "/usr/lib/x86_64-linux-gnu/libibverbs.a",
+            "/usr/lib/x86_64-linux-gnu/libefa.*",
+            "/usr/lib/x86_64-linux-gnu/libmana.*",
+            "/usr/lib/x86_64-linux-gnu/libmlx[45].*",
+            "/usr/lib/x86_64-linux-gnu/pkgconfig/lib*.pc",
         ),
         {},
     ),
@@ -284,14 +265,9 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
 def test_a_switch_changes_what_is_listed_and_nothing_else(
     built: Built, upstreams: Upstreams, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
 ) -> None:
-    launcher = {**values(upstreams)["launcher"], **switch.get("launcher", {})}
+    launcher = {**upstreams.values()["launcher"], **switch.get("launcher", {})}
     normal, other = built(), built(**{**switch, "launcher": launcher})
-    found = changed(files(normal), files(other))
-    unlisted = {path for path in found if not any(fnmatch(path, pattern) for pattern in (*differing, *DATABASE))}
-    assert unlisted == set()
-    assert [pattern for pattern in differing if not any(fnmatch(path, pattern) for path in found)] == []
-    before, after = environment(normal), environment(other)
-    assert {key: after[key] for key in changed(before, after)} == variables
+    check_differ(normal, other, differing, variables)
 
 
 @pytest.mark.slow
@@ -313,6 +289,6 @@ def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, tmp
     planted = context / "megatron/checks/build/00-planted"
     planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
     planted.chmod(0o755)
-    done = build("", arguments(upstreams), context=context, image="megatron")
+    done = build("", upstreams.arguments(), context=context, image="megatron")
     assert done.returncode != 0
     assert "this image is no good" in done.stdout

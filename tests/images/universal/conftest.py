@@ -10,6 +10,7 @@ import pytest
 
 from tests.images import chain
 from tests.images.engine import base_image, docker
+from tests.images.once import once
 from tests.images.world.upstreams import World
 
 STACKS = ("universal-cu113", "universal-cu132")
@@ -47,14 +48,5 @@ def world() -> Iterator[World]:
 @pytest.fixture(scope="session")
 def built(world: World) -> Iterator[Built]:
     """Have a stack's chain, with other keys than its file's if some are given, built the first time."""
-    chains: dict[str, chain.Chain] = {}
-
-    def get(stack: str, **more: Any) -> chain.Chain:
-        key = f"{stack} {more}"
-        if key not in chains:
-            chains[key] = chain.built(stack, world, **more)
-        return chains[key]
-
-    yield get
-    for made in chains.values():
-        chain.remove(made)
+    with once(lambda stack, **more: chain.built(stack, world, **more), chain.remove) as get:
+        yield get

@@ -181,7 +181,7 @@ def pages(folder: Path) -> None:
         (folder / "simple" / name / "index.html").write_text(f"<!DOCTYPE html><html><body>\n{links}</body></html>\n")
 
 
-def _gateway() -> str:
+def gateway() -> str:
     """Return this machine's address on the engine's own network, by which a build reaches it."""
     network = json.loads(docker("network", "inspect", "bridge").stdout)[0]["IPAM"]["Config"][0]
     subnet = ipaddress.ip_network(network["Subnet"])
@@ -191,7 +191,7 @@ def _gateway() -> str:
     return own
 
 
-def _once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> Path:
+def once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> Path:
     """Return a part's folder, named by what decides its content, filled the first time."""
     folder = cache / f"{part}-{content}"
     if not folder.exists():
@@ -203,7 +203,7 @@ def _once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) ->
     return folder
 
 
-def _build(target: str, *flags: str, **arguments: str) -> None:
+def build(target: str, *flags: str, **arguments: str) -> None:
     given = {"DEBIAN": base_image(), **arguments}
     docker(
         "build", f"--target={target}", *flags, *(f"--build-arg={name}={value}" for name, value in given.items()), HERE
@@ -269,7 +269,7 @@ class World:
             match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", tag)
             assert match, tag
             name = f"{self.mirrors['images']['docker.io/nvidia']}/cuda:{tag}"
-            _build(self.stages + match[2], f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
+            build(self.stages + match[2], f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
             if self.pushed:
                 docker("push", "--quiet", name)
             self.parents.add(tag)
@@ -285,13 +285,13 @@ class World:
                     wheel.rename(folder / "files" / wheel.name)
             pages(folder)
 
-        made = _once(self.cache, "published", digest([], *(image.id() for image in wheels)), fill)
+        made = once(self.cache, "published", digest([], *(image.id() for image in wheels)), fill)
         return f"{self.server.url}/{made.name}/simple"
 
 
 def index(cache: Path, tritons: Iterable[str]) -> Path:
     """Make the Python index that builds take small packages from, with these releases of Triton, or find it made."""
-    return _once(cache, "python", digest([], REAL, OLD, PURE, "mkl", tritons), lambda folder: _index(folder, tritons))
+    return once(cache, "python", digest([], REAL, OLD, PURE, "mkl", tritons), lambda folder: _index(folder, tritons))
 
 
 def make(
@@ -311,25 +311,25 @@ def make(
     world's stages in the Dockerfile begin with, ``sources`` what its repositories are made of, and ``python`` its Python
     index, the real one where there is none.
     """
-    forged = _once(
+    forged = once(
         cache,
         "files",
         digest([HERE / "Dockerfile", HERE / "forge", HERE / "cuda13"], base_image()),
-        lambda folder: _build(f"{stages}files", f"--output=type=local,dest={folder}"),
+        lambda folder: build(f"{stages}files", f"--output=type=local,dest={folder}"),
     )
     for archive in needs.hpcx:
         path = forged / "hpcx" / archive
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             os.link(forged / "hpcx/hpcx.tbz", path)
-    repositories = _once(
+    repositories = once(
         cache,
         "git",
         digest([HERE / "repos"], needs.tags, needs.pins),
         lambda folder: _repositories(folder, needs, sources),
     )
     # One port for one cache: the engine's cache then holds from one run to the next.
-    server = Server(cache, _gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
+    server = Server(cache, gateway(), 20000 + int(digest([], str(cache)), 16) % 10000)
     return World(
         cache=cache,
         mirrors={

@@ -1,0 +1,54 @@
+"""What two images differ in: their files, packages and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from typing import Any
+
+from tests.images.engine import Image
+
+DATABASE = ("/var/lib/dpkg/*", "/var/lib/apt/*", "/var/cache/*", "/etc/ld.so.cache")
+"""What any package changes."""
+
+RUNTIME = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+"""What the engine puts into a container."""
+
+
+def files(image: Image) -> dict[str, str]:
+    """Return an image's files with their content, and its links with where they lead."""
+    script = (
+        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type l -printf '%p\t%l\n' && "
+        r"find / -xdev \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -print0 | xargs -0 sha256sum | "
+        r"sed -E 's/^([0-9a-f]{64})  (.*)$/\2\t\1/'"
+    )
+    rows = (line.rpartition("\t") for line in image.run("sh", "-c", script, options=("--user=root",)).splitlines())
+    return {path: what for path, _, what in rows if path not in RUNTIME}
+
+
+def environment(image: Image) -> dict[str, str]:
+    """Return the variables that an image sets."""
+    return dict(entry.split("=", 1) for entry in image.config()["Config"]["Env"])
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
+    """Return the keys that only one has, or that stand for different values."""
+    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
+
+
+def unlisted(paths: Iterable[str], patterns: Iterable[str]) -> set[str]:
+    """Return the paths that no pattern names, nor is changed by any package."""
+    named = (*patterns, *DATABASE)
+    return {path for path in paths if not any(fnmatch(path, pattern) for pattern in named)}
+
+
+def check_differ(before: Image, after: Image, patterns: Iterable[str], variables: Mapping[str, str]) -> None:
+    """Check that two images differ in files of each of these patterns and no other, and in these variables."""
+    found, patterns = changed(files(before), files(after)), list(patterns)
+    more = unlisted(found, patterns)
+    assert not more, f"files that differ and are not listed: {sorted(more)}"
+    same = [pattern for pattern in patterns if not any(fnmatch(path, pattern) for path in found)]
+    assert not same, f"listed, but the same: {same}"
+    ours = environment(after)
+    set_otherwise = {name: ours.get(name) for name in changed(environment(before), ours)}
+    assert set_otherwise == variables, f"variables that differ: {set_otherwise}"
