@@ -13,8 +13,9 @@ module() {
   mkdir -p "$packages/$1" "$packages/$1-$2.dist-info"
   [ -e "$packages/$1/__init__.py" ] || echo "__version__ = '$2'" > "$packages/$1/__init__.py"
   printf 'Metadata-Version: 2.1\nName: %s\nVersion: %s\n' "$1" "$2" > "$packages/$1-$2.dist-info/METADATA"
-  printf '%s\n' "$1/__init__.py,," "$1-$2.dist-info/METADATA,," "$1-$2.dist-info/RECORD,," > "$packages/$1-$2.dist-info/RECORD"
   echo pip > "$packages/$1-$2.dist-info/INSTALLER"
+  printf '%s,,\n' "$1/__init__.py" "$1-$2.dist-info/METADATA" "$1-$2.dist-info/INSTALLER" "$1-$2.dist-info/RECORD" \
+    > "$packages/$1-$2.dist-info/RECORD"
 }
 module torch 2.11.0a0
 module transformer_engine 2.9.0
