@@ -36,8 +36,8 @@ _REGISTRY = "**slipway:registry:**"
 """The URNs of a registry and of all that belongs to it."""
 _PARENTS = "**dynamic/image:VerifiedParent::**"
 """Those of the outside parents that are verified."""
-_BESIDE = ("signature", "sbom", "provenance", "keep", "tag-*")
-"""What follows an image's name and a dash in the names of what is made of it after a push."""
+_BESIDE = ("published", "signature", "sbom", "provenance", "keep", "tag-*")
+"""What follows an image's name and a dash in the names of what is asked before it is built, and made after a push."""
 
 
 class Stack:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pulumi import Input
 from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateResult
 
 from components.registry import Login
-from stacks import registry
+
+if TYPE_CHECKING:
+    from stacks import registry
 
 LOGIN = ("username", "password")
 """The inputs that say who may push; other ones are no change."""
@@ -54,6 +56,8 @@ class AfterPush(ABC, ResourceProvider):
         return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.followed))
 
     def _outputs(self, props: dict[str, Any]) -> dict[str, Any]:
+        from stacks import registry  # noqa: PLC0415 - a preview asks nobody
+
         username, password = (props.get(key) for key in LOGIN)
         host = props["ref"].partition("/")[0]
         login = registry.Login(host, username, password) if username and password else None

@@ -9,8 +9,9 @@ from typing import Any
 import pulumi
 import pulumi_docker as docker
 
-from components.registry import Registry
+from components.registry import Login, Registry
 from stacks.preview import shown
+from stacks.spec import PRODUCT_ARG
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ImageVariant(pulumi.ComponentResource):
                 dockerfile=args.dockerfile,
                 platform=args.platform,
                 target=args.target,
-                args={**args.args, **args.labels, **_parent_args(args)},
+                args={**args.args, **args.labels, **_parent_args(args), **self._published(name, args, login)},
             ),
             registry=docker.RegistryArgs(server=args.registry.server, username=login.username, password=login.password),
             skip_push=not args.registry.publish,
@@ -94,6 +95,15 @@ class ImageVariant(pulumi.ComponentResource):
         self.ref = image.repo_digest
         self.digest = image.repo_digest.apply(lambda ref: ref.rpartition("@")[2])
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
+
+    def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
+        """Return the argument by which a product's Dockerfile takes what the registry has of it, and builds nothing."""
+        if not args.product or not args.registry.publish:
+            return {}
+        from components.published import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
+
+        asked = Published(f"{name}-published", PublishedArgs(self.name, login), pulumi.ResourceOptions(parent=self))
+        return {PRODUCT_ARG: asked.found}
 
 
 def _parent_args(args: ImageVariantArgs) -> dict[str, pulumi.Input[str]]:

@@ -59,6 +59,9 @@ _MOST: Final = 4 << 20
 """Bytes that a manifest or an answer may have: the limit that the specification names for manifests."""
 _BUFFER: Final = 1 << 20
 
+_UNSEEN: Final = (401, 403, 404)
+"""How registries answer where there is nothing, or nothing for us."""
+
 _CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -144,10 +147,21 @@ class Repository:
             SlipwayError: there is no such thing, or the registry cannot be asked.
         """
         with self._asked("HEAD", f"manifests/{self._version}", self._version) as answer:
-            value = answer.headers.get("Docker-Content-Digest", "")
-        if not _DIGEST.fullmatch(value):
-            raise SlipwayError(f"{self.reference}: {self.host} does not say its digest, but '{one_line(value)}'")
-        return value
+            return self._said(answer)
+
+    def found(self) -> str | None:
+        """Return the digest of what the reference names; None where it names nothing, or nothing that we may see.
+
+        Some registries refuse whoever asks for a repository that is not there yet.
+
+        Raises:
+            SlipwayError: the registry cannot be asked.
+        """
+        with self._request("HEAD", f"manifests/{self._version}") as answer:
+            if answer.status_code in _UNSEEN:
+                return None
+            self._check(answer, self._version)
+            return self._said(answer)
 
     def exists(self) -> bool:
         """Say whether the registry holds what the reference names.
@@ -180,6 +194,12 @@ class Repository:
         """
         _, media_type, body = self._manifest()
         self._asked("PUT", f"manifests/{name}", name, body, media_type).close()
+
+    def _said(self, answer: requests.Response) -> str:
+        value = answer.headers.get("Docker-Content-Digest", "")
+        if not _DIGEST.fullmatch(value):
+            raise SlipwayError(f"{self.reference}: {self.host} does not say its digest, but '{one_line(value)}'")
+        return value
 
     def _manifest(self) -> tuple[str, str, bytes]:
         """Return a manifest's digest, which is checked, its media type and its bytes."""

@@ -15,6 +15,9 @@ from stacks.tags import Suffix
 CONTEXT = "dockerfiles"
 """The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
 
+PRODUCT_ARG = "PRODUCT_IMAGE"
+"""Build argument of every product's Dockerfile: the product itself, by digest, where it need not be built."""
+
 _LABEL_PREFIX = "org.opencontainers.image."
 
 

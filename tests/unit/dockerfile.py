@@ -12,6 +12,7 @@ from stacks.spec import CONTEXT, ImageSpec
 _FROM = re.compile(r"FROM (?:--platform=\S+ )?(?P<parent>\S+)(?: AS (?P<name>\S+))?", re.IGNORECASE)
 _NEEDS = re.compile(r"(?:--from=|[, ]from=|,from=)(?P<stage>[\w${}-]+)")
 _ARG = re.compile(r"ARG (?P<name>\w+)(?P<default>=.*)?")
+_DEFAULT = re.compile(r"\$\{\w+:-(?P<stage>[\w-]+)\}")
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
@@ -63,7 +64,12 @@ class Dockerfile:
         return found
 
     def _named(self, parent: str) -> list[str]:
-        """Return the stages that a parent can be: an argument at the end of a stage's name stands for any."""
+        """Return the stages that a parent can be: an argument at the end of a stage's name stands for any.
+
+        Of an argument that has a stage for its default, that.
+        """
+        if default := _DEFAULT.fullmatch(parent):
+            return [default["stage"]]
         beginning = parent.partition("${")[0]
         several = beginning if beginning and beginning != parent else None
         return [name for name in self.stages if name == parent or (several and name.startswith(several))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -26,7 +27,8 @@ TOKEN = "t0ken-"
 class Recorder(pulumi.runtime.Mocks):
     """Keeps every resource that is registered, and answers images as the provider does."""
 
-    def __init__(self) -> None:
+    def __init__(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        self.answers = answers
         self.resources: dict[tuple[str, str], dict[str, Any]] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
@@ -38,7 +40,7 @@ class Recorder(pulumi.runtime.Mocks):
         if args.typ == "kubernetes:batch/v1:Job":
             return args.name, {**args.inputs, "status": {"succeeded": 1}}
         if args.typ != "docker:index/image:Image":
-            return args.name, args.inputs
+            return args.name, {**args.inputs, **self.answers.get(args.name, {})}
         name = args.inputs["imageName"]
         pushed = f"{name.rpartition(':')[0]}@{DIGEST}"
         return name, {**args.inputs, "repoDigest": DIGEST if args.inputs["skipPush"] else pushed}
@@ -88,10 +90,14 @@ def run(
     products: tuple[str, ...] = (),
     chain: dict[str, dict[str, str]] = CHAIN,
     gpu_checks: str | None = None,
+    answers: Mapping[str, Mapping[str, Any]] | None = None,
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
-    """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values."""
-    recorder = Recorder()
+    """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values.
+
+    ``answers`` are outputs of resources, by name.
+    """
+    recorder = Recorder(answers or {})
     values: dict[str, Any] = {}
 
     async def go() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from stacks import flavors, plan
 from stacks.source import stack_names
-from stacks.spec import ImageSpec
+from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.unit import dockerfile
 
 FAMILY: dict[str, dict[str, Any]] = {
@@ -83,7 +83,7 @@ def every_spec() -> dict[str, ImageSpec]:
 def test_each_dockerfile_takes_what_it_is_given_and_is_given_what_it_takes(name: str) -> None:
     spec = every_spec()[name]
     taken = dockerfile.of(spec).arguments(spec.target)
-    given = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args}
+    given = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args, *([PRODUCT_ARG] if spec.product else [])}
     assert sorted(given - set(taken)) == [], "given but not taken"
     assert sorted(argument for argument, default in taken.items() if not default and argument not in given) == []
 

@@ -102,6 +102,7 @@ def beside(recorder: object) -> dict[str, dict[str, object]]:
 def test_images_are_signed_and_tagged_by_digest_and_products_are_not() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
     found = beside(recorder)
+    assert found.pop("torch-published")["ref"] == "r.example/x/torch:abc1234-base"
     assert sorted(found) == ["extras-provenance", "extras-sbom", "extras-signature", "extras-tag-latest"]
     assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
     assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
@@ -117,6 +118,15 @@ def test_what_is_left_out_is_not_made() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], publish=False)
     assert not beside(recorder)
     assert "signed" not in values["outputs"]
+
+
+def test_of_a_product_the_registry_is_asked_before_it_is_built() -> None:
+    recorder, _ = run(products=("torch",), answers={"torch-published": {"found": f"r.example/x/torch@{DIGEST}"}})
+    assert recorder.image("torch")["build"]["args"]["PRODUCT_IMAGE"] == f"r.example/x/torch@{DIGEST}"
+    assert "PRODUCT_IMAGE" not in recorder.image("extras")["build"]["args"]
+    recorder, _ = run(products=("torch",), publish=False)
+    assert "PRODUCT_IMAGE" not in recorder.image("torch")["build"]["args"]
+    assert not beside(recorder)
 
 
 def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:

@@ -11,7 +11,7 @@ from stacks.dockerfile import arguments
 from stacks.family.config import MaxJobs
 from stacks.lock import REFRESH_ARG
 from stacks.source import ROOT
-from stacks.spec import CONTEXT
+from stacks.spec import CONTEXT, PRODUCT_ARG
 from tests.unit.test_arguments import every_spec
 
 FOLDER = ROOT / CONTEXT
@@ -75,6 +75,7 @@ def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerf
     assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {
         "LABEL_BASE_NAME",
         REFRESH_ARG,
+        PRODUCT_ARG,
     }
 
 

@@ -1,0 +1,55 @@
+"""``Published``: what a registry has of a build product already, so that it is taken from there and not built again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pulumi
+from pulumi.dynamic import ReadResult, Resource
+
+from components.after_push import AfterPush, login_inputs
+from components.registry import Login
+
+if TYPE_CHECKING:
+    from stacks import registry
+
+
+@dataclass(frozen=True)
+class PublishedArgs:
+    """The product, ``repository:tag``, and who may pull it."""
+
+    ref: str
+    login: Login
+
+
+class _Asking(AfterPush):
+    def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
+        digest = _digest(props["ref"], login)
+        return {"found": f"{props['ref'].rpartition(':')[0]}@{digest}" if digest else ""}
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """Forget what has been deleted since; what was not there when it was asked for has been built."""
+        gone = props.get("found") and not _digest(props["found"], None)
+        return ReadResult(id_, props | ({"found": ""} if gone else {}))
+
+
+def _digest(reference: str, login: registry.Login | None) -> str | None:
+    from stacks.registry import Repository  # noqa: PLC0415 - a preview asks nobody
+
+    return Repository(reference, login).found()
+
+
+class Published(Resource, module="image", name="Published"):
+    """Asks the registry, once for each tag of a product: the tag is its content, so what is there need not be made.
+
+    The answer is kept in the state, where the next preview finds it without a registry. Other credentials are no
+    change, and ``pulumi refresh`` asks whether what was found is still there.
+    """
+
+    found: pulumi.Output[str]
+    """``repository@sha256:...``, or nothing where the registry has none or does not let us see it."""
+
+    def __init__(self, name: str, args: PublishedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(_Asking(), name, {"ref": args.ref, "found": None, **login_inputs(args.login)}, opts)

@@ -1,0 +1,70 @@
+"""A build product that the registry has is taken from there, whoever built it; nothing is compiled for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.engine.project import Project
+
+BASE = "debian:bookworm-slim"
+UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+FLAVOR = "stacks/flavors/chain.py"
+COMPILED = """ARG BASE_IMAGE
+ARG PRODUCT_IMAGE=""
+FROM ${BASE_IMAGE} AS built
+ARG WORD
+ARG MAX_JOBS=""
+RUN echo "${WORD} ${MAX_JOBS}" && cat /proc/sys/kernel/random/uuid > /made
+FROM scratch AS product
+COPY --from=built /made /made
+FROM ${PRODUCT_IMAGE:-product}
+"""
+"""A product whose content tells each compilation from another."""
+INSTALLED = """ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+ARG WORD
+COPY link1/file.txt /installed.txt
+"""
+
+
+def machine(root: Path, path: str = "", **more: object) -> Project:
+    """Return a project that knows nothing of other machines, and pushes where they do, if a path is given."""
+    made = Project(root)
+    made.path = path or made.path
+    flavor = (made.root / FLAVOR).read_text()
+    flavor = flavor.replace('word: str = "one"', 'word: str = "one"\n    jobs: str = ""')
+    flavor = flavor.replace('args={"WORD"', 'product=number == 0, tuning={"MAX_JOBS": config.jobs}, args={"WORD"')
+    made.write(FLAVOR, flavor)
+    made.write("dockerfiles/link0/Dockerfile", COMPILED)
+    made.write("dockerfiles/link1/Dockerfile", INSTALLED)
+    for number in range(2):
+        made.write(f"dockerfiles/link{number}/file.txt", f"content {number} {made.path}\n")
+    made.configure(base=BASE, length=2, **more)
+    made.pulumi("stack", "init", "t")
+    return made
+
+
+def urns(project: Project) -> set[str]:
+    exported = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)
+    return {resource["urn"] for resource in exported["deployment"]["resources"]}
+
+
+def test_what_one_machine_has_compiled_another_takes_from_the_registry(tmp_path: Path) -> None:
+    first = machine(tmp_path / "first")
+    first.up()
+    # How many jobs compile it is no part of a product.
+    second = machine(tmp_path / "second", first.path, jobs="2")
+    shown = second.preview().shown
+    assert re.search(r"\+ .*image:Published +link0-published +create", shown), shown
+    second.up()
+    assert second.outputs()["products"] == first.outputs()["products"]
+    assert urns(second) == urns(first)
+    for project in (first, second):
+        assert UNCHANGED.search(project.preview().shown)
+
+    # Another content is another tag, and asked for anew.
+    second.configure(base=BASE, length=2, word="two")
+    shown = second.preview().shown
+    assert re.search(r"~ .*image:Published +link0-published +update", shown), shown
