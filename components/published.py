@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pulumi.dynamic import ReadResult, Resource
 
 from components.after_push import AfterPush, login_inputs
 from components.registry import Login
+from stacks.errors import SlipwayError
 
 if TYPE_CHECKING:
     from stacks import registry
@@ -26,19 +28,22 @@ class PublishedArgs:
 
 class _Asking(AfterPush):
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
-        digest = _digest(props["ref"], login)
+        from stacks.registry import Repository  # noqa: PLC0415 - a preview asks nobody
+
+        digest = Repository(props["ref"], login).found()
         return {"found": f"{props['ref'].rpartition(':')[0]}@{digest}" if digest else ""}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Forget what has been deleted since; what was not there when it was asked for has been built."""
-        gone = props.get("found") and not _digest(props["found"], None)
-        return ReadResult(id_, props | ({"found": ""} if gone else {}))
+        """Forget what has been deleted since; what was not there when it was asked for has been built.
 
+        Only the machine's own login is at hand here: what that may not see is left as it is.
+        """
+        from stacks.registry import Repository  # noqa: PLC0415
 
-def _digest(reference: str, login: registry.Login | None) -> str | None:
-    from stacks.registry import Repository  # noqa: PLC0415 - a preview asks nobody
-
-    return Repository(reference, login).found()
+        with suppress(SlipwayError):
+            if props.get("found") and not Repository(props["found"]).exists():
+                return ReadResult(id_, props | {"found": ""})
+        return ReadResult(id_, props)
 
 
 class Published(Resource, module="image", name="Published"):
