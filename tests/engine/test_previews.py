@@ -8,11 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from stacks import lock, plan, preview
 from stacks.model import qualified
@@ -21,15 +22,18 @@ from stacks.source import ROOT, stack_names
 from stacks.spec import Outside
 from tests import pulumi_cli
 
-QUICK = {"local", "base-cu121"}
-"""An image by itself and a chain of them: the other stacks are slow together, not each."""
+QUICK = ("base-cu121", "nccl-cu121", "efa", "aks-megatron", "universal-cu132")
+"""A stack of each flavor but `local`: each change of each stack by itself is slow together."""
 VALUES: dict[str, dict[str, Any]] = {
     "local": {"torch": {"version": "2.14.0"}},
     "base": {"maxJobs": "3"},
     "nccl": {"maxJobs": "3"},
     "efa": {"maxJobs": "3"},
+    "megatron": {"launcher": {"version": "24.09"}},
+    "universal": {"maxJobs": "3"},
 }
 """A key of each flavor with another value, which becomes an argument of some image."""
+STACKS = [name for name in stack_names() if plan.make(name).images]
 
 
 class Project:
@@ -125,7 +129,8 @@ def tag(project: Project) -> None:
     project.configure(tagSuffix="other")
 
 
-KINDS = (argument, added, changed, removed, comment, moved, tag)
+Change = Callable[[Project], None]
+KINDS: tuple[Change, ...] = (argument, added, changed, removed, comment, moved, tag)
 
 
 def differences(before: Plan, after: Plan) -> dict[str, list[tuple[tuple[str, ...], Any, Any]]]:
@@ -144,17 +149,39 @@ def lines(ways: dict[str, list[tuple[tuple[str, ...], Any, Any]]]) -> Iterator[s
             yield rf"{re.escape(mark)} {re.escape(way[-1])} *: {re.escape(values)}"
 
 
-@pytest.mark.parametrize(
-    "stack", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in stack_names()]
-)
-def test_a_preview_of_each_stack_says_what_changes_in_each_image_and_why(stack: str, tmp_path: Path) -> None:
+def at_once(project: Project) -> None:
+    """Change all that can be changed together."""
+    for kind in KINDS:
+        if kind is not removed:
+            kind(project)
+
+
+def cases() -> Iterator[ParameterSet]:
+    """Yield each stack with each change by itself, and one of each flavor with all at once."""
+    for stack in STACKS:
+        yield pytest.param(stack, KINDS, id=stack, marks=() if stack == "local" else pytest.mark.slow)
+    for stack in QUICK:
+        yield pytest.param(stack, (at_once,), id=f"{stack}-at_once")
+
+
+def test_each_flavor_is_among_the_quick_ones() -> None:
+    assert {plan.make(name).config.flavor for name in STACKS} == {
+        "local",
+        *(plan.make(name).config.flavor for name in QUICK),
+    }
+
+
+@pytest.mark.parametrize(("stack", "kinds"), list(cases()))
+def test_a_preview_of_each_stack_says_what_changes_in_each_image_and_why(
+    stack: str, kinds: tuple[Change, ...], tmp_path: Path
+) -> None:
     project = Project(tmp_path / "project", stack)
     project.lock("a")
     project.pulumi("up", "-s", stack, "--yes", "--skip-preview")
     before, kept = project.plan(), tmp_path / "kept"
     for name in ("stacks", "dockerfiles"):
         shutil.copytree(project.root / name, kept / name)
-    for kind in KINDS:
+    for kind in kinds:
         kind(project)
         after = project.plan()
         expected = differences(before, after)

@@ -8,6 +8,7 @@ import docker
 import pytest
 
 from tests.images.family.conftest import Up
+from tests.images.published import Published
 from tests.images.world.upstreams import World
 
 
@@ -42,12 +43,12 @@ def test_on_an_empty_engine_another_vision_compiles_itself_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_on_an_empty_engine_an_image_is_made_anew_of_what_was_compiled_elsewhere(
+def test_on_an_empty_engine_images_are_made_anew_of_what_was_compiled_elsewhere(
     up: Up, empty_engine: str, tmp_path: Path
 ) -> None:
     _, stack = up("base-cu121")
-    again = stack.copy(tmp_path / "again")
-    again.up("--replace", "**docker:index/image:Image::torch", DOCKER_HOST=empty_engine)
+    again = Published(tmp_path / "again", stack.stack, **stack.more)
+    again.up(DOCKER_HOST=empty_engine)
     before, after = stack.refs(), again.refs()
     assert {name for name in after if after[name] != before[name]} <= {"torch", "torch-extras"}
     assert steps(empty_engine)
