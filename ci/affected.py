@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +73,20 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
         elif not refs or not all(ref.startswith(f"{config.registry.repository}/") for ref in refs):
             said.append(f"{stack}: not published at {config.registry.repository} yet")
             yield stack, [spec.name for spec in specs]
-        elif why := lacking(config, (told or {})["outputs"]):
+        elif why := lacking(config, (told or {})["outputs"], plan.extra_tags(stack, config)):
             said.append(f"{stack}: {why}")
             yield stack, [spec.name for spec in specs]
 
 
-def lacking(config: StackConfig, outputs: Mapping[str, Any]) -> str:
-    """Say what published images lack of the signatures and further tags that their stack asks for, if anything."""
+def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collection[str]) -> str:
+    """Say what published images lack of the signatures that their stack asks for, or of the further tags."""
     signing, signed = config.signing, outputs.get("signed", {})
     if signing:
         wanted = {"signature"} | {key for key in ("sbom", "provenance") if getattr(signing, key)}
         if not signed or any(one["by"] != signing.who or not wanted <= one.keys() for one in signed.values()):
             return "not signed as slipway:signing says"
     there = {name.rpartition(":")[2] for names in outputs.get("extraTags", {}).values() for name in names}
-    return "" if there >= set(config.extra_tags) else "not tagged as slipway:extraTags says"
+    return "" if there >= set(extra_tags) else "not tagged as slipway:extraTags says"
 
 
 def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:

@@ -41,9 +41,12 @@ def public(exported: Mapping[str, Any], commit: str) -> dict[str, Any]:
     """
     resources = [_public(resource) for resource in exported["deployment"].get("resources", [])]
     kept = [resource for resource in resources if resource]
-    urns = {resource["urn"] for resource in kept}
+    by_urn = {resource["urn"]: resource for resource in kept}
+    (stack,) = (urn for urn, resource in by_urn.items() if resource["type"] == _STACK)
     for resource in kept:
-        resource["dependencies"] = [urn for urn in resource.get("dependencies", []) if urn in urns]
+        if resource.get("parent", stack) not in by_urn:  # a cluster's, as the provider of images that are built there
+            resource["parent"] = stack
+        resource["dependencies"] = [urn for urn in resource.get("dependencies", []) if urn in by_urn]
     (outputs,) = (it.get("outputs", {}) for it in exported["deployment"]["resources"] if it["type"] == _STACK)
     found = {"commit": commit, "outputs": {key: outputs[key] for key in _OUTPUTS if key in outputs}, "resources": kept}
     if _SECRET in json.dumps(found):

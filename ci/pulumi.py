@@ -136,7 +136,7 @@ def throwaway(checkout: Checkout, stack: str) -> Iterator[Stack]:
     Raises:
         ToolchainError: the machine cannot be readied.
     """
-    variables = _readied(checkout, stack)
+    variables = _readied(checkout, stack, pushing=False)
     tracked = toolchain_stack.check_name(checkout, stack)
     with _folder(checkout) as folder:
         (folder / "state").mkdir()
@@ -180,12 +180,12 @@ def _only(targets: Iterable[str]) -> list[str]:
     return [word for urn in [*urns, *([_REGISTRY, _PARENTS] if urns else [])] for word in ("--target", urn)]
 
 
-def _readied(checkout: Checkout, stack: str) -> dict[str, str]:
+def _readied(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[str, str]:
     """Ready the machine for a stack and return its environment, without a place of the state and what opens it."""
     environment.prepare()
     toolchain_stack.check_name(checkout, stack)
     with alone(checkout, "ci"):
-        variables = environment.variables(checkout, ready.ready(checkout, stack))
+        variables = environment.variables(checkout, ready.ready(checkout, stack, pushing=pushing))
     # Unset is another thing than empty, which is what a workflow makes of a variable that nobody has defined.
     return {key: value for key, value in variables.items() if value and key != "PULUMI_CONFIG_PASSPHRASE_FILE"}
 

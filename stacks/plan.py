@@ -148,7 +148,7 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
     """
     config, images = wanted(values, where)
     if isinstance(config.runners, KubernetesRunners):
-        _check_runners(config.runners, [image.name for image in images if not image.product], where, root)
+        _check_runners(config, config.runners, [image.name for image in images if not image.product], where, root)
     try:
         ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
     except SlipwayError as error:
@@ -191,8 +191,10 @@ def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) ->
                 )
 
 
-def _check_runners(runners: KubernetesRunners, names: Sequence[str], where: str, root: Path) -> None:
-    """Refuse charts that are not where they are said to be, and GPU checks of an image that nobody builds."""
+def _check_runners(
+    config: StackConfig, runners: KubernetesRunners, names: Sequence[str], where: str, root: Path
+) -> None:
+    """Refuse charts that are not where they are said to be, and GPU checks of an image that nobody builds or pushes."""
     folder = runners.arc.charts
     for chart in ARC_CHARTS if folder else ():
         if not (root / str(folder) / chart / "Chart.yaml").is_file():
@@ -205,6 +207,11 @@ def _check_runners(runners: KubernetesRunners, names: Sequence[str], where: str,
         raise SlipwayError(
             f"{where}: slipway:runners.validation.image: the stack {_builds_no(checked.image, names)}; "
             "or give a reference with a tag or a digest"
+        )
+    if checked and checked.own and not config.publish:
+        raise SlipwayError(
+            f"{where}: slipway:runners.validation.image: '{checked.image}' is not pushed, as slipway:publish says, and "
+            "no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest"
         )
 
 
@@ -244,7 +251,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     )
     # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
     revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
-    extra = _extra_tags(stack, config, root)
+    extra = extra_tags(stack, config, root)
     made = Plan(
         stack,
         config,
@@ -272,8 +279,12 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     return made
 
 
-def _extra_tags(stack: str, config: StackConfig, root: Path) -> tuple[str, ...]:
-    """Return the tags that images get beside their own, as they are on this branch."""
+def extra_tags(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[str, ...]:
+    """Return the tags that images get beside their own, as they are on this branch.
+
+    Raises:
+        SlipwayError: one of them is too long with the branch before it.
+    """
     branch = revision.prefix(root) if config.extra_tags else None
     if branch is None:
         return config.extra_tags

@@ -25,7 +25,7 @@ ON_STACK: Final = {"up": stack.up, "preview": stack.preview}
 def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
     stack.check_name(checkout, name)
     with alone(checkout, verb):
-        parts = ready(checkout, name)
+        parts = ready(checkout, name, pushing=verb != "preview")
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
 
 

@@ -1,4 +1,4 @@
-"""What a stack needs of this machine: `python -m toolchain.needs STACK`, in the Python environment, prints it as JSON.
+"""What a stack needs of this machine: `python -m toolchain.needs STACK [pushing]` prints it as JSON.
 
 `registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `kubernetes`
 whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold;
@@ -24,10 +24,10 @@ def local(config: StackConfig) -> bool:
     return config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set
 
 
-def needs(stack: str) -> dict[str, object]:
-    """Return the needs of a stack. Raises SlipwayError where its configuration is wrong."""
+def needs(stack: str, *, pushing: bool) -> dict[str, object]:
+    """Return the needs of a stack whose images are pushed or not. Raises SlipwayError where its YAML is wrong."""
     config, specs = plan.resolve(stack)
-    signing = config.signing if config.publish else None
+    signing = config.signing if config.publish and pushing else None
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "registry": bool(specs) and local(config),
@@ -41,6 +41,6 @@ def needs(stack: str) -> dict[str, object]:
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(needs(sys.argv[1])))
+        print(json.dumps(needs(sys.argv[1], pushing="pushing" in sys.argv[2:])))
     except SlipwayError as error:
         sys.exit("; ".join(str(error).splitlines()))

@@ -47,12 +47,21 @@ _NEEDS: Final = {
 """What :mod:`toolchain.needs` calls them."""
 
 
-def needless(checkout: Checkout, stack: str) -> set[str]:
-    """Return the names of the parts that a stack has no use for. Raises ToolchainError where its YAML is wrong."""
+def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str]:
+    """Return the names of the parts that a stack has no use for. Raises ToolchainError where its YAML is wrong.
+
+    Without ``pushing``, as at a preview, nothing is signed.
+    """
     said = mirrors.merged(mirrors.users(os.environ), "{}")
     environment = {**os.environ, mirrors.VARIABLE: "", **said, "PYTHONPATH": str(checkout.root)}
     python = checkout.venv / "bin" / "python"
-    needs = json.loads(output([python, "-P", "-m", "toolchain.needs", stack], env=environment, timeout=60))
+    needs = json.loads(
+        output(
+            [python, "-P", "-m", "toolchain.needs", stack, *(["pushing"] if pushing else [])],
+            env=environment,
+            timeout=60,
+        )
+    )
     used = {
         registry.NAME: needs["registry"],
         base_image.NAME: base_image.QUALIFIED in needs["parents"],
@@ -61,14 +70,14 @@ def needless(checkout: Checkout, stack: str) -> set[str]:
     return {name for name, needed in used.items() if not needed}
 
 
-def ready(checkout: Checkout, stack: str | None = None) -> list[Part]:
+def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True) -> list[Part]:
     """Have every part, or those that a stack needs, services running, and `.slipway/env` written.
 
-    Quick when nothing is missing.
+    Of ``pushing`` see :func:`needless`. Quick when nothing is missing.
     """
     modes.even(checkout)
     python_env.get(checkout)
-    left_out = needless(checkout, stack) if stack else set(_ON_DEMAND)
+    left_out = needless(checkout, stack, pushing=pushing) if stack else set(_ON_DEMAND)
     parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
     parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]
     golang.clean(checkout)

@@ -63,7 +63,8 @@ def of_stack(found: StackDiff) -> Report:
         Part(f"{name}: removed", [("published", "the stack builds it no more")], [], None) for name in found.removed
     ]
     if not parts:
-        parts = [Part(found.stack, [("images", "none but build products, which are unchanged")], [], None)]
+        what = "none but build products, which are unchanged" if found.images else "none: the stack builds no image"
+        parts = [Part(found.stack, [("images", what)], [], None)]
     return Report(f"stack {found.stack}", parts, found)
 
 

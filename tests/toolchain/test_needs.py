@@ -89,6 +89,16 @@ def test_only_what_a_stack_uses_is_had(
     assert ready.needless(stacks.checkout, "t") == needless | cluster
 
 
+@pytest.mark.parametrize(
+    ("trust", "needless"), [({}, {"cosign", "syft"}), ({"docker.io": {"publicKey": KEY["key"]}}, {"syft"})]
+)
+def test_where_nothing_is_pushed_nothing_that_signs_is_had(
+    stacks: Clone, trust: dict[str, Any], needless: set[str]
+) -> None:
+    _write(stacks, {"signing": KEY, "trust": trust})
+    assert ready.needless(stacks.checkout, "t", pushing=False) & SIGNERS == needless
+
+
 def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone) -> None:
     _write(stacks, {"publsh": True, "platform": 7})
     with pytest.raises(ToolchainError, match=r"^stack t: .*'publsh'.*$"):

@@ -163,6 +163,7 @@ ROOT_URN, COMPONENT, IMAGE, PROVIDER = (f"urn:pulumi:t::slipway::{rest}" for res
     "slipway:image:ImageVariant$docker:index/image:Image::a", "pulumi:providers:docker::default_5_2_0",
 ))  # fmt: skip
 REGISTRY = "urn:pulumi:t::slipway::slipway:registry:PasswordRegistry::registry"
+CLUSTER = "urn:pulumi:t::slipway::slipway:runners:KubernetesRunners::runners"
 SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:AAAA"}
 
 
@@ -170,7 +171,7 @@ def exported(**outputs: Any) -> dict[str, Any]:
     made = [
         {"urn": ROOT_URN, "type": "pulumi:pulumi:Stack", "custom": False, "outputs": {"images": {"a": {}}, **outputs}},
         {"urn": REGISTRY, "type": "slipway:registry:PasswordRegistry", "custom": False, "inputs": {"x": SECRET}},
-        {"urn": PROVIDER, "type": "pulumi:providers:docker", "custom": True, "id": "1",
+        {"urn": PROVIDER, "type": "pulumi:providers:docker", "custom": True, "id": "1", "parent": CLUSTER,
          "inputs": {"version": "5.2.0", "host": "tcp://x"}, "outputs": {"version": "5.2.0", "host": "tcp://x"}},
         {"urn": COMPONENT, "type": "slipway:image:ImageVariant", "custom": False, "parent": ROOT_URN,
          "inputs": {"args": {"A": "1"}}, "outputs": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}},
@@ -201,7 +202,7 @@ def test_a_state_made_of_it_has_what_is_not_to_be_built_and_no_dangling_urn() ->
         resources = deployment.state(told, unbuilt)["deployment"]["resources"]
         assert {it["urn"] for it in resources} == {ROOT_URN, PROVIDER, COMPONENT} | urns
         for it in resources:
-            assert {*it["dependencies"]} <= {other["urn"] for other in resources}
+            assert {*it["dependencies"], it.get("parent", ROOT_URN)} <= {other["urn"] for other in resources}
         assert resources[0]["outputs"] == {"images": {"a": {}}}
 
 

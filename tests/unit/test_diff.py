@@ -15,7 +15,9 @@ import zstandard
 from stacks.cli import main
 from stacks.diff.comparison import compare
 from stacks.diff.image import fetch
+from stacks.diff.published import StackDiff
 from stacks.diff.published import _base as moved
+from stacks.diff.report import of_stack
 from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside
@@ -361,3 +363,8 @@ def test_a_base_that_cannot_be_looked_up_is_said_and_ends_nothing(registry: Regi
 def test_equal_images_have_no_difference(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     image = registry.image("a:1", [archive(BASE)])
     assert "no difference in packages, settings and files" in shown(capsys, image, image)
+
+
+def test_a_stack_without_images_is_said_to_have_none() -> None:
+    [part] = of_stack(StackDiff("runners-eks", (), ())).parts
+    assert part.facts == [("images", "none: the stack builds no image")]

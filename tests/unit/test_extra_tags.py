@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ci.affected import lacking
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
 from stacks.source import read_stack
@@ -36,7 +37,14 @@ def test_amazons_registry_lets_them_move_and_no_other() -> None:
 def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_BRANCH", branch)
     [image] = plan.make("local", {**read_stack("local"), "extraTags": ["latest"]}).images
-    assert image.extra_tags == (("latest",) if branch == "main" else ("topic-latest",))
+    wanted = "latest" if branch == "main" else "topic-latest"
+    assert image.extra_tags == (wanted,)
+
+    # What is published from there lacks none that it has, and is not published anew for ever.
+    config = flavors.load({"flavor": "local", "extraTags": ["latest"]}, "stack local")
+    asked = plan.extra_tags("local", config)
+    for there, said in ((wanted, ""), ("other-latest", "not tagged as slipway:extraTags says")):
+        assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, asked) == said
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,10 @@ def stack(root: Path, **keys: Any) -> str:
             "slipway:runners.validation.image: the stack builds no image 'torhc' (did you mean 'torch'?); it builds: torch; or give a reference with a tag or a digest",
         ),
         (
+            {"publish": False, "runners": {"validation": {"image": "torch", "command": ["x"]}}},
+            "slipway:runners.validation.image: 'torch' is not pushed, as slipway:publish says, and no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest",
+        ),
+        (
             {"runners": {"github": {"url": "https://github.com/acme", "token": "hunter2", "secret": "s"}}},
             "slipway:runners.github: token and secret are given: leave one",
         ),
