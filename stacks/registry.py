@@ -72,6 +72,10 @@ class Unreadable(Exception):
     """A blob's bytes are not what its media type says; ``str()`` says what is wrong with them."""
 
 
+class Unreachable(SlipwayError):
+    """A registry gives no answer: it is down, out of reach from here, or trusted by the engine only."""
+
+
 @dataclass(frozen=True)
 class Login:
     """A user name and a password or token for a registry's host, which nothing else is told."""
@@ -152,12 +156,16 @@ class Repository:
     def found(self) -> str | None:
         """Return the digest of what the reference names; None where it names nothing, or nothing that we may see.
 
-        Some registries refuse whoever asks for a repository that is not there yet.
+        Some registries refuse whoever asks for a repository that is not there yet, and some only the engine can reach.
 
         Raises:
-            SlipwayError: the registry cannot be asked.
+            SlipwayError: the registry answers something else.
         """
-        with self._request("HEAD", f"manifests/{self._version}") as answer:
+        try:
+            answer = self._request("HEAD", f"manifests/{self._version}")
+        except Unreachable:
+            return None
+        with answer:
             if answer.status_code in _UNSEEN:
                 return None
             self._check(answer, self._version)
@@ -280,7 +288,7 @@ class Repository:
                 answer = self._send(method, what, body, media_type)
         except (requests.RequestException, ValueError, KeyError) as error:
             reason = one_line(_reason(error))
-            raise SlipwayError(f"{self.reference}: {self.host} cannot be asked: {reason}") from None
+            raise Unreachable(f"{self.reference}: {self.host} cannot be asked: {reason}") from None
         return answer
 
     def _send(self, method: str, what: str, body: bytes | None, media_type: str) -> requests.Response:

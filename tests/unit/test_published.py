@@ -38,7 +38,12 @@ def test_where_there_is_none_or_none_to_be_seen_it_is_built(registry: Registry, 
     assert found(registry) == ""
 
 
-def test_a_registry_that_answers_nothing_is_told_before_hours_of_building(registry: Registry) -> None:
+def test_a_registry_that_only_the_engine_reaches_is_no_error(registry: Registry) -> None:
+    registry.address = "127.0.0.1:9"
+    assert found(registry) == ""
+
+
+def test_a_registry_that_is_broken_is_told_before_hours_of_building(registry: Registry) -> None:
     registry.refusals = [503] * 9
     with pytest.raises(SlipwayError, match=r"/a/wheel:x1: the registry answers \(503\)$"):
         found(registry)

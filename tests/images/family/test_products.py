@@ -47,7 +47,7 @@ def test_on_an_empty_engine_images_are_made_anew_of_what_was_compiled_elsewhere(
     up: Up, empty_engine: str, tmp_path: Path
 ) -> None:
     _, stack = up("base-cu121")
-    again = Published(tmp_path / "again", stack.stack, **stack.more)
+    again = Published(tmp_path, stack.stack, **stack.more)  # which knows nothing of the other's state
     again.up(DOCKER_HOST=empty_engine)
     before, after = stack.refs(), again.refs()
     assert {name for name in after if after[name] != before[name]} <= {"torch", "torch-extras"}

@@ -1,0 +1,31 @@
+"""Each build product is taken as it is where it is there already: nothing of its Dockerfile is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stacks import plan
+from stacks.source import stack_names
+from stacks.spec import PRODUCT_ARG
+from tests.images.engine import Image, build, docker, unique
+
+PRODUCTS = sorted(
+    {(spec.dockerfile, spec.target or "") for name in stack_names() for spec in plan.resolve(name)[1] if spec.product}
+)
+
+
+@pytest.mark.parametrize(("dockerfile", "target"), PRODUCTS)
+def test_a_product_that_is_there_is_taken_as_it_is(dockerfile: str, target: str, tmp_path: Path) -> None:
+    there, taken = unique("there"), unique("taken")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /made\nENV MADE=elsewhere\n")
+    docker("build", "--tag", there, tmp_path)
+    try:
+        flags = [f"--target={target}"] if target else []
+        done = build(taken, {PRODUCT_ARG: there}, *flags, image=dockerfile.partition("/")[0])
+        assert done.returncode == 0, done.stdout
+        assert "RUN" not in done.stdout
+        assert Image(taken).id() == Image(there).id()
+    finally:
+        docker("rmi", "--force", there, taken)
