@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedArgs:
-    """The product, ``repository:tag``, and who may pull it."""
+    """The product, ``repository:tag``, and who may pull it; without a login, what the machine's own may, or anybody."""
 
     ref: str
     login: Login

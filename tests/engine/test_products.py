@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from tests.engine.project import Project
+from tests.images.engine import Image
 
 BASE = "debian:bookworm-slim"
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
@@ -63,6 +64,12 @@ def test_what_one_machine_has_compiled_another_takes_from_the_registry(tmp_path:
     assert urns(second) == urns(first)
     for project in (first, second):
         assert UNCHANGED.search(project.preview().shown)
+
+    # Who pushes nothing takes it as well.
+    third = machine(tmp_path / "third", first.path, publish=False)
+    third.up()
+    made = [Image(project.outputs()["products"]["link0"]["ref"]).id() for project in (first, third)]
+    assert made[0] == made[1]
 
     # Another content is another tag, and asked for anew.
     second.configure(base=BASE, length=2, word="two")

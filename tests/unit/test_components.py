@@ -120,13 +120,17 @@ def test_what_is_left_out_is_not_made() -> None:
     assert "signed" not in values["outputs"]
 
 
-def test_of_a_product_the_registry_is_asked_before_it_is_built() -> None:
-    recorder, _ = run(products=("torch",), answers={"torch-published": {"found": f"r.example/x/torch@{DIGEST}"}})
-    assert recorder.image("torch")["build"]["args"]["PRODUCT_IMAGE"] == f"r.example/x/torch@{DIGEST}"
+@pytest.mark.parametrize("publish", [True, False])
+def test_of_a_product_the_registry_is_asked_before_it_is_built(publish: bool) -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
+    there = f"r.example/x/torch@{DIGEST}"
+    answers = {"torch-published": {"found": there}}
+    recorder, _ = run(products=("torch",), publish=publish, registry=registry, answers=answers)
+    assert recorder.image("torch")["build"]["args"]["PRODUCT_IMAGE"] == there
     assert "PRODUCT_IMAGE" not in recorder.image("extras")["build"]["args"]
-    recorder, _ = run(products=("torch",), publish=False)
-    assert "PRODUCT_IMAGE" not in recorder.image("torch")["build"]["args"]
-    assert not beside(recorder)
+    (asked,) = beside(recorder).values()
+    assert asked["ref"] == "r.example/x/torch:abc1234-base"
+    assert ("hunter2" in repr(asked)) == publish
 
 
 def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:
