@@ -271,11 +271,9 @@ class StackConfig(Model):
     def _built(cls, value: str, info: ValidationInfo) -> str:
         if value == "runners" and "runners" in info.data:
             runners = info.data["runners"]
-            if not isinstance(runners, KubernetesRunners) or runners.build is None:
-                raise ValueError(
-                    "the stack has no build service: give it runners of kind kubernetes with runners.build"
-                )
-            if runners.build.rootless:
+            if runners is None or runners.build is None:
+                raise ValueError("the stack has no build service: give it runners with runners.build")
+            if isinstance(runners, KubernetesRunners) and runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
         return value
 

@@ -93,6 +93,16 @@ class Alarm(Model):
     topic: Topic | None = Field(None, description="ARN of the SNS topic to tell. Default: the alarm is only shown.")
 
 
+class Ec2Build(Model):
+    """A machine that builds images: it runs while there is something to build, and its layers outlive it."""
+
+    instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge; GPUs and EFA serve no build.")
+    cache: int = Field(500, ge=50, le=16384, description="Size of the volume with its layers, in GiB.")
+    idle: int = Field(
+        15, ge=2, le=1440, description="Minutes without a connection after which it stops itself, as after a failure."
+    )
+
+
 class Ec2Runners(Model):
     """GitHub Actions runners on EC2: one machine for each job, made for it and ended after it."""
 
@@ -137,6 +147,7 @@ class Ec2Runners(Model):
         default=False, description="Create VPC endpoints for what runners ask of AWS, for subnets that cannot reach it."
     )
     alarm: Alarm = Field(default_factory=lambda: Alarm.model_validate({}), description="When a job waits too long.")
+    build: Ec2Build | None = Field(None, description="A machine that builds images: see buildOn.")
     log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
     runner: str = Field("2.334.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
 
@@ -219,7 +230,8 @@ class Site:
     """What AWS says of all that a configuration names.
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
-    capacity, in US dollars per hour and by type, as far as AWS tells.
+    capacity, in US dollars per hour and by type, as far as AWS tells. ``builder`` is the machine that builds images,
+    and ``builder_zones`` are where there are such.
     """
 
     machines: Sequence[Machine]
@@ -230,6 +242,13 @@ class Site:
     image_gb: int
     root_device: str
     prices: Mapping[str, float]
+    builder: Machine | None = None
+    builder_zones: Sequence[str] = ()
+
+    @property
+    def builder_network(self) -> Network | None:
+        """The first subnet that the builder can be in; None where it can be in none."""
+        return next((network for network in self.networks if network.zone in self.builder_zones), None)
 
 
 def partition(region: str) -> str:
@@ -249,7 +268,11 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
     Raises:
         SlipwayError: one line for each mistake.
     """
-    found = [*_machine_mistakes(config, site, platform), *_place_mistakes(config, site)]
+    found = [
+        *_machine_mistakes(config, site, platform),
+        *_place_mistakes(config, site),
+        *_builder_mistakes(config, site, platform, budgets),
+    ]
     need = site.image_gb + UNPACKED * sum(budgets.values()) // 1024**3
     if config.root < need:
         found.append(
@@ -295,4 +318,31 @@ def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
                 f"subnets: {network.subnet} gives public addresses, which a machine with several EFA interfaces cannot "
                 "have: give a private subnet, whose way out is a NAT gateway"
             )
+    return found
+
+
+def _builder_mistakes(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> list[str]:
+    build, machine = config.build, site.builder
+    if build is None or machine is None:
+        return []
+    found = []
+    architecture = ARCHITECTURES[platform]
+    where = f"build.instanceType: {machine.name}"
+    if architecture not in machine.architectures:
+        found.append(f"{where} is {' and '.join(machine.architectures)}; slipway:platform {platform} is {architecture}")
+    if site.networks and site.builder_network is None:
+        zones = ", ".join(sorted({network.zone for network in site.networks}))
+        found.append(
+            f"{where} is not to be had in {zones}, where the subnets are; "
+            + (
+                f"it is in {', '.join(site.builder_zones)}"
+                if site.builder_zones
+                else f"nor elsewhere in {config.region}"
+            )
+        )
+    need = UNPACKED * sum(budgets.values()) // 1024**3
+    if build.cache < need:
+        found.append(
+            f"build.cache: {build.cache} GiB is too small for {', '.join(budgets)} within budgets; give at least {need}"
+        )
     return found

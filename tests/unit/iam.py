@@ -79,6 +79,13 @@ MAY: dict[str, list[Ask]] = {
         Ask("ssmmessages:OpenDataChannel"),
         Ask("ssm:UpdateInstanceInformation"),
     ],
+    "builder": [
+        Ask("ssm:UpdateInstanceInformation"),
+        *(
+            Ask(f"ssmmessages:{action}")
+            for action in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
+        ),
+    ],
     "webhook": [
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
         Ask("dynamodb:PutItem", TABLE),
@@ -138,6 +145,22 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"),
         Ask("sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
         Ask("ec2:RunInstances"),
+        Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
+    ],
+    "builder": [
+        _config(SELF),
+        Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
+        Ask("ssm:SendCommand", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
+        Ask("ssmmessages:DeleteChannel"),
+        Ask("secretsmanager:GetSecretValue", GITHUB),
+        Ask("secretsmanager:GetSecretValue", WEBHOOK),
+        Ask("ecr:GetAuthorizationToken"),
+        Ask("ecr:PutImage", f"{ECR}/ml/torch"),
+        Ask("ec2:StopInstances", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0"),
+        Ask("ec2:AttachVolume"),
+        Ask("ec2-instance-connect:SendSSHPublicKey"),
+        Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/runner:log-stream:x"),
         Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
     ],
     "webhook": [

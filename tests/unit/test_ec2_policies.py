@@ -22,6 +22,7 @@ ARNS = policies.Arns(
 )
 POLICIES: dict[str, Callable[[], policies.Policy]] = {
     "runner": lambda: policies.runner(ARNS),
+    "builder": policies.builder,
     "webhook": lambda: policies.webhook(ARNS),
     "keeper": lambda: policies.keeper(ARNS, "Slipway/Runners"),
 }

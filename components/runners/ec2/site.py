@@ -24,6 +24,7 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Sit
     root = next((m for m in image.block_device_mappings if m.device_name == image.root_device_name), None)
     if root is None:
         raise SlipwayError(f"slipway:runners.image: {image.id}: has no root volume on EBS; take an image that has one")
+    build = config.build.instance_type if config.build else None
     return Site(
         machines=[_machine(name, opts) for name in config.instance_types],
         networks=networks,
@@ -33,11 +34,13 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Sit
         image_gb=int(root.ebs.get("volume_size") or 0),
         root_device=image.root_device_name,
         prices=_prices(config, networks, opts),
+        builder=_machine(build, opts, "build.instanceType") if build else None,
+        builder_zones=_zones(build, opts) if build else (),
     )
 
 
-def _machine(name: str, opts: pulumi.InvokeOptions) -> Machine:
-    with _said(f"instanceTypes: {name}"):
+def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
+    with _said(f"{key}: {name}"):
         found = aws.ec2.get_instance_type(instance_type=name, opts=opts)
     return Machine(
         name=name,
@@ -49,6 +52,16 @@ def _machine(name: str, opts: pulumi.InvokeOptions) -> Machine:
         cluster="cluster" in found.supported_placement_strategies,
         spot="spot" in found.supported_usages_classes,
     )
+
+
+def _zones(name: str, opts: pulumi.InvokeOptions) -> list[str]:
+    """Return the zones that have an instance type."""
+    filters = [{"name": "instance-type", "values": [name]}]
+    with _said(f"build.instanceType: {name}"):
+        found = aws.ec2.get_instance_type_offerings(
+            location_type="availability-zone", filters=filters, opts=opts
+        ).locations
+    return sorted(found)
 
 
 def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
+from components.runners.ec2.builder import alias
+from components.runners.ec2.builder.component import Ec2Builder, Ec2BuilderArgs
 from components.runners.ec2.component import Ec2Runners, Ec2RunnersArgs
 from components.runners.ec2.site import survey
 from components.runners.ec2.user_data import user_data
@@ -18,8 +21,16 @@ from stacks.plan import Plan
 _CODE = Path(__file__).parent / "scaler"
 
 
-def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
-    """Declare a plan's runners, and return what the stack exports as ``runners``.
+@dataclass(frozen=True)
+class Deployed:
+    """What has been declared: what the stack exports of it, and the machine that builds images, if there is one."""
+
+    outputs: dict[str, Any]
+    builder: Ec2Builder | None
+
+
+def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
+    """Declare a plan's runners.
 
     Raises:
         pulumi.RunError: AWS has not what is asked for; one line for each thing.
@@ -46,7 +57,8 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
             labels=config.runner_labels(platform),
         ),
     )
-    return {
+    builder = _builder(name, config, site, provider)
+    outputs = {
         "groups": runners.groups,
         "templateVersions": runners.template_versions,
         "role": runners.role,
@@ -56,7 +68,31 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
         "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
         "spotDollarsPerHour": site.prices,
         "image": site.image,
+        **({"builder": builder.outputs} if builder else {}),
     }
+    return Deployed(outputs, builder)
+
+
+def _builder(name: str, config: ec2.Ec2Runners, site: ec2.Site, provider: aws.Provider) -> Ec2Builder | None:
+    """Declare the machine that builds images, and write how this one reaches it; a preview reaches nothing."""
+    network = site.builder_network
+    if config.build is None or network is None:
+        return None
+    args = Ec2BuilderArgs(
+        name=f"{name}-builder",
+        region=config.region,
+        build=config.build,
+        image=site.image,
+        pinned=config.image is not None,
+        network=network,
+        provider=provider,
+    )
+    if not pulumi.runtime.is_dry_run():
+        try:
+            alias.write(config.region, args.name)
+        except SlipwayError as error:
+            raise pulumi.RunError(str(error)) from None
+    return Ec2Builder("builder", args)
 
 
 def _repositories(plan: Plan) -> list[str]:
