@@ -345,8 +345,10 @@ def _grow_volume(client: Client, name: str, olds: Properties, news: Properties) 
 
 
 def _create_instance(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    """Start it; what of the root volume is given goes where its image has it."""
-    root = client.describe_images(ImageIds=[inputs["ami"]])["Images"][0]["RootDeviceName"]
+    """Start it; the root volume is as large as its image's, which moto wants to be told."""
+    image = client.describe_images(ImageIds=[inputs["ami"]])["Images"][0]
+    size = {"VolumeSize": image["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]}
+    root = {**size, **pascal(without(inputs["rootBlockDevice"], "tags"))}
     metadata = {
         "httpEndpoint": "HttpEndpoint",
         "httpTokens": "HttpTokens",
@@ -364,7 +366,7 @@ def _create_instance(client: Client, inputs: Properties) -> tuple[str, Propertie
         InstanceInitiatedShutdownBehavior=inputs["instanceInitiatedShutdownBehavior"],
         EbsOptimized=inputs["ebsOptimized"],
         MetadataOptions={metadata[key]: _number(value) for key, value in inputs["metadataOptions"].items()},
-        BlockDeviceMappings=[{"DeviceName": root, "Ebs": pascal(without(inputs["rootBlockDevice"], "tags"))}],
+        BlockDeviceMappings=[{"DeviceName": image["RootDeviceName"], "Ebs": root}],
         UserData=inputs["userData"],
         **_specified("instance", inputs),
     )["Instances"][0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import requests
 import yaml
 
 from components.runners.ec2 import policies
+from tests.aws.conftest import REGION
 from tests.aws.far_side import far_side
 from tests.aws.runners import NAME, RUNNERS, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
@@ -78,11 +78,8 @@ def sessions(project: BuilderProject) -> Iterator[Path]:
         yield calls
 
 
-@pytest.mark.slow  # apt, and six updates
+@pytest.mark.slow  # apt, and seven updates
 def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
-    preview = operations(project.preview(**AWAY).shown)
-    assert set(preview.values()) == {"+"}
-    assert not sessions.exists()
     project.up(**AWAY)
     the_machine_is_as_it_should_be(project)
     first = project.outputs()
@@ -95,12 +92,12 @@ def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
     }
     assert machine["State"]["Name"] == "stopped"
     calls = sessions.read_text().splitlines()
-    expected = f"ssm start-session --region eu-west-1 --target {machine['InstanceId']} "
+    expected = f"ssm start-session --region {REGION} --target {machine['InstanceId']} "
     assert set(calls) == {f"{expected}--document-name AWS-StartSSHSession --parameters portNumber=22"}
     assert len(calls) == 2  # the first was too early; all else shares the second
     assert stat.S_IMODE((project.alias / "key").stat().st_mode) == 0o600
     shown = project.exported() + project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
-    assert "PRIVATE KEY" not in shown
+    assert (project.alias / "key").read_text().splitlines()[2] not in shown
 
     # Nothing to build: nobody wakes it.
     assert UNCHANGED.search(project.up(**AWAY).shown)
@@ -115,30 +112,7 @@ def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
     assert project.outputs()["images"] != first["images"]
     assert len(sessions.read_text().splitlines()) == 3
 
-    # An image fails: it runs on, until it stops itself. The next attempt does not depend on that.
-    project.building(word="three", length=2)
-    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY nothing /\n")
-    assert project.up(check=False, **AWAY).returncode != 0
-    assert project.machine()["State"]["Name"] == "running"
-    project.api("ec2").stop_instances(InstanceIds=[machine["InstanceId"]])
-    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/file.txt /\n")
-    project.up(**AWAY)
-    assert project.machine()["State"]["Name"] == "stopped"
-
-    # Another machine keeps the volume, which also grows where it is.
-    project.building({"idle": 30, "cache": 600}, word="three", length=2)
-    changes = operations(project.preview(**AWAY).shown)
-    assert changes[f"Instance {BUILDER}"] == changes[f"VolumeAttachment {BUILDER}"] == "+-"
-    assert changes[f"Volume {BUILDER}"] == "~"
-    assert not any("Image" in what for what in changes)
-    project.up(**AWAY)
-    other, (kept,) = project.machine(), project.volumes()
-    assert other["InstanceId"] != machine["InstanceId"]
-    assert kept["VolumeId"] == volume["VolumeId"]
-    assert kept["Size"] == 600
-    assert [attached["InstanceId"] for attached in kept["Attachments"]] == [other["InstanceId"]]
-    assert other["State"]["Name"] == "stopped"
-
+    another_machine_keeps_the_volume(project)
     # A machine image that is newer is no reason for another machine.
     image(project.moto, "x86_64")
     assert UNCHANGED.search(project.up(**AWAY).shown)
@@ -149,6 +123,49 @@ def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
     asked = {"ec2:StartInstances", "ec2:StopInstances", "ec2:DescribeInstances"}
     through = {"ec2-instance-connect:SendSSHPublicKey", "ssm:StartSession"}
     assert sorted((project.calls() | asked | through) - documented()) == []
+
+
+def another_machine_keeps_the_volume(project: BuilderProject) -> None:
+    """Replace it, by what it is told at its start; the volume grows where it is."""
+    machine, (volume,) = project.machine(), project.volumes()
+    project.building({"idle": 30, "cache": 600}, word="two")
+    changes = operations(project.preview(**AWAY).shown)
+    assert changes[f"Instance {BUILDER}"] == changes[f"VolumeAttachment {BUILDER}"] == "++"
+    assert changes[f"Volume {BUILDER}"] == "~"
+    assert not any("Image" in what for what in changes)
+    project.up(**AWAY)
+    other, (kept,) = project.machine(), project.volumes()
+    assert other["InstanceId"] != machine["InstanceId"]
+    assert kept["VolumeId"] == volume["VolumeId"]
+    assert kept["Size"] == 600
+    assert [attached["InstanceId"] for attached in kept["Attachments"]] == [other["InstanceId"]]
+    assert other["State"]["Name"] == "stopped"
+
+
+@pytest.mark.slow  # likewise
+def test_where_an_image_fails_the_next_attempt_finds_the_builder_whatever_its_state(
+    project: BuilderProject, sessions: Path
+) -> None:
+    project.building(length=2)
+    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY nothing /\n")
+    assert project.up(check=False, **AWAY).returncode != 0
+    machine = project.machine()
+    assert machine["State"]["Name"] == "running"  # until it stops itself
+    project.api("ec2").stop_instances(InstanceIds=[machine["InstanceId"]])
+    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/file.txt /\n")
+    changes = operations(project.preview(**AWAY).shown)
+    assert "ImageVariant link0" not in changes
+    project.up(**AWAY)
+    assert project.machine()["State"]["Name"] == "stopped"
+
+    # Nobody may connect: one line, and what was there stays.
+    sessions.with_name(f"{sessions.name}.broken").touch()
+    project.building(length=2, word="two")
+    subprocess.run(["ssh", "-F", project.alias / "config", "-O", "exit", "slipway-builder"], check=False)
+    failed = project.up(check=False, **AWAY)
+    assert failed.returncode != 0
+    assert "the builder cannot be reached" in failed.shown
+    assert "AccessDeniedException" in failed.shown
 
 
 def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
@@ -187,7 +204,11 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_what_could_not_be_is_refused_at_preview(project: BuilderProject) -> None:
+def test_a_preview_reaches_nothing_and_refuses_what_could_not_be(project: BuilderProject) -> None:
+    changes = operations(project.preview(**AWAY).shown)
+    assert set(changes.values()) == {"+"}
+    assert {"Awake builder-awake", "Asleep builder-asleep", "ImageVariant link0"} <= set(changes)
+    assert not project.alias.exists()
     for what, (build, expected) in REFUSALS.items():
         project.building(build)
         failed = project.preview(check=False, **AWAY)

@@ -21,6 +21,9 @@ HOST = "slipway-builder"
 USER = "build"
 """Who builds there: a user of Docker, and nothing else."""
 
+REFUSED = "refused"
+"""The file of the folder in which the proxy says why AWS lets nobody in."""
+
 SECONDS = 900
 """How long a connection is waited for: a machine that is new starts, and sets itself up."""
 
@@ -68,10 +71,11 @@ def options(name: str) -> list[str]:
 
 def rendered(region: str, name: str, root: Path = ROOT, python: str = sys.executable) -> str:
     """Return ssh's configuration."""
-    where = {key: str(value).replace("%", "%%") for key, value in (("root", root), ("folder", folder(name, root)))}
+    paths = {"root": root, "folder": folder(name, root), "python": python}
+    where = {key: str(path).replace("%", "%%") for key, path in paths.items()}  # % is ssh's own
     shared = len(f"{folder(name, root)}/s") <= _LONGEST
     text = _CONFIG + (_SHARED if shared else "")
-    return text.format(host=HOST, user=USER, shown=config(name), region=region, name=name, python=python, **where)
+    return text.format(host=HOST, user=USER, shown=config(name), region=region, name=name, **where)
 
 
 def write(region: str, name: str, root: Path = ROOT) -> None:

@@ -1,7 +1,7 @@
 """What ssh runs to reach a builder: it starts the machine, lets the key in, and hands over to Session Manager.
 
 So whoever connects finds it running, be it a build or a person. Run as ``python -m components.runners.ec2.builder.proxy
-REGION NAME FOLDER``. What goes wrong is in ``FOLDER/said`` too: a shared connection has no standard error.
+REGION NAME FOLDER``. Where AWS refuses, ``FOLDER/refused`` says so: a shared connection has no standard error.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from components.runners.ec2.builder.alias import SECONDS, USER
+from components.runners.ec2.builder.alias import REFUSED, SECONDS, USER
 from components.runners.ec2.builder.machine import Machine
 from stacks.errors import SlipwayError, one_line
+
+_REFUSED = "An error occurred ("
+"""How AWS's CLI tells what the API answered; all else comes from a session that there was."""
 
 _UNCONNECTED = "TargetNotConnected"
 """What Session Manager says of a machine whose agent has not called yet."""
@@ -26,7 +29,8 @@ def connect(machine: Machine, key: Path, end: float) -> None:
     """Connect standard input and output with the machine's ssh server, until either ends.
 
     Raises:
-        SlipwayError: it cannot be reached, in one line.
+        SlipwayError: AWS refuses, in one line.
+        ConnectionError: the session broke.
     """
     while True:
         instance = machine.start(end)
@@ -35,6 +39,8 @@ def connect(machine: Machine, key: Path, end: float) -> None:
             said = _session(machine.region, instance)
             if not said:
                 return
+            if _REFUSED not in said:
+                raise ConnectionError(said)
             if _UNCONNECTED not in said:
                 end = 0
         if time.monotonic() > end:
@@ -62,12 +68,15 @@ def _session(region: str, instance: str) -> str:
 
 def main(region: str, name: str, folder: str) -> int:
     """Connect; return the exit status."""
-    said = Path(folder, "said")
-    said.unlink(missing_ok=True)
+    refused = Path(folder, REFUSED)
+    refused.unlink(missing_ok=True)
     try:
         connect(Machine(region, name), Path(folder, "key"), time.monotonic() + SECONDS)
-    except (OSError, SlipwayError) as error:
-        said.write_text(f"{error}\n", encoding="utf-8")
+    except SlipwayError as error:
+        refused.write_text(f"{error}\n", encoding="utf-8")
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

@@ -100,11 +100,15 @@ def wake(region: str, name: str, seconds: float = alias.SECONDS) -> None:
         done = _ssh(name, alias.HOST, READY)
         if done.returncode == 0:
             return
+        refused = alias.folder(name) / alias.REFUSED
         if done.returncode == _NEVER:
             raise SlipwayError(f"the builder {name} ({instance}) cannot build: {one_line(done.stdout.strip(), 400)}")
+        if refused.exists():
+            raise SlipwayError(f"the builder cannot be reached: {refused.read_text(encoding='utf-8').strip()}")
         if time.monotonic() > end:
+            said = done.stderr.strip() or f"{READY} ended with {done.returncode}"
             raise SlipwayError(
-                f"the builder {name} ({instance}) does not answer: {_why(name, done)}; have a look with "
+                f"the builder {name} ({instance}) does not answer: {one_line(said, 400)}; have a look with "
                 f"`aws ssm start-session --region {region} --target {instance}`"
             )
         time.sleep(3)
@@ -126,11 +130,3 @@ def rest(region: str, name: str) -> None:
 def _ssh(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = ["ssh", *alias.options(name), *words]
     return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-
-
-def _why(name: str, done: subprocess.CompletedProcess[str]) -> str:
-    said = alias.folder(name) / "said"
-    proxy = said.read_text(encoding="utf-8") if said.exists() else ""
-    return one_line(
-        proxy.strip() or done.stderr.strip() or done.stdout.strip() or f"ssh ended with {done.returncode}", 400
-    )
