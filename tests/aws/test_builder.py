@@ -31,11 +31,13 @@ BUILDER = f"{NAME}-builder"
 class BuilderProject(RunnersProject):
     """A project whose images are built on EC2."""
 
-    def building(self, build: dict[str, Any] | None = None, **values: Any) -> None:
-        """Write the stack's YAML; ``build`` is what differs of the builder, ``values`` keys of the stack."""
+    def building(
+        self, build: dict[str, Any] | None = None, runners: dict[str, Any] | None = None, **values: Any
+    ) -> None:
+        """Write the stack's YAML; what differs of the builder and of the runners, and ``values`` of the stack."""
         where = {"kind": "local", "address": os.environ["SLIPWAY_REGISTRY"], "path": self.path}
-        runners = {**RUNNERS, "build": {"instanceType": "c7i.4xlarge", **(build or {})}}
-        Project.configure(self, **{"registry": where, "runners": runners, "buildOn": "runners", **values})
+        whole = {**RUNNERS, **(runners or {}), "build": {"instanceType": "c7i.4xlarge", **(build or {})}}
+        Project.configure(self, **{"registry": where, "runners": whole, "buildOn": "runners", **values})
 
     @property
     def alias(self) -> Path:
@@ -113,9 +115,12 @@ def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
     assert len(sessions.read_text().splitlines()) == 3
 
     another_machine_keeps_the_volume(project)
-    # A machine image that is newer is no reason for another machine.
-    image(project.moto, "x86_64")
-    assert UNCHANGED.search(project.up(**AWAY).shown)
+    # A machine image that is newer is for new runners; for another builder it has to be named.
+    newer = image(project.moto, "x86_64")
+    runners = {f"LaunchTemplate {NAME}": "~", f"Group {NAME}-spot": "~", f"Group {NAME}-on-demand": "~"}
+    assert operations(project.preview(**AWAY).shown) == runners
+    project.building({"idle": 30, "cache": 600}, {"image": newer}, word="two")
+    assert operations(project.preview(**AWAY).shown)[f"Instance {BUILDER}"] == "++"
 
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert project.volumes() == []

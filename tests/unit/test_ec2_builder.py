@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,16 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
+from moto.ec2.models.amis import AMIS
 
 from components.runners.ec2.builder import alias, machine, proxy
 from components.runners.ec2.builder.machine import Machine
 from stacks import ec2, flavors
 from stacks.errors import SlipwayError
 from tests.unit.test_ec2 import RUNNERS
+
+del AMIS[1:]
+"""Of the machine images that moto makes anew for each test, one is enough."""
 
 REGION, NAME = "eu-west-1", "slipway-t-builder"
 
@@ -52,7 +57,7 @@ def test_ssh_understands_the_alias(tmp_path: Path, name: str) -> None:
     assert found["identityfile"].strip('"').replace("%%", "%") == str(folder / "key")
     assert found["identitiesonly"] == found["batchmode"] == "yes"
     assert found["proxycommand"].replace("%%", "%") == (
-        f'env PYTHONPATH="{root}" "{alias.sys.executable}" -P -m components.runners.ec2.builder.proxy '
+        f'env PYTHONPATH="{root}" "{sys.executable}" -P -m components.runners.ec2.builder.proxy '
         f'{REGION} {NAME} "{folder}"'
     )
     assert (folder / "key").stat().st_mode & 0o777 == 0o600
@@ -184,7 +189,7 @@ class Near:
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, near: Near, seconds: float = 60) -> None:
-    monkeypatch.setattr(proxy.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     proxy.connect(near, Path("key"), time.monotonic() + seconds)  # type: ignore[arg-type]  # in its place
 
 
