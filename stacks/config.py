@@ -275,6 +275,12 @@ class StackConfig(Model):
                 raise ValueError("the stack has no build service: give it runners with runners.build")
             if isinstance(runners, KubernetesRunners) and runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
+            registry = info.data.get("registry")
+            if info.data.get("publish") and isinstance(registry, LocalRegistry) and registry.own:
+                raise ValueError(
+                    f"{registry.address} is this machine's own registry, which runners do not reach: give "
+                    "slipway:registry another, or publish: false"
+                )
         return value
 
     @model_validator(mode="after")

@@ -54,8 +54,9 @@ def needless(checkout: Checkout, stack: str) -> set[str]:
     python = checkout.venv / "bin" / "python"
     needs = json.loads(output([python, "-P", "-m", "toolchain.needs", stack], env=environment, timeout=60))
     used = {
+        engine.NAME: needs["engine"],
         registry.NAME: needs["registry"],
-        base_image.NAME: base_image.QUALIFIED in needs["parents"],
+        base_image.NAME: needs["engine"] and base_image.QUALIFIED in needs["parents"],
         **{name: needs[need] for name, need in _NEEDS.items()},
     }
     return {name for name, needed in used.items() if not needed}

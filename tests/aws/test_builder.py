@@ -200,23 +200,14 @@ def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
     assert told["content"] == f"VOLUME={volume['VolumeId']}\nCACHE=500\nIDLE=15\n"
 
 
-REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
-    "architecture": (
-        {"instanceType": "c7g.4xlarge"},
-        "build.instanceType: c7g.4xlarge is arm64; slipway:platform linux/amd64 is x86_64",
-    ),
-    "type": ({"instanceType": "c7i.nosuch"}, "build.instanceType: c7i.nosuch: "),
-}
-
-
 def test_a_preview_reaches_nothing_and_refuses_what_could_not_be(project: BuilderProject) -> None:
     changes = operations(project.preview(**AWAY).shown)
     assert set(changes.values()) == {"+"}
     assert {"Awake builder-awake", "Asleep builder-asleep", "ImageVariant link0"} <= set(changes)
     assert not project.alias.exists()
-    for what, (build, expected) in REFUSALS.items():
-        project.building(build)
-        failed = project.preview(check=False, **AWAY)
-        assert failed.returncode != 0, what
-        assert f"error: slipway:runners.{expected}" in failed.shown, (what, failed.shown)
-        assert "Traceback" not in failed.shown
+    project.building({"instanceType": "c7g.4xlarge"})
+    failed = project.preview(check=False, **AWAY)
+    assert failed.returncode != 0
+    said = "build.instanceType: c7g.4xlarge is arm64; slipway:platform linux/amd64 is x86_64"
+    assert f"error: slipway:runners.{said}" in failed.shown
+    assert "Traceback" not in failed.shown

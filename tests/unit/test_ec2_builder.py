@@ -304,4 +304,9 @@ def test_to_build_on_runners_takes_a_build_service() -> None:
     with pytest.raises(SlipwayError, match="the stack has no build service: give it runners with runners.build"):
         flavors.load({"flavor": "local", "buildOn": "runners", "runners": RUNNERS}, "stack x")
     given = {"flavor": "local", "buildOn": "runners", "runners": {**RUNNERS, "build": {"instanceType": "c7i.large"}}}
-    assert flavors.load(given, "stack x").build_on == "runners"
+    with pytest.raises(
+        SlipwayError, match="is this machine's own registry, which runners do not reach: give slipway:reg"
+    ):
+        flavors.load(given, "stack x")
+    for pushed in ({"publish": False}, {"registry": {"kind": "local", "address": "r.example:5000"}}):
+        assert flavors.load({**given, **pushed}, "stack x").build_on == "runners"
