@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from stacks import github
 from stacks.errors import SlipwayError, one_line
 from stacks.model import Model
 from stacks.versions.runner import runner_names
@@ -23,7 +24,6 @@ release notes, "AWS Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)"
 UNPACKED = 4
 """Room that an image takes while it is built, in its compressed size: unpacked, and its layers while they are made."""
 
-_URL = re.compile(r"https://(?P<host>[A-Za-z0-9.-]+)/(?P<owner>[A-Za-z0-9_.-]+)(?:/(?P<name>[A-Za-z0-9_.-]+))?")
 _SECRET = re.compile(
     r"arn:aws(?:-\w+)*:secretsmanager:(?P<region>[a-z0-9-]+):[0-9]{12}:secret:[\w/+=.@-]+-[A-Za-z0-9]{6}"
 )
@@ -43,6 +43,14 @@ def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _no_enterprise(url: str) -> str:
+    if github.part(url, "enterprise"):
+        raise ValueError(
+            "runners on EC2 are an organization's or a repository's; those on Kubernetes may be an enterprise's"
+        )
+    return url
+
+
 Arn = Annotated[str, _matching(_SECRET, "the whole ARN of a secret in Secrets Manager, with its last six characters")]
 Topic = Annotated[str, _matching(_TOPIC, "the ARN of an SNS topic")]
 Region = Annotated[str, _matching(_REGION, "a region such as eu-west-1")]
@@ -56,7 +64,7 @@ Subnet = Annotated[str, _matching(re.compile(r"subnet-[0-9a-f]{8,17}"), "a subne
 class Ec2GitHub(Model):
     """Whose jobs the runners take. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
 
-    url: Annotated[str, _matching(_URL, "https://github.com/<organization>, or .../<repository>")] = Field(
+    url: Annotated[str, AfterValidator(github.check), AfterValidator(_no_enterprise)] = Field(
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
     secret: Arn = Field(
@@ -69,21 +77,17 @@ class Ec2GitHub(Model):
     @property
     def host(self) -> str:
         """GitHub's host."""
-        return self._parts("host")
+        return github.part(self.url, "host")
 
     @property
     def owner(self) -> str:
         """The organization, or the owner of the repository."""
-        return self._parts("owner")
+        return github.part(self.url, "owner")
 
     @property
     def repository(self) -> str | None:
         """The repository's name; None where all of the organization's are meant."""
-        return self._parts("name") or None
-
-    def _parts(self, name: str) -> str:
-        match = _URL.fullmatch(self.url)
-        return (match and match[name]) or ""
+        return github.part(self.url, "name") or None
 
 
 class Alarm(Model):
@@ -158,6 +162,14 @@ class Ec2Runners(Model):
             raise ValueError("expected at least one, and none twice")
         return value
 
+    @field_validator("efa", mode="before")
+    @classmethod
+    def _interfaces(cls, value: object) -> object:
+        """Refuse here what is neither: pydantic would say so for each of both."""
+        if value != "all" and not str(value).isdecimal():
+            raise ValueError("expected a number of interfaces, or all")
+        return value
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.min_runners > self.max_runners:
@@ -167,8 +179,6 @@ class Ec2Runners(Model):
                 f"runner '{one_line(self.runner)}' is not in stacks/versions/runner.toml; "
                 f"it has {', '.join(runner_names())}"
             )
-        if isinstance(self.efa, int) and self.efa < 0:
-            raise ValueError("efa: expected a number of interfaces, or all")
         if self.efa and len(self.subnets) != 1:
             raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
         for name in ("secret", "webhook_secret"):
@@ -230,8 +240,8 @@ class Site:
     """What AWS says of all that a configuration names.
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
-    capacity, in US dollars per hour and by type, as far as AWS tells. ``builder`` is the machine that builds images,
-    and ``builder_zones`` are where there are such.
+    capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
+    ``builder`` is the machine that builds images, and ``builder_zones`` are where there are such.
     """
 
     machines: Sequence[Machine]
@@ -242,6 +252,7 @@ class Site:
     image_gb: int
     root_device: str
     prices: Mapping[str, float]
+    on_demand_prices: Mapping[str, float]
     builder: Machine | None = None
     builder_zones: Sequence[str] = ()
 

@@ -8,6 +8,7 @@ nowhere: :func:`_unanswered`.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -627,6 +628,25 @@ def _offerings(session: Any, args: Mapping[str, Any]) -> Properties:
     return {"locations": [one["Location"] for one in found], "instanceTypes": [one["InstanceType"] for one in found]}
 
 
+def _product(session: Any, args: Mapping[str, Any]) -> Properties:
+    """Moto has no prices: the request is checked, sent where there is such an API, and answered here."""
+    client = session.client("pricing")
+    assert session.region_name in {"us-east-1", "eu-central-1", "ap-south-1"}, session.region_name
+    fields = {f["field"]: f["value"] for f in args["filters"]}
+    assert {"instanceType", "regionCode", "operatingSystem", "tenancy", "capacitystatus"} <= fields.keys()
+    if fields["instanceType"] != "g5.2xlarge":
+        raise ValueError("your query did not return any results")
+    price = {"unit": "Hrs", "pricePerUnit": {"USD": "1.3540000000"}}
+    product = {"terms": {"OnDemand": {"X.Y": {"priceDimensions": {"X.Y.Z": price}}}}}
+    with Stubber(client) as stubbed:
+        stubbed.add_response("get_products", {"PriceList": [json.dumps(product)]})
+        answer = client.get_products(
+            ServiceCode=args["serviceCode"],
+            Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()],
+        )
+    return {"result": answer["PriceList"][0]}
+
+
 FUNCTIONS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Properties]]] = {
     "aws:ec2/getInstanceType:getInstanceType": _instance_type,
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": _offerings,
@@ -636,4 +656,5 @@ FUNCTIONS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Properties]]] = {
     "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getSpotPrice:getSpotPrice": _spot_price,
+    "aws:pricing/getProduct:getProduct": _product,
 }

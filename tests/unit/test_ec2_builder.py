@@ -260,7 +260,7 @@ def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: An
     config = flavors.load({"flavor": "runners", "runners": given}, "stack x").runners
     assert isinstance(config, ec2.Ec2Runners)
     types = [ec2.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True) for name in config.instance_types]
-    site = ec2.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, MACHINE, zones)
+    site = ec2.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, MACHINE, zones)
     try:
         ec2.check(config, site, "linux/amd64", budgets or {})
     except SlipwayError as error:

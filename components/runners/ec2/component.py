@@ -407,6 +407,7 @@ class Ec2Runners(pulumi.ComponentResource):
             "RUNNER_ROLE": runner.unique_id,
             "CONFIGS": self._configs,
             "HOOK": HOOK,
+            "METRICS": METRICS,
             "GITHUB_API": "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3",
             "GITHUB_SECRET": config.github.secret,
         }

@@ -18,6 +18,9 @@ from stacks import ec2, registries
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
+_PRICE_LIST = "us-east-1"
+"""A region that has the API of prices, of all regions ("AWS Price List endpoints"); others have none."""
+
 _CODE = Path(__file__).parent / "scaler"
 
 
@@ -38,8 +41,9 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
     provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
+    prices = aws.Provider("prices-aws", region=_PRICE_LIST, allowed_account_ids=[config.account])
     try:
-        site = survey(config, platform, pulumi.InvokeOptions(provider=provider))
+        site = survey(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
         ec2.check(config, site, platform, plan.config.budgets)
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
@@ -67,6 +71,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
         "connect": f"aws ssm start-session --region {config.region} --target <instance id>",
         "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
         "spotDollarsPerHour": site.prices,
+        "onDemandDollarsPerHour": site.on_demand_prices,
         "image": site.image,
         **({"builder": builder.outputs} if builder else {}),
     }
