@@ -41,7 +41,10 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
     provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
-    prices = aws.Provider("prices-aws", region=_PRICE_LIST, allowed_account_ids=[config.account])
+    # It asks for nothing but prices, which an account that may not use the region can do without.
+    prices = aws.Provider(
+        "prices-aws", region=_PRICE_LIST, skip_credentials_validation=True, skip_requesting_account_id=True
+    )
     try:
         site = survey(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
         ec2.check(config, site, platform, plan.config.budgets)
