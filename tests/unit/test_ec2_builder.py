@@ -132,7 +132,7 @@ def test_another_machine_by_the_name_is_not_taken_for_it(aws: Any) -> None:
 
 def test_one_that_is_gone_is_missed(aws: Any) -> None:
     aws.terminate_instances(InstanceIds=[aws.describe_instances()["Reservations"][0]["Instances"][0]["InstanceId"]])
-    with pytest.raises(SlipwayError, match="there is none; `pulumi up` makes it anew"):
+    with pytest.raises(SlipwayError, match="there is none; `pulumi up --refresh` makes it anew"):
         Machine(REGION, NAME).stop()
 
 
@@ -230,7 +230,7 @@ def test_the_proxy_leaves_its_last_words_where_they_can_be_read(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert proxy.main(REGION, "another", str(tmp_path)) == 1
-    said = f"the builder another in {REGION}: there is none; `pulumi up` makes it anew\n"
+    said = f"the builder another in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
     assert (tmp_path / "refused").read_text() == capfd.readouterr().err == said
 
 

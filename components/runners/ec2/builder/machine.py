@@ -97,7 +97,7 @@ class Machine:
             ids = ", ".join(sorted(one["InstanceId"] for one in found))
             raise SlipwayError(
                 f"{self._what}: "
-                + (f"several machines have this name: {ids}" if found else "there is none; `pulumi up` makes it anew")
+                + (f"several machines have this name: {ids}" if found else "there is none; `pulumi up --refresh` makes it anew")
             )
         return found[0]
 
