@@ -87,11 +87,17 @@ def test_what_is_not_installed_is_said_before_anything_is_done(
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """EC2 as moto has it, with one machine by the builder's name."""
+def made(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The builder, as it is asked for: of moto, or of a stub."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setattr(machine, "_PAUSE", 0)
+    return Machine(REGION, NAME)
+
+
+@pytest.fixture
+def aws() -> Iterator[Any]:
+    """EC2 as moto has it, with one machine by the builder's name."""
     with mock_aws():
         client: Any = boto3.client("ec2", REGION)
         run(client)
@@ -113,61 +119,63 @@ def state(client: Any) -> str:
     return found
 
 
-def test_the_machine_is_started_and_stopped_by_its_name(aws: Any) -> None:
-    made = Machine(REGION, NAME)
+def test_the_machine_is_started_and_stopped_by_its_name(
+    aws: Any, made: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     made.stop()
     made.stop()
     assert state(aws) == "stopped"
     instance = made.start(time.monotonic() + 5)
-    assert instance.startswith("i-")
     assert state(aws) == "running"
-
-
-def test_another_machine_by_the_name_is_not_taken_for_it(aws: Any) -> None:
-    ids = sorted([run(aws), aws.describe_instances()["Reservations"][0]["Instances"][0]["InstanceId"]])
+    # Another by the name is not taken for it, and one that is gone is missed.
+    other = run(aws)
     with pytest.raises(SlipwayError) as caught:
-        Machine(REGION, NAME).start(0)
-    assert str(caught.value) == f"the builder {NAME} in {REGION}: several machines have this name: {', '.join(ids)}"
-
-
-def test_one_that_is_gone_is_missed(aws: Any) -> None:
-    aws.terminate_instances(InstanceIds=[aws.describe_instances()["Reservations"][0]["Instances"][0]["InstanceId"]])
+        made.start(0)
+    both = ", ".join(sorted([instance, other]))
+    assert str(caught.value) == f"the builder {NAME} in {REGION}: several machines have this name: {both}"
+    aws.terminate_instances(InstanceIds=[instance, other])
     with pytest.raises(SlipwayError, match="there is none; `pulumi up --refresh` makes it anew"):
-        Machine(REGION, NAME).stop()
+        made.stop()
+    # The proxy's last words are where they can be read.
+    assert proxy.main(REGION, NAME, str(tmp_path)) == 1
+    said = f"the builder {NAME} in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
+    assert (tmp_path / "refused").read_text() == capfd.readouterr().err == said
 
 
-@pytest.mark.parametrize(
-    ("code", "tries"), [("InsufficientInstanceCapacity", 2), ("UnauthorizedOperation", 1)], ids=["capacity", "denied"]
-)
-def test_what_may_clear_up_is_tried_again_and_what_may_not_is_said_at_once(aws: Any, code: str, tries: int) -> None:
-    made = Machine(REGION, NAME)
-    made.stop()
-    end = time.monotonic() + 60
-    with Stubber(made._ec2) as stubbed:  # out of capacity, which moto never is
-        stopped = {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": "stopped"}}]}]}
-        stubbed.add_response("describe_instances", stopped)
-        stubbed.add_client_error("start_instances", code, "You\nmay not")
-        if tries > 1:
-            running = {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": "running"}}]}]}
-            stubbed.add_response("describe_instances", running)
-            assert made.start(end) == "i-1"
-        else:
-            with pytest.raises(SlipwayError) as caught:
-                made.start(end)
-            assert code in str(caught.value)
-            assert "\n" not in str(caught.value)
-        stubbed.assert_no_pending_responses()
-    assert state(aws) == "stopped"
+def found(state: str) -> dict[str, Any]:
+    """Return EC2's answer about a machine in a state."""
+    return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": state}}]}]}
 
 
-def test_what_does_not_start_in_time_says_why(aws: Any) -> None:
-    made = Machine(REGION, NAME)
+def test_what_may_clear_up_is_tried_again(made: Machine) -> None:
     with Stubber(made._ec2) as stubbed:
-        stopping = {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": "stopping"}}]}]}
-        stubbed.add_response("describe_instances", stopping)
-        with pytest.raises(SlipwayError, match="i-1 does not start: it is stopping"):
+        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_client_error("start_instances", "InsufficientInstanceCapacity", "We have not enough")
+        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_response("start_instances", {})
+        stubbed.add_response("describe_instances", found("running"))
+        assert made.start(time.monotonic() + 60) == "i-1"
+        stubbed.assert_no_pending_responses()
+
+
+def test_what_may_not_is_said_at_once_in_one_line(made: Machine) -> None:
+    with Stubber(made._ec2) as stubbed:
+        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_client_error("start_instances", "UnauthorizedOperation", "You\nmay not")
+        with pytest.raises(SlipwayError) as caught:
+            made.start(time.monotonic() + 60)
+    assert "UnauthorizedOperation" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity"])
+def test_what_does_not_start_in_time_says_why(made: Machine, code: str) -> None:
+    with Stubber(made._ec2) as stubbed:
+        stubbed.add_response("describe_instances", found("stopped" if code else "stopping"))
+        if code:
+            stubbed.add_client_error("start_instances", code)
+        with pytest.raises(SlipwayError, match=f"i-1 does not start: {f'.*{code}' if code else 'it is stopping'}"):
             made.start(0)
-    assert state(aws) == "running"
 
 
 class Near:
@@ -225,30 +233,18 @@ def test_a_session_that_breaks_is_no_refusal(monkeypatch: pytest.MonkeyPatch, pr
         connect(monkeypatch, Near())
 
 
-@pytest.mark.usefixtures("aws")
-def test_the_proxy_leaves_its_last_words_where_they_can_be_read(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert proxy.main(REGION, "another", str(tmp_path)) == 1
-    said = f"the builder another in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
-    assert (tmp_path / "refused").read_text() == capfd.readouterr().err == said
-
-
-def test_a_key_is_let_in_by_ec2_instance_connect(tmp_path: Path, aws: Any) -> None:
+def test_a_key_is_let_in_by_ec2_instance_connect(tmp_path: Path, made: Machine) -> None:
     key, instance = f"ssh-ed25519 {'A' * 68} x", "i-0123456789abcdef0"
     (tmp_path / "key.pub").write_text(key)
-    made = Machine(REGION, NAME)
-    asked: list[dict[str, Any]] = []
-    made._connect.meta.events.register("provide-client-params.*.*", lambda params, **_: asked.append(params))
-    assert made.admit(instance, "build", tmp_path / "key") == ""
-    assert asked == [{"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}]
+    asked = {"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}
     with Stubber(made._connect) as stubbed:
+        stubbed.add_response("send_ssh_public_key", {"Success": True}, asked)
         stubbed.add_client_error("send_ssh_public_key", "EC2InstanceUnavailableException", "not yet")
         stubbed.add_client_error("send_ssh_public_key", "AuthException", "never")
+        assert made.admit(instance, "build", tmp_path / "key") == ""
         assert "not yet" in made.admit(instance, "build", tmp_path / "key")
         with pytest.raises(SlipwayError, match="AuthException"):
             made.admit(instance, "build", tmp_path / "key")
-    assert state(aws) == "running"
 
 
 MACHINE = ec2.Machine("c7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True)
