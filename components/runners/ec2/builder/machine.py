@@ -93,12 +93,11 @@ class Machine:
             raise SlipwayError(f"{self._what}: {one_line(str(error), 400)}") from None
         for reservation in answer["Reservations"]:
             found += reservation["Instances"]
-        if len(found) != 1:
+        if not found:
+            raise SlipwayError(f"{self._what}: there is none; `pulumi up --refresh` makes it anew")
+        if len(found) > 1:
             ids = ", ".join(sorted(one["InstanceId"] for one in found))
-            raise SlipwayError(
-                f"{self._what}: "
-                + (f"several machines have this name: {ids}" if found else "there is none; `pulumi up --refresh` makes it anew")
-            )
+            raise SlipwayError(f"{self._what}: several machines have this name: {ids}")
         return found[0]
 
     def _try(self, call: Any, **arguments: Any) -> str:
