@@ -24,6 +24,7 @@ from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 
 if TYPE_CHECKING:
+    from components.runners.ec2.stack import Deployed
     from components.runners.kubernetes import KubernetesRunners
 
 
@@ -40,7 +41,13 @@ def deploy(plan: Plan) -> dict[str, Any]:
     cluster = _cluster(plan)
     machines = _machines(plan)
     # All images on one engine, whose layers they share.
-    engine: list[pulumi.ProviderResource] = [cluster.engine()] if cluster and plan.config.build_on == "runners" else []
+    there = plan.config.build_on == "runners"
+    builder = machines.builder if machines and there else None
+    engine: list[pulumi.ProviderResource] = []
+    if cluster and there:
+        engine = [cluster.engine()]
+    elif builder:
+        engine = [builder.engine({image.spec.name: image.tag for image in plan.images})]
     verified = _supply_chain().verified(plan) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     files: dict[str, Any] = {}
@@ -52,6 +59,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
         variants[name] = ImageVariant(name, _arguments(image, registry, variants, verified), after)
         registry.keep(name, variants[name].ref, variants[name])
         files[image.spec.dockerfile] = variants[name].plan["files"]
+    if builder:
+        made = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in variants.items()}
+        builder.rest(made, list(variants.values()))
     built = {
         name: {"ref": variant.ref, "digest": variant.digest, "tag": variant.tag} for name, variant in variants.items()
     }
@@ -62,7 +72,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants)}
     if machines:
-        outputs["runners"] = machines
+        outputs["runners"] = machines.outputs
     plans = {
         name: {key: value for key, value in variant.plan.items() if key != "files"}
         for name, variant in variants.items()
@@ -149,11 +159,11 @@ def _ecr(plan: Plan, config: registries.EcrRegistry) -> Registry:
     )
 
 
-def _machines(plan: Plan) -> dict[str, Any]:
+def _machines(plan: Plan) -> Deployed | None:
     """Declare the runners on EC2, before the images: what AWS has not is told before anything is built."""
     config = plan.config.runners
     if not isinstance(config, ec2.Ec2Runners):
-        return {}
+        return None
     from components.runners.ec2.stack import deploy as deploy_runners  # noqa: PLC0415 - likewise
 
     return deploy_runners(plan, config)

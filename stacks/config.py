@@ -271,12 +271,16 @@ class StackConfig(Model):
     def _built(cls, value: str, info: ValidationInfo) -> str:
         if value == "runners" and "runners" in info.data:
             runners = info.data["runners"]
-            if not isinstance(runners, KubernetesRunners) or runners.build is None:
-                raise ValueError(
-                    "the stack has no build service: give it runners of kind kubernetes with runners.build"
-                )
-            if runners.build.rootless:
+            if runners is None or runners.build is None:
+                raise ValueError("the stack has no build service: give it runners with runners.build")
+            if isinstance(runners, KubernetesRunners) and runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
+            registry = info.data.get("registry")
+            if info.data.get("publish") and isinstance(registry, LocalRegistry) and registry.own:
+                raise ValueError(
+                    f"{registry.address} is this machine's own registry, which runners do not reach: give "
+                    "slipway:registry another, or publish: false"
+                )
         return value
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from stacks import github
 from stacks.errors import SlipwayError, one_line
 from stacks.model import Model
 from stacks.versions.runner import runner_names
@@ -23,7 +24,6 @@ release notes, "AWS Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)"
 UNPACKED = 4
 """Room that an image takes while it is built, in its compressed size: unpacked, and its layers while they are made."""
 
-_URL = re.compile(r"https://(?P<host>[A-Za-z0-9.-]+)/(?P<owner>[A-Za-z0-9_.-]+)(?:/(?P<name>[A-Za-z0-9_.-]+))?")
 _SECRET = re.compile(
     r"arn:aws(?:-\w+)*:secretsmanager:(?P<region>[a-z0-9-]+):[0-9]{12}:secret:[\w/+=.@-]+-[A-Za-z0-9]{6}"
 )
@@ -43,6 +43,14 @@ def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _no_enterprise(url: str) -> str:
+    if github.part(url, "enterprise"):
+        raise ValueError(
+            "runners on EC2 are an organization's or a repository's; those on Kubernetes may be an enterprise's"
+        )
+    return url
+
+
 Arn = Annotated[str, _matching(_SECRET, "the whole ARN of a secret in Secrets Manager, with its last six characters")]
 Topic = Annotated[str, _matching(_TOPIC, "the ARN of an SNS topic")]
 Region = Annotated[str, _matching(_REGION, "a region such as eu-west-1")]
@@ -56,7 +64,7 @@ Subnet = Annotated[str, _matching(re.compile(r"subnet-[0-9a-f]{8,17}"), "a subne
 class Ec2GitHub(Model):
     """Whose jobs the runners take. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
 
-    url: Annotated[str, _matching(_URL, "https://github.com/<organization>, or .../<repository>")] = Field(
+    url: Annotated[str, AfterValidator(github.check), AfterValidator(_no_enterprise)] = Field(
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
     secret: Arn = Field(
@@ -69,21 +77,17 @@ class Ec2GitHub(Model):
     @property
     def host(self) -> str:
         """GitHub's host."""
-        return self._parts("host")
+        return github.part(self.url, "host")
 
     @property
     def owner(self) -> str:
         """The organization, or the owner of the repository."""
-        return self._parts("owner")
+        return github.part(self.url, "owner")
 
     @property
     def repository(self) -> str | None:
         """The repository's name; None where all of the organization's are meant."""
-        return self._parts("name") or None
-
-    def _parts(self, name: str) -> str:
-        match = _URL.fullmatch(self.url)
-        return (match and match[name]) or ""
+        return github.part(self.url, "name") or None
 
 
 class Alarm(Model):
@@ -91,6 +95,16 @@ class Alarm(Model):
 
     minutes: int = Field(30, ge=2, le=1440, description="Minutes that a job may be queued without a runner.")
     topic: Topic | None = Field(None, description="ARN of the SNS topic to tell. Default: the alarm is only shown.")
+
+
+class Ec2Build(Model):
+    """A machine that builds images: it runs while there is something to build, and its layers outlive it."""
+
+    instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge; GPUs and EFA serve no build.")
+    cache: int = Field(500, ge=50, le=16384, description="Size of the volume with its layers, in GiB.")
+    idle: int = Field(
+        15, ge=2, le=1440, description="Minutes without a connection after which it stops itself, as after a failure."
+    )
 
 
 class Ec2Runners(Model):
@@ -137,6 +151,7 @@ class Ec2Runners(Model):
         default=False, description="Create VPC endpoints for what runners ask of AWS, for subnets that cannot reach it."
     )
     alarm: Alarm = Field(default_factory=lambda: Alarm.model_validate({}), description="When a job waits too long.")
+    build: Ec2Build | None = Field(None, description="A machine that builds images: see buildOn.")
     log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
     runner: str = Field("2.334.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
 
@@ -145,6 +160,14 @@ class Ec2Runners(Model):
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or len(set(value)) < len(value):
             raise ValueError("expected at least one, and none twice")
+        return value
+
+    @field_validator("efa", mode="before")
+    @classmethod
+    def _interfaces(cls, value: object) -> object:
+        """Refuse here what is neither: pydantic would say so for each of both."""
+        if value != "all" and not str(value).isdecimal():
+            raise ValueError("expected a number of interfaces, or all")
         return value
 
     @model_validator(mode="after")
@@ -156,8 +179,6 @@ class Ec2Runners(Model):
                 f"runner '{one_line(self.runner)}' is not in stacks/versions/runner.toml; "
                 f"it has {', '.join(runner_names())}"
             )
-        if isinstance(self.efa, int) and self.efa < 0:
-            raise ValueError("efa: expected a number of interfaces, or all")
         if self.efa and len(self.subnets) != 1:
             raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
         for name in ("secret", "webhook_secret"):
@@ -219,7 +240,8 @@ class Site:
     """What AWS says of all that a configuration names.
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
-    capacity, in US dollars per hour and by type, as far as AWS tells.
+    capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
+    ``builder`` is the machine that builds images, and ``builder_zones`` are where there are such.
     """
 
     machines: Sequence[Machine]
@@ -230,6 +252,14 @@ class Site:
     image_gb: int
     root_device: str
     prices: Mapping[str, float]
+    on_demand_prices: Mapping[str, float]
+    builder: Machine | None = None
+    builder_zones: Sequence[str] = ()
+
+    @property
+    def builder_network(self) -> Network | None:
+        """The first subnet that the builder can be in; None where it can be in none."""
+        return next((network for network in self.networks if network.zone in self.builder_zones), None)
 
 
 def partition(region: str) -> str:
@@ -249,7 +279,11 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
     Raises:
         SlipwayError: one line for each mistake.
     """
-    found = [*_machine_mistakes(config, site, platform), *_place_mistakes(config, site)]
+    found = [
+        *_machine_mistakes(config, site, platform),
+        *_place_mistakes(config, site),
+        *_builder_mistakes(config, site, platform, budgets),
+    ]
     need = site.image_gb + UNPACKED * sum(budgets.values()) // 1024**3
     if config.root < need:
         found.append(
@@ -295,4 +329,31 @@ def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
                 f"subnets: {network.subnet} gives public addresses, which a machine with several EFA interfaces cannot "
                 "have: give a private subnet, whose way out is a NAT gateway"
             )
+    return found
+
+
+def _builder_mistakes(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> list[str]:
+    build, machine = config.build, site.builder
+    if build is None or machine is None:
+        return []
+    found = []
+    architecture = ARCHITECTURES[platform]
+    where = f"build.instanceType: {machine.name}"
+    if architecture not in machine.architectures:
+        found.append(f"{where} is {' and '.join(machine.architectures)}; slipway:platform {platform} is {architecture}")
+    if site.networks and site.builder_network is None:
+        zones = ", ".join(sorted({network.zone for network in site.networks}))
+        found.append(
+            f"{where} is not to be had in {zones}, where the subnets are; "
+            + (
+                f"it is in {', '.join(site.builder_zones)}"
+                if site.builder_zones
+                else f"nor elsewhere in {config.region}"
+            )
+        )
+    need = UNPACKED * sum(budgets.values()) // 1024**3
+    if build.cache < need:
+        found.append(
+            f"build.cache: {build.cache} GiB is too small for {', '.join(budgets)} within budgets; give at least {need}"
+        )
     return found

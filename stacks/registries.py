@@ -60,6 +60,11 @@ class LocalRegistry(_Registry):
     path: Path = Field("slipway", description="Path on the registry below which the repositories stand.")
 
     @property
+    def own(self) -> bool:
+        """Whether no address is given: it is the toolchain's, which nothing beyond this machine reaches."""
+        return "address" not in self.model_fields_set
+
+    @property
     def repository(self) -> str:
         """The prefix of every image's name."""
         return f"{self.address}/{self.path}"

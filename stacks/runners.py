@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from stacks import github
 from stacks.ec2 import Ec2Runners
 from stacks.model import Host, Model, Reference, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
@@ -19,7 +20,6 @@ ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_GITHUB = re.compile(r"https://[A-Za-z0-9.-]+(?:/enterprises)?/[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)?")
 
 
 def _quantity(value: str) -> str:
@@ -47,12 +47,6 @@ def _scale_set(value: str) -> str:
     return value
 
 
-def _github(value: str) -> str:
-    if not _GITHUB.fullmatch(value.rstrip("/")):
-        raise ValueError("expected https://github.com/<organization>, or .../<repository>")
-    return value.rstrip("/")
-
-
 Quantity = Annotated[str, AfterValidator(_quantity)]
 Label = Annotated[str, AfterValidator(_label)]
 
@@ -68,7 +62,7 @@ class GitHubApp(Model):
 class GitHub(Model):
     """Whose jobs the runners take, and who registers them: exactly one of an App, a token, a secret of the cluster."""
 
-    url: Annotated[str, AfterValidator(_github)] = Field(
+    url: Annotated[str, AfterValidator(github.check)] = Field(
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
     app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")

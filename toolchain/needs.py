@@ -1,6 +1,7 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK [pushing]` prints it as JSON.
 
-`registry` tells whether it pushes to the registry that we start, `aws` whether it has resources in AWS, `kubernetes`
+`engine` tells whether it builds on a Docker engine of this machine, `registry` whether it pushes to the registry that
+we start, `aws` whether it has resources in AWS, `kubernetes`
 whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold;
 `parents` lists its outside images, mirrors applied.
 """
@@ -21,7 +22,7 @@ from stacks.spec import Outside
 def local(config: StackConfig) -> bool:
     """Tell whether a stack pushes to the registry that we start."""
     to = config.registry
-    return config.publish and isinstance(to, LocalRegistry) and "address" not in to.model_fields_set
+    return config.publish and isinstance(to, LocalRegistry) and to.own
 
 
 def needs(stack: str, *, pushing: bool) -> dict[str, object]:
@@ -30,6 +31,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
     signing = config.signing if config.publish and pushing else None
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
+        "engine": bool(specs) and config.build_on == "engine",
         "registry": bool(specs) and local(config),
         "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
         "cosign": bool(config.trust) or signing is not None,

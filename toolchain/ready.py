@@ -63,8 +63,9 @@ def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str
         )
     )
     used = {
+        engine.NAME: needs["engine"],
         registry.NAME: needs["registry"],
-        base_image.NAME: base_image.QUALIFIED in needs["parents"],
+        base_image.NAME: needs["engine"] and base_image.QUALIFIED in needs["parents"],
         **{name: needs[need] for name, need in _NEEDS.items()},
     }
     return {name for name, needed in used.items() if not needed}

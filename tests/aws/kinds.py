@@ -8,6 +8,7 @@ nowhere: :func:`_unanswered`.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -326,6 +327,68 @@ def _put_alarm(client: Client, inputs: Properties) -> tuple[str, Properties]:
     return inputs["name"], inputs
 
 
+def _create_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    made = client.create_volume(
+        AvailabilityZone=inputs["availabilityZone"],
+        Size=int(inputs["size"]),
+        VolumeType=inputs["type"],
+        Iops=int(inputs["iops"]),
+        Throughput=int(inputs["throughput"]),
+        Encrypted=inputs["encrypted"],
+        **_specified("volume", inputs),
+    )
+    return made["VolumeId"], inputs
+
+
+def _grow_volume(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    client.modify_volume(VolumeId=name, Size=int(news["size"]))
+    return {**olds, **news}
+
+
+def _create_instance(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    """Start it; the root volume is as large as its image's, which moto wants to be told."""
+    image = client.describe_images(ImageIds=[inputs["ami"]])["Images"][0]
+    size = {"VolumeSize": image["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"]}
+    root = {**size, **pascal(without(inputs["rootBlockDevice"], "tags"))}
+    metadata = {
+        "httpEndpoint": "HttpEndpoint",
+        "httpTokens": "HttpTokens",
+        "httpPutResponseHopLimit": "HttpPutResponseHopLimit",
+        "instanceMetadataTags": "InstanceMetadataTags",
+    }
+    made = client.run_instances(
+        MinCount=1,
+        MaxCount=1,
+        ImageId=inputs["ami"],
+        InstanceType=inputs["instanceType"],
+        SubnetId=inputs["subnetId"],
+        SecurityGroupIds=inputs["vpcSecurityGroupIds"],
+        IamInstanceProfile={"Name": inputs["iamInstanceProfile"]},
+        InstanceInitiatedShutdownBehavior=inputs["instanceInitiatedShutdownBehavior"],
+        EbsOptimized=inputs["ebsOptimized"],
+        MetadataOptions={metadata[key]: _number(value) for key, value in inputs["metadataOptions"].items()},
+        BlockDeviceMappings=[{"DeviceName": image["RootDeviceName"], "Ebs": root}],
+        UserData=inputs["userData"],
+        **_specified("instance", inputs),
+    )["Instances"][0]
+    return made["InstanceId"], inputs
+
+
+def _attach_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    """As AWS does, refuse a volume that is on a machine."""
+    (volume,) = client.describe_volumes(VolumeIds=[inputs["volumeId"]])["Volumes"]
+    if volume["Attachments"]:
+        raise ValueError(f"VolumeInUse: {inputs['volumeId']} is attached")
+    client.attach_volume(Device=inputs["deviceName"], InstanceId=inputs["instanceId"], VolumeId=inputs["volumeId"])
+    return f"vai-{inputs['volumeId']}", inputs
+
+
+def _detach_volume(client: Client, _: str, olds: Properties) -> None:
+    if olds["stopInstanceBeforeDetaching"]:
+        client.stop_instances(InstanceIds=[olds["instanceId"]])
+    client.detach_volume(InstanceId=olds["instanceId"], VolumeId=olds["volumeId"])
+
+
 def _again(create: Callable[[Client, Properties], tuple[str, Properties]]) -> Callable[..., Properties]:
     """Return an update that is the creation once more: what the API calls ``Put``."""
     return lambda client, _, olds, news: {**olds, **create(client, news)[1]}
@@ -361,6 +424,27 @@ RUNNERS: Final = {
         _kept,
         lambda client, name, _: client.delete_vpc_endpoints(VpcEndpointIds=[name]),
         frozenset({"serviceName", "vpcId"}),
+        "ec2",
+    ),
+    "aws:ebs/volume:Volume": Kind(
+        _create_volume,
+        _grow_volume,
+        lambda client, name, _: client.delete_volume(VolumeId=name),
+        frozenset({"availabilityZone", "encrypted"}),
+        "ec2",
+    ),
+    "aws:ec2/instance:Instance": Kind(
+        _create_instance,
+        _kept,
+        lambda client, name, _: client.terminate_instances(InstanceIds=[name]),
+        frozenset({"ami", "subnetId", "userData"}),  # the last as userDataReplaceOnChange says
+        "ec2",
+    ),
+    "aws:ec2/volumeAttachment:VolumeAttachment": Kind(
+        _attach_volume,
+        _kept,
+        _detach_volume,
+        frozenset({"deviceName", "instanceId", "volumeId"}),
         "ec2",
     ),
     "aws:autoscaling/group:Group": Kind(
@@ -537,12 +621,40 @@ def _spot_price(session: Any, args: Mapping[str, Any]) -> Properties:
     return {"spotPrice": history["SpotPriceHistory"][0]["SpotPrice"]}
 
 
+def _offerings(session: Any, args: Mapping[str, Any]) -> Properties:
+    found = session.client("ec2").describe_instance_type_offerings(
+        LocationType=args["locationType"], Filters=_filters(args)
+    )["InstanceTypeOfferings"]
+    return {"locations": [one["Location"] for one in found], "instanceTypes": [one["InstanceType"] for one in found]}
+
+
+def _product(session: Any, args: Mapping[str, Any]) -> Properties:
+    """Moto has no prices: the request is checked, sent where there is such an API, and answered here."""
+    client = session.client("pricing")
+    assert session.region_name in {"us-east-1", "eu-central-1", "ap-south-1"}, session.region_name
+    fields = {f["field"]: f["value"] for f in args["filters"]}
+    assert {"instanceType", "regionCode", "operatingSystem", "tenancy", "capacitystatus"} <= fields.keys()
+    if fields["instanceType"] != "g5.2xlarge":
+        raise ValueError("your query did not return any results")
+    price = {"unit": "Hrs", "pricePerUnit": {"USD": "1.3540000000"}}
+    product = {"terms": {"OnDemand": {"X.Y": {"priceDimensions": {"X.Y.Z": price}}}}}
+    with Stubber(client) as stubbed:
+        stubbed.add_response("get_products", {"PriceList": [json.dumps(product)]})
+        answer = client.get_products(
+            ServiceCode=args["serviceCode"],
+            Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()],
+        )
+    return {"result": answer["PriceList"][0]}
+
+
 FUNCTIONS: Final[dict[str, Callable[[Any, Mapping[str, Any]], Properties]]] = {
     "aws:ec2/getInstanceType:getInstanceType": _instance_type,
+    "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": _offerings,
     "aws:ssm/getParameter:getParameter": _parameter,
     "aws:ec2/getAmi:getAmi": _image,
     "aws:ec2/getVpc:getVpc": _vpc,
     "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:ec2/getSpotPrice:getSpotPrice": _spot_price,
+    "aws:pricing/getProduct:getProduct": _product,
 }

@@ -72,6 +72,7 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
     assert outputs["role"] == f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"
     assert outputs["labels"] == ["self-hosted", "linux", "x64", "gpu"]
     assert outputs["spotDollarsPerHour"]["g5.2xlarge"] > 0
+    assert outputs["onDemandDollarsPerHour"] == {"g5.2xlarge": 1.354}  # of the other type nothing is said
     assert UNCHANGED.search(project.up().shown)
 
     # Jobs have come: how many machines there are is the keeper's, and no change of the stack's.
@@ -185,7 +186,7 @@ def the_groups_are_as_they_should_be(project: RunnersProject) -> None:
 
 
 def the_roles_may_what_they_should(project: RunnersProject) -> None:
-    for whose in iam.MAY:
+    for whose in ("runner", "webhook", "keeper"):
         role = project.api("iam").get_role(RoleName=f"{NAME}-{whose}")["Role"]
         service = "ec2" if whose == "runner" else "lambda"
         assert role["AssumeRolePolicyDocument"] == policies.trust(f"{service}.amazonaws.com")

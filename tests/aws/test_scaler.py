@@ -21,6 +21,7 @@ from moto.autoscaling.models import FakeAutoScalingGroup
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
+from components.runners.ec2.component import METRICS
 from components.runners.ec2.scaler import aws, github, keeper, webhook
 from components.runners.ec2.scaler.decide import Decision
 from components.runners.ec2.scaler.jobs import Jobs
@@ -104,7 +105,7 @@ class Scaler:
     def metric(self) -> float:
         """Return the newest value of how long the longest waiting job has."""
         found = self.api("cloudwatch").get_metric_statistics(
-            Namespace=keeper.NAMESPACE,
+            Namespace=METRICS,
             MetricName="LongestQueued",
             Dimensions=[{"Name": "Runners", "Value": NAME}],
             StartTime=time.time() - 3600,
@@ -181,6 +182,7 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
             "RUNNER_ROLE": ROLE,
             "CONFIGS": CONFIGS,
             "HOOK": "leave",
+            "METRICS": METRICS,
             "GITHUB_API": address,
             "GITHUB_SECRET": credentials,
         }

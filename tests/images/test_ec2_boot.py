@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.runners.ec2.user_data import LIMIT, user_data
+from components.runners.ec2.user_data import LIMIT, builder_user_data, user_data
 from stacks import flavors
-from stacks.ec2 import Ec2Runners
+from stacks.ec2 import Ec2Build, Ec2Runners
 from tests.images.engine import base_image, docker, unique
 from tests.unit.test_ec2 import RUNNERS
 
@@ -146,9 +146,19 @@ def machine(tmp_path: Path, image: str) -> Machine:
     return Machine(tmp_path, image)
 
 
-@pytest.mark.parametrize("efa", [0, 32])
-def test_cloud_init_takes_it(image: str, tmp_path: Path, efa: int) -> None:
-    text = user_data(config(), "linux/arm64", name="slipway-" + "x" * 50, efa=efa)
+BUILD = Ec2Build.model_validate({"instanceType": "c7i.4xlarge", "cache": 500, "idle": 15})
+VOLUME = "vol-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(user_data(config(), "linux/arm64", name="slipway-" + "x" * 50, efa=efa) for efa in (0, 32)),
+        builder_user_data(BUILD, VOLUME),
+    ],
+    ids=["runner", "runner with EFA", "builder"],
+)
+def test_cloud_init_takes_it(image: str, tmp_path: Path, text: str) -> None:
     assert len(text.encode()) < LIMIT
     (tmp_path / "good").write_text(text)
     (tmp_path / "bad").write_text(text.replace("permissions: '0755'", "permissions: [755]"))
@@ -231,3 +241,140 @@ def test_what_is_wrong_is_said_and_no_runner_starts(machine: Machine, fault: str
     assert boot.code == 1
     assert f"slipway: error: {said}" in boot.said
     assert "systemctl start slipway-runner" not in boot.calls
+
+
+BUILDER_STUBS = {
+    "wipefs": "cat /stubs/on-the-volume; exit $(cat /stubs/code)",
+    "mkfs.ext4": "",
+    "mount": "",
+    "resize2fs": "",
+    "mountpoint": "exit 1",
+    "sleep": "",
+    "docker": "cat /stubs/root",
+    "ss": "cat /stubs/connected",
+    "systemctl": '[ "$*" = "is-failed --quiet slipway-builder" ] && exit $(cat /stubs/failed); exit 0',
+}
+"""What the builder's scripts call; each notes how, but systemctl and docker have answers too."""
+
+
+class Builder:
+    """The machine that builds images, as far as a container can be one."""
+
+    def __init__(self, root: Path, image: str) -> None:
+        self.image, self.stubs, self.log = image, root / "stubs", root / "log"
+        self.device = f"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_{VOLUME.replace('-', '')}"
+        for folder in (self.stubs, self.log):
+            folder.mkdir()
+        for name, does in BUILDER_STUBS.items():
+            (self.stubs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>/log/calls\n{does}\n')
+            (self.stubs / name).chmod(0o755)
+        self.say(on_the_volume="ext4", code="0", root="/mnt/layers/docker", connected="", failed="1")
+        (self.stubs / "df").write_text("#!/bin/sh\necho Use%\necho ' 81%'\n")
+        (self.stubs / "df").chmod(0o755)
+        for file in yaml.safe_load(builder_user_data(BUILD, VOLUME))["write_files"]:
+            (self.stubs / Path(file["path"]).name).write_text(file["content"])
+
+    def say(self, **values: str) -> None:
+        """Set what the stand-ins say."""
+        for name, value in values.items():
+            (self.stubs / name.replace("_", "-")).write_text(f"{value}\n" if value else "")
+
+    def run(self, script: str, before: str = ":", after: str = ":") -> Boot:
+        """Run one of the machine's scripts; ``before`` and ``after`` are shell."""
+        calls = self.log / "calls"
+        calls.unlink(missing_ok=True)
+        text = (
+            "mkdir -p /etc/slipway /dev/disk/by-id /usr/share/ec2-instance-connect; cp /stubs/builder.env /etc/slipway/; "
+            "cp /bin/true /usr/share/ec2-instance-connect/eic_run_authorized_keys; "
+            f"mknod {self.device} b 7 200; {before}; "
+            f"PATH=/stubs:$PATH bash /stubs/{script} >/log/said 2>&1; echo $? >/log/code; {after} >/log/found"
+        )
+        volumes = [f"--volume={self.stubs}:/stubs:ro", f"--volume={self.log}:/log"]
+        docker("run", "--rm", "--network=none", *volumes, self.image, "bash", "-c", text)
+        found = (self.log / "found").read_text()
+        return Boot(
+            int((self.log / "code").read_text()),
+            (self.log / "said").read_text(),
+            calls.read_text().splitlines() if calls.exists() else [],
+            json.loads(found) if found else {},
+        )
+
+
+@pytest.fixture
+def builder(tmp_path: Path, image: str) -> Builder:
+    """A builder whose volume has been used."""
+    return Builder(tmp_path, image)
+
+
+def test_docker_has_its_layers_on_the_volume_which_is_kept(builder: Builder) -> None:
+    daemon = '{"log-driver": "json-file", "features": {"buildkit": true}}'
+    boot = builder.run(
+        "slipway-builder",
+        f"mkdir -p /etc/docker; echo {shlex.quote(daemon)} >/etc/docker/daemon.json",
+        "cat /etc/docker/daemon.json",
+    )
+    assert boot.code == 0, boot.said
+    assert boot.found == {
+        "log-driver": "json-file",
+        "data-root": "/mnt/layers/docker",
+        "features": {"buildkit": True, "containerd-snapshotter": False},
+        "builder": {"gc": {"enabled": True, "defaultKeepStorage": "300GB"}},
+    }
+    assert f"mount -o noatime {builder.device} /mnt/layers" in boot.calls
+    assert f"resize2fs {builder.device}" in boot.calls
+    assert not [call for call in boot.calls if call.startswith("mkfs")]
+
+
+def test_a_volume_is_formatted_only_where_nothing_is_on_it(builder: Builder) -> None:
+    builder.say(on_the_volume="")
+    boot = builder.run("slipway-builder")
+    assert boot.code == 0, boot.said
+    assert boot.calls.index(f"mkfs.ext4 -q -E nodiscard -L slipway {builder.device}") < boot.calls.index(
+        f"mount -o noatime {builder.device} /mnt/layers"
+    )
+    for holds, code in (("xfs", "0"), ("PMBR", "0"), ("ext4\nPMBR", "0"), ("", "1")):  # the last is an error
+        builder.say(on_the_volume=holds, code=code)
+        boot = builder.run("slipway-builder")
+        assert boot.code == 1
+        words = holds.replace("\n", " ")
+        assert not holds or f"error: {VOLUME} holds {words}, and not ext4: it is left as it is" in boot.said
+        assert not [call for call in boot.calls if call.startswith(("mkfs", "mount "))]
+
+
+def test_a_volume_that_does_not_come_is_waited_for_and_missed(builder: Builder) -> None:
+    boot = builder.run("slipway-builder", f"rm {builder.device}")
+    assert boot.code == 1
+    assert boot.said.splitlines()[-1].endswith(f"error: the volume {VOLUME} does not appear")
+    assert boot.calls.count("sleep 4") == 150
+
+
+def test_it_stops_once_nobody_has_been_connected_for_long(builder: Builder) -> None:
+    poweroff = "systemctl poweroff"
+    old = "touch --date='16 minutes ago' /run/slipway-seen"
+    assert poweroff not in builder.run("slipway-idle").calls  # it has just started
+    assert poweroff not in builder.run("slipway-idle", "touch --date='14 minutes ago' /run/slipway-seen").calls
+    assert poweroff in builder.run("slipway-idle", old).calls
+    builder.say(connected="0 0 10.0.0.5:22 10.0.0.9:50000")
+    boot = builder.run("slipway-idle", old, "find /run/slipway-seen -mmin -1 -printf '{\"seen\": 1}'")
+    assert poweroff not in boot.calls
+    assert boot.found == {"seen": 1}
+    (builder.stubs / "ss").write_text("#!/bin/sh\nexit 1\n")
+    assert poweroff not in builder.run("slipway-idle", old).calls  # who is connected is not known
+
+
+@pytest.mark.parametrize(
+    ("root", "failed", "code"), [("/mnt/layers/docker", "1", 0), ("/var/lib/docker", "1", 1), ("", "0", 3)]
+)
+def test_it_is_ready_once_docker_has_the_volume(builder: Builder, root: str, failed: str, code: int) -> None:
+    builder.say(root=root, failed=failed)
+    boot = builder.run(
+        "slipway-ready", "echo first >/var/log/slipway-builder.log; echo why >>/var/log/slipway-builder.log"
+    )
+    assert boot.code == code
+    assert boot.said == ("why\n" if code == 3 else "")
+
+
+def test_images_are_removed_once_the_volume_is_nearly_full(builder: Builder) -> None:
+    assert "docker image prune --all --force" in builder.run("slipway-room").calls
+    (builder.stubs / "df").write_text("#!/bin/sh\necho Use%\necho ' 79%'\n")
+    assert builder.run("slipway-room").calls == []

@@ -31,6 +31,7 @@ EC2 = {
     "labels": ["gpu"],
     "instanceTypes": ["g6.2xlarge"],
 }
+BUILDER = {**EC2, "build": {"instanceType": "c7i.4xlarge"}}
 UBUNTU = "ubuntu:24.04"
 
 
@@ -46,6 +47,7 @@ def stacks(clone: Clone) -> Clone:
     return clone
 
 
+SERVICES = {"Docker engine", "registry", "base image"}
 SIGNERS = {"cosign", "syft"}
 KEY = {"key": "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"}
 
@@ -76,8 +78,9 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
         ({"signing": KEY, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
         ({"trust": {"docker.io": {"publicKey": KEY["key"]}}}, {}, {"AWS provider", "syft"}),
         ({"runners": RUNNERS}, {}, {"AWS provider", *SIGNERS}),
-        ({"flavor": "runners", "runners": RUNNERS}, {}, {"registry", "base image", "AWS provider", *SIGNERS}),
-        ({"flavor": "runners", "runners": EC2}, {}, {"registry", "base image", *SIGNERS}),
+        ({"flavor": "runners", "runners": RUNNERS}, {}, {*SERVICES, "AWS provider", *SIGNERS}),
+        ({"flavor": "runners", "runners": EC2}, {}, {*SERVICES, *SIGNERS}),
+        ({"buildOn": "runners", "runners": BUILDER, "registry": GHCR}, {}, {*SERVICES, *SIGNERS}),
     ],
 )
 def test_only_what_a_stack_uses_is_had(

@@ -41,10 +41,10 @@ def allowed(policy: Mapping[str, Any], ask: Ask) -> bool:
 
 def _applies(statement: Mapping[str, Any], ask: Ask) -> bool:
     assert statement["Effect"] == "Allow"
-    assert set(statement) <= {"Effect", "Action", "Resource", "Condition"}
+    assert set(statement) <= {"Effect", "Action", "Resource", "Condition", "Sid"}
     return (
         _matches(statement["Action"], ask.action.lower(), fold=True)
-        and _matches(statement["Resource"], ask.resource)
+        and _matches(_listed(statement["Resource"]), ask.resource)
         and all(
             _holds(operator, key, value, ask.context)
             for operator, keys in statement.get("Condition", {}).items()
@@ -53,19 +53,36 @@ def _applies(statement: Mapping[str, Any], ask: Ask) -> bool:
     )
 
 
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
 def _matches(patterns: list[str], value: str, *, fold: bool = False) -> bool:
     return any(fnmatch.fnmatchcase(value, pattern.lower() if fold else pattern) for pattern in patterns)
 
 
 def _holds(operator: str, key: str, value: str, context: Mapping[str, str]) -> bool:
-    assert operator == "StringEquals"
     expected = re.sub(r"\$\{([^}]+)\}", lambda match: context.get(match[1], ""), value)
-    return context.get(key) == expected
+    given = context.get(key)
+    if operator == "StringLike":
+        return given is not None and fnmatch.fnmatchcase(given, expected)
+    assert operator == "StringEquals"
+    return given == expected
 
 
 def _config(of: str, by: str = SELF) -> Ask:
     machine = of.partition(":")[2]
     return Ask("ssm:GetParameter", f"{CONFIG}/{machine}", {"aws:ResourceTag/runner": of, "aws:userid": by})
+
+
+INSTANCE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0"
+VOLUME = f"arn:aws:ec2:{REGION}:{ACCOUNT}:volume/vol-0123456789abcdef0"
+DOCUMENT = f"arn:aws:ssm:{REGION}::document"
+OURS = {"aws:ResourceTag/slipway": NAME}
+
+
+def _key(user: str, **tags: str) -> Ask:
+    return Ask("ec2-instance-connect:SendSSHPublicKey", INSTANCE, {"ec2:osuser": user, **tags})
 
 
 MAY: dict[str, list[Ask]] = {
@@ -78,6 +95,21 @@ MAY: dict[str, list[Ask]] = {
         Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/runner:log-stream:i-0/slipway-setup"),
         Ask("ssmmessages:OpenDataChannel"),
         Ask("ssm:UpdateInstanceInformation"),
+    ],
+    "builder": [
+        Ask("ssm:UpdateInstanceInformation"),
+        *(
+            Ask(f"ssmmessages:{action}")
+            for action in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
+        ),
+    ],
+    "who deploys": [
+        *(Ask(f"ec2:{action}Instances", INSTANCE, OURS) for action in ("Start", "Stop", "Terminate")),
+        *(Ask(f"ec2:{action}Volume", where, OURS) for action in ("Attach", "Detach") for where in (INSTANCE, VOLUME)),
+        *(Ask(f"ec2:{action}Volume", VOLUME, OURS) for action in ("Modify", "Delete")),
+        _key("build", **OURS),
+        Ask("ssm:StartSession", INSTANCE, OURS),
+        Ask("ssm:StartSession", f"{DOCUMENT}/AWS-StartSSHSession"),
     ],
     "webhook": [
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
@@ -139,6 +171,36 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
         Ask("ec2:RunInstances"),
         Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
+    ],
+    "builder": [
+        _config(SELF),
+        Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
+        Ask("ssm:SendCommand", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
+        Ask("ssmmessages:DeleteChannel"),
+        Ask("secretsmanager:GetSecretValue", GITHUB),
+        Ask("secretsmanager:GetSecretValue", WEBHOOK),
+        Ask("ecr:GetAuthorizationToken"),
+        Ask("ecr:PutImage", f"{ECR}/ml/torch"),
+        Ask("ec2:StopInstances", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0"),
+        Ask("ec2:AttachVolume"),
+        Ask("ec2-instance-connect:SendSSHPublicKey"),
+        Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"),
+        Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/runner:log-stream:x"),
+        Ask("s3:GetObject", "arn:aws:s3:::acme-pulumi/state.json"),
+    ],
+    "who deploys": [
+        *(Ask(f"ec2:{action}Instances", INSTANCE) for action in ("Start", "Stop", "Terminate")),
+        Ask("ec2:StopInstances", INSTANCE, {"aws:ResourceTag/slipway": "production"}),
+        *(Ask(f"ec2:{action}Volume", VOLUME) for action in ("Attach", "Detach", "Modify", "Delete")),
+        _key("root", **OURS),
+        _key("ubuntu", **OURS),
+        _key("build"),
+        Ask("ssm:StartSession", INSTANCE),
+        Ask("ssm:StartSession", f"{DOCUMENT}/AWS-StartPortForwardingSession"),
+        Ask("ssm:SendCommand", INSTANCE, OURS),
+        Ask("secretsmanager:GetSecretValue", GITHUB),
+        Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
+        Ask("ecr:PutImage", f"{ECR}/ml/torch"),
     ],
     "webhook": [
         Ask("secretsmanager:GetSecretValue", GITHUB),

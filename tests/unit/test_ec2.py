@@ -54,7 +54,17 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ({"minRunners": 5, "maxRunners": 2}, "slipway:runners: minRunners 5 is more than maxRunners 2"),
         ({"root": 20}, "slipway:runners.root: '20': input should be greater than or equal to 75"),
         ({"runner": "2.0.0"}, "slipway:runners: runner '2.0.0' is not in stacks/versions/runner.toml"),
-        ({"efa": -1}, "slipway:runners: efa: expected a number of interfaces, or all"),
+        ({"efa": -1}, "slipway:runners.efa: '-1': expected a number of interfaces, or all"),
+        ({"efa": "some"}, "slipway:runners.efa: 'some': expected a number of interfaces, or all"),
+        ({"efa": True}, "slipway:runners.efa: 'True': expected a number of interfaces, or all"),
+        (
+            {"github": {**RUNNERS["github"], "url": "https://github.com/enterprises/acme"}},
+            "slipway:runners.github.url: 'https://github.com/enterprises/acme': runners on EC2 are an organization's or",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "url": "github.com/acme"}},
+            "slipway:runners.github.url: 'github.com/acme': expected https://github.com/<organization>, or .../<repo",
+        ),
         ({"efa": "all"}, "slipway:runners: efa needs exactly one subnet"),
         ({"region": "us-east-1"}, "slipway:runners: github.secret is in eu-west-1; the runners are in us-east-1"),
         ({"account": "1234"}, "slipway:runners.account: '1234'"),
@@ -76,6 +86,9 @@ def test_a_mistake_is_one_clear_line(values: dict[str, Any], said: str) -> None:
 def test_what_github_is_and_whose_jobs_are_taken() -> None:
     github = load(github={**RUNNERS["github"], "url": "https://github.com/acme/images"}).github
     assert (github.host, github.owner, github.repository) == ("github.com", "acme", "images")
+    assert (
+        load(github={**RUNNERS["github"], "url": "https://ghe.example/acme/"}).github.url == "https://ghe.example/acme"
+    )
     assert load().github.repository is None
     assert load().runner_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from components.runners.ec2 import policies
+from stacks.source import ROOT
 from tests.unit import iam
 
 ARNS = policies.Arns(
@@ -22,6 +24,7 @@ ARNS = policies.Arns(
 )
 POLICIES: dict[str, Callable[[], policies.Policy]] = {
     "runner": lambda: policies.runner(ARNS),
+    "builder": policies.builder,
     "webhook": lambda: policies.webhook(ARNS),
     "keeper": lambda: policies.keeper(ARNS, "Slipway/Runners"),
 }
@@ -44,6 +47,19 @@ machine of no tag yet cannot be named by."""
 @pytest.mark.parametrize("whose", POLICIES)
 def test_each_may_do_what_it_must_and_nothing_that_it_must_not(whose: str) -> None:
     assert iam.mistakes(POLICIES[whose](), whose) == []
+
+
+def test_who_deploys_may_reach_the_builder_and_no_other_machine() -> None:
+    policy = json.loads((ROOT / "docs/runners-ec2-policy.json").read_text())
+    assert iam.mistakes(policy, "who deploys") == []
+    for sid in ("Builder", "KeyOfTheBuilder", "WayToTheBuilder"):
+        bad = copy.deepcopy(policy)
+        (statement,) = (one for one in bad["Statement"] if one["Sid"] == sid)
+        statement["Resource"] = "*"
+        statement.pop("Condition", None)
+        assert iam.mistakes(bad, "who deploys"), sid
+        statement["Action"] = []
+        assert iam.mistakes(bad, "who deploys"), sid
 
 
 @pytest.mark.parametrize("whose", POLICIES)

@@ -124,7 +124,10 @@ def test_credentials_go_into_one_secret_and_stand_nowhere_else(given: dict[str, 
 
 
 def test_images_are_built_on_the_runners_build_service_with_certificates() -> None:
-    recorder, values = run(runners=runners(build={"address": "builds.example:2376"}), buildOn="runners")
+    registry = {"kind": "local", "address": "r.example"}
+    recorder, values = run(
+        runners=runners(build={"address": "builds.example:2376"}), buildOn="runners", registry=registry
+    )
     made = objects(recorder)
     daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
     assert "--tlsverify" in daemon["args"]

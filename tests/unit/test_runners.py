@@ -174,10 +174,7 @@ def stack(root: Path, **keys: Any) -> str:
     [
         (
             {"buildOn": "runners"},
-            (
-                "slipway:buildOn: 'runners': the stack has no build service: give it runners of kind kubernetes with "
-                "runners.build"
-            ),
+            "slipway:buildOn: 'runners': the stack has no build service: give it runners with runners.build",
         ),
         (
             {"buildOn": "runners", "runners": {"build": {"rootless": True}}},

@@ -14,7 +14,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.runners.ec2 import policies
+from components.runners.ec2 import launch, policies
 from stacks.ec2 import Ec2Runners as Config
 from stacks.ec2 import Machine, Site, partition
 
@@ -207,21 +207,14 @@ class Ec2Runners(pulumi.ComponentResource):
                 iam_instance_profile={"arn": profile.arn},
                 user_data=base64.b64encode(args.user_data[efa].encode()).decode(),
                 update_default_version=True,
-                # A container is one hop further than the machine: it does not get at the machine's credentials.
-                metadata_options={
-                    "http_endpoint": "enabled",
-                    "http_tokens": "required",
-                    "http_put_response_hop_limit": 1,
-                    "instance_metadata_tags": "disabled",
-                },
+                metadata_options=launch.METADATA,
                 block_device_mappings=[
                     {
                         "device_name": args.site.root_device,
                         "ebs": {
                             "volume_size": args.config.root,
                             "volume_type": "gp3",
-                            "iops": 6000,
-                            "throughput": 500,
+                            **launch.FAST,
                             "encrypted": "true",
                             "delete_on_termination": "true",
                         },
@@ -414,6 +407,7 @@ class Ec2Runners(pulumi.ComponentResource):
             "RUNNER_ROLE": runner.unique_id,
             "CONFIGS": self._configs,
             "HOOK": HOOK,
+            "METRICS": METRICS,
             "GITHUB_API": "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3",
             "GITHUB_SECRET": config.github.secret,
         }

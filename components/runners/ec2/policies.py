@@ -1,4 +1,4 @@
-"""What each of the three may do: a machine, the function that takes webhooks, and the one that keeps the machines.
+"""What each may do: a machine, the one that builds images, the function that takes webhooks, and the machines' keeper.
 
 Policies as IAM has them, plain data. ``*`` stands only where AWS knows no resource for an action ("Actions, resources,
 and condition keys", Service Authorization Reference), and there a condition narrows it where one exists.
@@ -67,6 +67,11 @@ def runner(arns: Arns) -> Policy:
         _logs(arns, "runner"),
         _allow(_SESSION, "*"),
     )
+
+
+def builder() -> Policy:
+    """Return what the machine may do that builds images: who builds on it brings the credentials to push with."""
+    return _policy(_allow(_SESSION, "*"))
 
 
 def webhook(arns: Arns) -> Policy:

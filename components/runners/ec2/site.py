@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -12,8 +13,14 @@ from stacks.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners, Machine, Networ
 from stacks.errors import SlipwayError
 
 
-def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Site:
+def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:
     """Ask AWS.
+
+    Args:
+        config: what is asked for.
+        platform: of the stack's images.
+        opts: who is asked.
+        price_list: who is asked for prices, in a region that knows them.
 
     Raises:
         SlipwayError: AWS knows no such thing, or does not answer; in its own words.
@@ -24,6 +31,7 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Sit
     root = next((m for m in image.block_device_mappings if m.device_name == image.root_device_name), None)
     if root is None:
         raise SlipwayError(f"slipway:runners.image: {image.id}: has no root volume on EBS; take an image that has one")
+    build = config.build.instance_type if config.build else None
     return Site(
         machines=[_machine(name, opts) for name in config.instance_types],
         networks=networks,
@@ -33,11 +41,14 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> Sit
         image_gb=int(root.ebs.get("volume_size") or 0),
         root_device=image.root_device_name,
         prices=_prices(config, networks, opts),
+        on_demand_prices=_on_demand_prices(config, price_list),
+        builder=_machine(build, opts, "build.instanceType") if build else None,
+        builder_zones=_zones(build, opts) if build else (),
     )
 
 
-def _machine(name: str, opts: pulumi.InvokeOptions) -> Machine:
-    with _said(f"instanceTypes: {name}"):
+def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
+    with _said(f"{key}: {name}"):
         found = aws.ec2.get_instance_type(instance_type=name, opts=opts)
     return Machine(
         name=name,
@@ -49,6 +60,16 @@ def _machine(name: str, opts: pulumi.InvokeOptions) -> Machine:
         cluster="cluster" in found.supported_placement_strategies,
         spot="spot" in found.supported_usages_classes,
     )
+
+
+def _zones(name: str, opts: pulumi.InvokeOptions) -> list[str]:
+    """Return the zones that have an instance type."""
+    filters = [{"name": "instance-type", "values": [name]}]
+    with _said(f"build.instanceType: {name}"):
+        found = aws.ec2.get_instance_type_offerings(
+            location_type="availability-zone", filters=filters, opts=opts
+        ).locations
+    return sorted(found)
 
 
 def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
@@ -93,6 +114,31 @@ def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOpti
                 opts=opts,
             )
             found[name] = float(said.spot_price)
+    return found
+
+
+def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[str, float]:
+    """Return the list price of each type, the builder's too, in US dollars per hour; a type without is left out."""
+    wanted = {
+        "regionCode": config.region,
+        "operatingSystem": "Linux",
+        "preInstalledSw": "NA",
+        "tenancy": "Shared",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+    }
+    found = {}
+    for name in (*config.instance_types, *([config.build.instance_type] if config.build else [])):
+        fields = {"instanceType": name, **wanted}
+        with suppress(Exception):  # likewise
+            said = aws.pricing.get_product(
+                service_code="AmazonEC2",
+                filters=[{"field": field, "value": value} for field, value in fields.items()],
+                opts=opts,
+            )
+            (term,) = json.loads(said.result)["terms"]["OnDemand"].values()
+            (price,) = term["priceDimensions"].values()
+            found[name] = float(price["pricePerUnit"]["USD"])
     return found
 
 

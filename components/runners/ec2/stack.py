@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
+from components.runners.ec2.builder import alias
+from components.runners.ec2.builder.component import Ec2Builder, Ec2BuilderArgs
 from components.runners.ec2.component import Ec2Runners, Ec2RunnersArgs
 from components.runners.ec2.site import survey
 from components.runners.ec2.user_data import user_data
@@ -15,11 +18,22 @@ from stacks import ec2, registries
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
+_PRICE_LIST = "us-east-1"
+"""A region that has the API of prices, of all regions ("AWS Price List endpoints"); others have none."""
+
 _CODE = Path(__file__).parent / "scaler"
 
 
-def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
-    """Declare a plan's runners, and return what the stack exports as ``runners``.
+@dataclass(frozen=True)
+class Deployed:
+    """What has been declared: what the stack exports of it, and the machine that builds images, if there is one."""
+
+    outputs: dict[str, Any]
+    builder: Ec2Builder | None
+
+
+def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
+    """Declare a plan's runners.
 
     Raises:
         pulumi.RunError: AWS has not what is asked for; one line for each thing.
@@ -27,8 +41,12 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
     provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
+    # It asks for nothing but prices, which an account that may not use the region can do without.
+    prices = aws.Provider(
+        "prices-aws", region=_PRICE_LIST, skip_credentials_validation=True, skip_requesting_account_id=True
+    )
     try:
-        site = survey(config, platform, pulumi.InvokeOptions(provider=provider))
+        site = survey(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
         ec2.check(config, site, platform, plan.config.budgets)
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
@@ -46,7 +64,8 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
             labels=config.runner_labels(platform),
         ),
     )
-    return {
+    builder = _builder(name, config, site, provider)
+    outputs = {
         "groups": runners.groups,
         "templateVersions": runners.template_versions,
         "role": runners.role,
@@ -55,8 +74,33 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> dict[str, Any]:
         "connect": f"aws ssm start-session --region {config.region} --target <instance id>",
         "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
         "spotDollarsPerHour": site.prices,
+        "onDemandDollarsPerHour": site.on_demand_prices,
         "image": site.image,
+        **({"builder": builder.outputs} if builder else {}),
     }
+    return Deployed(outputs, builder)
+
+
+def _builder(name: str, config: ec2.Ec2Runners, site: ec2.Site, provider: aws.Provider) -> Ec2Builder | None:
+    """Declare the machine that builds images, and write how this one reaches it; a preview reaches nothing."""
+    network = site.builder_network
+    if config.build is None or network is None:
+        return None
+    args = Ec2BuilderArgs(
+        name=f"{name}-builder",
+        region=config.region,
+        build=config.build,
+        image=site.image,
+        pinned=config.image is not None,
+        network=network,
+        provider=provider,
+    )
+    if not pulumi.runtime.is_dry_run():
+        try:
+            alias.write(config.region, args.name)
+        except SlipwayError as error:
+            raise pulumi.RunError(str(error)) from None
+    return Ec2Builder("builder", args)
 
 
 def _repositories(plan: Plan) -> list[str]:

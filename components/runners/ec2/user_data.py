@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from stacks.ec2 import Ec2Runners
+from stacks.ec2 import Ec2Build, Ec2Runners
 from stacks.versions.runner import runner_checksum
 
 LIMIT = 16 * 1024
@@ -32,12 +32,33 @@ _Block.add_representer(str, _text)
 
 def user_data(config: Ec2Runners, platform: str, *, name: str, efa: int) -> str:
     """Return the user data of machines with ``efa`` interfaces; ``name`` is that of all that belongs to the runners."""
-    document: dict[str, Any] = yaml.safe_load((_BOOT / "cloud-config.yaml").read_text(encoding="utf-8"))
     contents = {
         "/etc/slipway/runner.env": _environment(config, platform, name, efa),
         "/etc/slipway/logs.json": json.dumps(_logs(name), indent=1) + "\n",
-        "/usr/local/sbin/slipway-setup": (_BOOT / "setup").read_text(encoding="utf-8"),
+        "/usr/local/sbin/slipway-setup": _script("setup"),
     }
+    return _filled("cloud-config.yaml", contents)
+
+
+def builder_user_data(build: Ec2Build, volume: str) -> str:
+    """Return the user data of the machine that builds images; ``volume`` is the id of that which holds its layers."""
+    contents = {
+        "/etc/slipway/builder.env": f"VOLUME={volume}\nCACHE={build.cache}\nIDLE={build.idle}\n",
+        "/usr/local/sbin/slipway-builder": _script("builder"),
+        "/usr/local/sbin/slipway-idle": _script("idle"),
+        "/usr/local/sbin/slipway-room": _script("room"),
+        "/usr/local/bin/slipway-ready": _script("ready"),
+    }
+    return _filled("builder.yaml", contents)
+
+
+def _script(name: str) -> str:
+    return (_BOOT / name).read_text(encoding="utf-8")
+
+
+def _filled(template: str, contents: Mapping[str, str]) -> str:
+    """Return one of the templates with the content of files that it leaves empty."""
+    document: dict[str, Any] = yaml.safe_load(_script(template))
     for file in document["write_files"]:
         file["content"] = contents.get(file["path"], file["content"])
     return "#cloud-config\n" + yaml.dump(document, Dumper=_Block, sort_keys=False, width=1000)

@@ -19,9 +19,6 @@ CERTAIN = 120
 _ASKED = 50
 """Most jobs that GitHub is asked for at once, the longest waiting first."""
 
-NAMESPACE = "Slipway/Runners"
-"""Of the metrics."""
-
 
 def handle(_event: object, _context: object) -> None:
     """Do one round."""
@@ -44,6 +41,7 @@ class Keeper:
         self._role = environment["RUNNER_ROLE"]
         self._path = environment["CONFIGS"]
         self._hook = environment["HOOK"]
+        self._metrics = environment["METRICS"]
         self._scaling = client("autoscaling")
         self._ec2 = client("ec2")
         self._ssm = client("ssm")
@@ -215,7 +213,7 @@ class Keeper:
     def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
         dimensions = [{"Name": "Runners", "Value": self._name}]
         client("cloudwatch").put_metric_data(
-            Namespace=NAMESPACE,
+            Namespace=self._metrics,
             MetricData=[
                 {"MetricName": name, "Value": value, "Unit": unit, "Dimensions": dimensions}
                 for name, (value, unit) in values.items()

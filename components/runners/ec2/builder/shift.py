@@ -1,0 +1,132 @@
+"""``Awake`` and ``Asleep``: the builder before the first image that is built on it, and after the last."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+
+from components.runners.ec2.builder import alias
+from stacks.errors import SlipwayError, one_line
+
+READY = "slipway-ready"
+"""What tells there whether images can be built (boot/ready): 0, or 3 with the reason why they never can."""
+
+_NEVER = 3
+
+
+@dataclass(frozen=True)
+class ShiftArgs:
+    """Where the builder is, its name, the id of its machine and what was, or is to be, built: each image's tag."""
+
+    region: str
+    name: str
+    instance: pulumi.Input[str]
+    images: Mapping[str, pulumi.Input[str]]
+
+
+class _Shift(ResourceProvider):
+    """Does something whenever an image is another, or the machine.
+
+    Runs in a process of its own: it holds nothing, so that its serialized form is its name.
+    """
+
+    serialize_as_secret_always = False
+
+    def done(self, region: str, name: str) -> None:
+        """Do it."""
+        raise NotImplementedError
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Do it for the first time."""
+        self.done(props["region"], props["name"])
+        return CreateResult(props["name"], self._kept(props))
+
+    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Do it again."""
+        self.done(news["region"], news["name"])
+        return UpdateResult(self._kept(news))
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """Say whether it is to be done again."""
+        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in ("instance", "images")))
+
+    @staticmethod
+    def _kept(props: dict[str, Any]) -> dict[str, Any]:
+        return {key: props[key] for key in ("region", "name", "instance", "images")}
+
+
+class _Waking(_Shift):
+    def done(self, region: str, name: str) -> None:
+        wake(region, name)
+
+
+class _Resting(_Shift):
+    def done(self, region: str, name: str) -> None:
+        rest(region, name)
+
+
+class Awake(Resource, module="runners", name="Awake"):
+    """Images are built after this: the builder runs, and its Docker answers from here."""
+
+    def __init__(self, name: str, args: ShiftArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(_Waking(), name, vars(args).copy(), opts)
+
+
+class Asleep(Resource, module="runners", name="Asleep"):
+    """The builder is stopped. Where an image fails this does not come about, and the machine stops itself."""
+
+    def __init__(self, name: str, args: ShiftArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(_Resting(), name, vars(args).copy(), opts)
+
+
+def wake(region: str, name: str, seconds: float = alias.SECONDS) -> None:
+    """Start the builder, and wait until it can build.
+
+    Raises:
+        SlipwayError: it does not come up, or cannot build; in one line.
+    """
+    from components.runners.ec2.builder.machine import Machine  # noqa: PLC0415 - boto3, for which no program should pay
+
+    end = time.monotonic() + seconds
+    instance = Machine(region, name).start(end)
+    while True:
+        done = _ssh(name, alias.HOST, READY)
+        if done.returncode == 0:
+            return
+        refused = alias.folder(name) / alias.REFUSED
+        if done.returncode == _NEVER:
+            raise SlipwayError(f"the builder {name} ({instance}) cannot build: {one_line(done.stdout.strip(), 400)}")
+        if refused.exists():
+            raise SlipwayError(f"the builder cannot be reached: {refused.read_text(encoding='utf-8').strip()}")
+        if time.monotonic() > end:
+            said = done.stderr.strip() or f"{READY} ended with {done.returncode}"
+            raise SlipwayError(
+                f"the builder {name} ({instance}) does not answer: {one_line(said, 400)}; have a look with "
+                f"`aws ssm start-session --region {region} --target {instance}`"
+            )
+        time.sleep(3)
+
+
+def rest(region: str, name: str) -> None:
+    """Stop the builder, and the connection that is kept to it.
+
+    Raises:
+        SlipwayError: AWS refuses, in one line.
+    """
+    from components.runners.ec2.builder.machine import Machine  # noqa: PLC0415 - likewise
+
+    with suppress(OSError):
+        _ssh(name, "-O", "exit", alias.HOST)
+    Machine(region, name).stop()
+
+
+def _ssh(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    command = ["ssh", *alias.options(name), *words]
+    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)

@@ -1,0 +1,24 @@
+"""Whose jobs runners take: an organization, a repository or an enterprise, as its address at GitHub."""
+
+from __future__ import annotations
+
+import re
+
+_URL = re.compile(
+    r"https://(?P<host>[A-Za-z0-9.-]+)/(?:enterprises/(?P<enterprise>[A-Za-z0-9_.-]+)"
+    r"|(?!enterprises(?:/|$))(?P<owner>[A-Za-z0-9_.-]+)(?:/(?P<name>[A-Za-z0-9_.-]+))?)"
+)
+
+
+def check(value: str) -> str:
+    """Return an address without a slash at its end; raises ValueError where it is none."""
+    value = value.rstrip("/")
+    if not _URL.fullmatch(value):
+        raise ValueError("expected https://github.com/<organization>, or .../<repository>")
+    return value
+
+
+def part(url: str, name: str) -> str:
+    """Return the ``host``, ``owner``, ``name`` or ``enterprise`` of an address; empty where it has none."""
+    match = _URL.fullmatch(url)
+    return (match and match[name]) or ""

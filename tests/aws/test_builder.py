@@ -1,0 +1,213 @@
+"""The machine that builds images: its life by the real engine and moto, and images built behind a real ssh server."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from components.runners.ec2 import policies
+from tests.aws.conftest import REGION
+from tests.aws.far_side import far_side
+from tests.aws.runners import NAME, RUNNERS, RunnersProject, image
+from tests.aws.test_ecr import UNCHANGED, operations
+from tests.aws.test_runners import documented, rules
+from tests.engine.project import Project
+from tests.provider.conftest import Registry
+from tests.unit import iam
+
+AWAY: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+"""No engine: this machine's own has no part in it."""
+BUILDER = f"{NAME}-builder"
+
+
+class BuilderProject(RunnersProject):
+    """A project whose images are built on EC2."""
+
+    def building(
+        self, build: dict[str, Any] | None = None, runners: dict[str, Any] | None = None, **values: Any
+    ) -> None:
+        """Write the stack's YAML; what differs of the builder and of the runners, and ``values`` of the stack."""
+        where = {"kind": "local", "address": os.environ["SLIPWAY_REGISTRY"], "path": self.path}
+        whole = {**RUNNERS, **(runners or {}), "build": {"instanceType": "c7i.4xlarge", **(build or {})}}
+        Project.configure(self, **{"registry": where, "runners": whole, "buildOn": "runners", **values})
+
+    @property
+    def alias(self) -> Path:
+        """The folder of the builder's alias."""
+        return self.root / ".slipway/builder" / BUILDER
+
+    def machine(self) -> Any:
+        """Return the builder, as EC2 has it."""
+        filters = [
+            {"Name": "tag:Name", "Values": [BUILDER]},
+            {"Name": "instance-state-name", "Values": ["running", "stopped", "stopping", "pending"]},
+        ]
+        (found,) = self.api("ec2").describe_instances(Filters=filters)["Reservations"]
+        return found["Instances"][0]
+
+    def volumes(self) -> list[Any]:
+        """Return the builder's own volumes, as EC2 has them."""
+        filters = [{"Name": "tag:Name", "Values": [BUILDER]}]
+        found: list[Any] = self.api("ec2").describe_volumes(Filters=filters)["Volumes"]
+        return found
+
+
+@pytest.fixture
+def project(tmp_path_factory: pytest.TempPathFactory, moto: str, registry: Registry) -> BuilderProject:
+    """A fresh project on an AWS that has nothing but a machine image."""
+    requests.post(f"{moto}/moto-api/reset", timeout=30).raise_for_status()
+    image(moto, "x86_64")
+    # A short name: the path of a socket has at most 107 characters.
+    made = BuilderProject(tmp_path_factory.mktemp("b") / "project", moto, registry)
+    made.pulumi("stack", "init", "t")
+    made.building()
+    return made
+
+
+@pytest.fixture
+def sessions(project: BuilderProject) -> Iterator[Path]:
+    """The builder's far side."""
+    engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    with far_side(project.root.with_name("plugins"), project.alias, engine) as calls:
+        yield calls
+
+
+@pytest.mark.slow  # apt, and seven updates
+def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
+    project.up(**AWAY)
+    the_machine_is_as_it_should_be(project)
+    first = project.outputs()
+    assert first["images"]["link0"]["ref"].startswith(f"{os.environ['SLIPWAY_REGISTRY']}/{project.path}/link0@sha256:")
+    machine, (volume,) = project.machine(), project.volumes()
+    assert first["runners"]["builder"] == {
+        "instance": machine["InstanceId"],
+        "volume": volume["VolumeId"],
+        "connect": f"ssh -F .slipway/builder/{BUILDER}/config slipway-builder",
+    }
+    assert machine["State"]["Name"] == "stopped"
+    calls = sessions.read_text().splitlines()
+    expected = f"ssm start-session --region {REGION} --target {machine['InstanceId']} "
+    assert set(calls) == {f"{expected}--document-name AWS-StartSSHSession --parameters portNumber=22"}
+    assert len(calls) == 2  # the first was too early; all else shares the second
+    assert stat.S_IMODE((project.alias / "key").stat().st_mode) == 0o600
+    shown = project.exported() + project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
+    assert (project.alias / "key").read_text().splitlines()[2] not in shown
+
+    # Nothing to build: nobody wakes it.
+    assert UNCHANGED.search(project.up(**AWAY).shown)
+    assert sessions.read_text().splitlines() == calls
+
+    project.building(word="two")
+    changes = operations(project.preview(**AWAY).shown)
+    assert changes["Awake builder-awake"] == changes["Asleep builder-asleep"] == "~"
+    assert not any("Instance" in what for what in changes)
+    project.up(**AWAY)
+    assert project.machine()["State"]["Name"] == "stopped"
+    assert project.outputs()["images"] != first["images"]
+    assert len(sessions.read_text().splitlines()) == 3
+
+    another_machine_keeps_the_volume(project)
+    # A machine image that is newer is for new runners; for another builder it has to be named.
+    newer = image(project.moto, "x86_64")
+    runners = {f"LaunchTemplate {NAME}": "~", f"Group {NAME}-spot": "~", f"Group {NAME}-on-demand": "~"}
+    assert operations(project.preview(**AWAY).shown) == runners
+    project.building({"idle": 30, "cache": 600}, {"image": newer}, word="two")
+    assert operations(project.preview(**AWAY).shown)[f"Instance {BUILDER}"] == "++"
+
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert project.volumes() == []
+    assert not project.api("iam").list_roles()["Roles"]
+    asked = {"ec2:StartInstances", "ec2:StopInstances", "ec2:DescribeInstances"}
+    through = {"ec2-instance-connect:SendSSHPublicKey", "ssm:StartSession"}
+    assert sorted((project.calls() | asked | through) - documented()) == []
+
+
+def another_machine_keeps_the_volume(project: BuilderProject) -> None:
+    """Replace it, by what it is told at its start; the volume grows where it is."""
+    machine, (volume,) = project.machine(), project.volumes()
+    project.building({"idle": 30, "cache": 600}, word="two")
+    changes = operations(project.preview(**AWAY).shown)
+    assert changes[f"Instance {BUILDER}"] == changes[f"VolumeAttachment {BUILDER}"] == "++"
+    assert changes[f"Volume {BUILDER}"] == "~"
+    assert not any("Image" in what for what in changes)
+    project.up(**AWAY)
+    other, (kept,) = project.machine(), project.volumes()
+    assert other["InstanceId"] != machine["InstanceId"]
+    assert kept["VolumeId"] == volume["VolumeId"]
+    assert kept["Size"] == 600
+    assert [attached["InstanceId"] for attached in kept["Attachments"]] == [other["InstanceId"]]
+    assert other["State"]["Name"] == "stopped"
+
+
+@pytest.mark.slow  # likewise
+def test_where_an_image_fails_the_next_attempt_finds_the_builder_whatever_its_state(
+    project: BuilderProject, sessions: Path
+) -> None:
+    project.building(length=2)
+    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY nothing /\n")
+    assert project.up(check=False, **AWAY).returncode != 0
+    machine = project.machine()
+    assert machine["State"]["Name"] == "running"  # until it stops itself
+    project.api("ec2").stop_instances(InstanceIds=[machine["InstanceId"]])
+    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/file.txt /\n")
+    changes = operations(project.preview(**AWAY).shown)
+    assert "ImageVariant link0" not in changes
+    project.up(**AWAY)
+    assert project.machine()["State"]["Name"] == "stopped"
+
+    # Nobody may connect: one line, and what was there stays.
+    sessions.with_name(f"{sessions.name}.broken").touch()
+    project.building(length=2, word="two")
+    subprocess.run(["ssh", "-F", project.alias / "config", "-O", "exit", "slipway-builder"], check=False)
+    failed = project.up(check=False, **AWAY)
+    assert failed.returncode != 0
+    assert "the builder cannot be reached" in failed.shown
+    assert "AccessDeniedException" in failed.shown
+
+
+def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
+    machine, (volume,) = project.machine(), project.volumes()
+    assert machine["InstanceType"] == "c7i.4xlarge"
+    assert machine["EbsOptimized"] is True
+    options = machine["MetadataOptions"]
+    assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("required", 1)
+    (group,) = machine["SecurityGroups"]
+    assert rules(project, group["GroupId"], egress=False) == []
+    assert rules(project, group["GroupId"], egress=True) == [("-1", "0.0.0.0/0")]
+    assert (volume["Size"], volume["VolumeType"], volume["Encrypted"]) == (500, "gp3", True)
+    assert (volume["Iops"], volume["Throughput"]) == (6000, 500)
+    assert volume["AvailabilityZone"] == machine["Placement"]["AvailabilityZone"]
+    assert [attached["InstanceId"] for attached in volume["Attachments"]] == [machine["InstanceId"]]
+    role = project.api("iam").get_role(RoleName=BUILDER)["Role"]
+    assert role["AssumeRolePolicyDocument"] == policies.trust("ec2.amazonaws.com")
+    assert not project.api("iam").list_attached_role_policies(RoleName=BUILDER)["AttachedPolicies"]
+    assert project.api("iam").list_role_policies(RoleName=BUILDER)["PolicyNames"] == ["builder"]
+    policy = project.api("iam").get_role_policy(RoleName=BUILDER, PolicyName="builder")["PolicyDocument"]
+    assert iam.mistakes(policy, "builder") == []
+    # What moto does not keep, as it was asked for.
+    (asked,) = (one["inputs"] for one in project.resources("ec2/instance:Instance"))
+    assert asked["instanceInitiatedShutdownBehavior"] == "stop"
+    assert asked["rootBlockDevice"]["encrypted"] is True
+    told = yaml.safe_load(asked["userData"])["write_files"][0]
+    assert told["content"] == f"VOLUME={volume['VolumeId']}\nCACHE=500\nIDLE=15\n"
+
+
+def test_a_preview_reaches_nothing_and_refuses_what_could_not_be(project: BuilderProject) -> None:
+    changes = operations(project.preview(**AWAY).shown)
+    assert set(changes.values()) == {"+"}
+    assert {"Awake builder-awake", "Asleep builder-asleep", "ImageVariant link0"} <= set(changes)
+    assert not project.alias.exists()
+    project.building({"instanceType": "c7g.4xlarge"})
+    failed = project.preview(check=False, **AWAY)
+    assert failed.returncode != 0
+    said = "build.instanceType: c7g.4xlarge is arm64; slipway:platform linux/amd64 is x86_64"
+    assert f"error: slipway:runners.{said}" in failed.shown
+    assert "Traceback" not in failed.shown
