@@ -1,0 +1,79 @@
+"""The universal images on Rocky Linux and UBI, whose packages are dnf's: built whole, and refused what dnf must refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.images.engine import DOCKERFILES, Image
+from tests.images.universal.conftest import Built
+from tests.images.universal.test_universal import STACK, pip
+from tests.images.world.upstreams import World
+
+pytestmark = pytest.mark.slow
+
+CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
+ALICE = {"uid": 1234, "gid": 100, "tz": "Asia/Seoul", "dnf": ["less", "sudo"], "conda": ["tree=2.1.1"]}
+
+Mirrors = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def mirrors(world: World) -> Mirrors:
+    """The mirrors for builds on a distribution, whose image is made the first time."""
+    return cache(world.with_dnf)
+
+
+@pytest.mark.parametrize(
+    ("distro", "more"), [("rockylinux9", CPU), ("ubi9", CPU), ("rockylinux8", {})], ids=["rocky", "ubi", "rocky-cuda"]
+)
+def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: str, more: dict[str, Any]) -> None:
+    made = built(STACK, **more, distro=distro, mirrors=mirrors(distro), train=[ALICE])
+    image, args = made.image("train"), made.planned["train"].args
+    assert distro in args["BASE_IMAGE"] or distro.replace("rockylinux", "rockylinux:") in args["BASE_IMAGE"]
+    have = pip(image)
+    assert [have[name] for name in ("torch", "torchvision", "torchaudio", "torchtext")] == [
+        args["TORCH_VERSION"],
+        args["TORCHVISION_VERSION"],
+        args["TORCHAUDIO_VERSION"],
+        args["TORCHTEXT_VERSION"],
+    ]
+    cuda = image.run("python", "-c", "import torch; print(torch.version.cuda)").strip()
+    assert cuda == ("None" if more else "11.3")
+    assert image.run("id").strip() == "uid=1234(user) gid=100(users) groups=100(users),999(conda)"
+    assert image.run("date", "+%Z").strip() == "KST"
+    assert image.run("sudo", "-n", "id", "-u").strip() == "0"
+    assert image.run("tree").strip() == "tree v2.1.1"
+    # What a person asks for, what the wheels need, and nothing of what compiled them.
+    installed = set(image.run("rpm", "-qa", "--qf", "%{NAME}\\n").splitlines())
+    assert {"ca-certificates", "less", "libjpeg-turbo", "libpng", "shadow-utils", "sudo", "tzdata"} <= installed
+    assert more == {} or not {"gcc", "gcc-c++", "git", "libpng-devel", "make"} & installed
+    if not more:
+        listed = made.image("dist")
+        assert {"libcudnn8", "libnccl"} <= installed, listed
+    image.fails("sh", "-c", "find /var/cache/dnf /var/cache/yum -type f | grep .")
+
+
+@pytest.mark.parametrize(
+    ("package", "environment", "said"),
+    [
+        ("no-such-package", {}, "Unable to find a match: no-such-package"),
+        ("unsigned", {}, "is not signed"),
+        ("less", {"DOWNLOADS_ROCKY": "{rocky}/elsewhere"}, "Failed to download metadata for repo 'baseos'"),
+        ("less", {"DOWNLOADS_ROCKY": "http://me:secret@host"}, "DOWNLOADS_ROCKY holds a user:password@"),
+        ("less", {"DOWNLOADS_ROCKY": "mirror.example"}, "DOWNLOADS_ROCKY is 'mirror.example', which is no http://"),
+    ],
+)
+def test_dnf_says_no(mirrors: Mirrors, package: str, environment: dict[str, str], said: str) -> None:
+    found = mirrors("rockylinux9")
+    rocky = found["downloads"]["https://dl.rockylinux.org"]
+    given = {"DOWNLOADS_ROCKY": rocky, **{name: value.format(rocky=rocky) for name, value in environment.items()}}
+    image = Image(f"{found['images']['docker.io/rockylinux']}/rockylinux:9")
+    options = [f"--env={name}={value}" for name, value in given.items()]
+    options += [f"--volume={DOCKERFILES / 'common/layers'}:/srv:ro", "--tmpfs=/tmp"]
+    told = image.fails("/srv/dnf-install", package, options=tuple(options))
+    assert said in told
+    assert "secret" not in told
