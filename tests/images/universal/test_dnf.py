@@ -47,13 +47,11 @@ def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: st
     assert image.run("date", "+%Z").strip() == "KST"
     assert image.run("sudo", "-n", "id", "-u").strip() == "0"
     assert image.run("tree").strip() == "tree v2.1.1"
-    # What a person asks for, what the wheels need, and nothing of what compiled them.
+    # What a person asks for, what the wheels need, and nothing of what compiled them but what NVIDIA's image has.
     installed = set(image.run("rpm", "-qa", "--qf", "%{NAME}\\n").splitlines())
-    assert {"ca-certificates", "less", "libjpeg-turbo", "libpng", "shadow-utils", "sudo", "tzdata"} <= installed
-    assert more == {} or not {"gcc", "gcc-c++", "git", "libpng-devel", "make"} & installed
-    if not more:
-        listed = made.image("dist")
-        assert {"libcudnn8", "libnccl"} <= installed, listed
+    assert {"ca-certificates", "less", "shadow-utils", "sudo", "tzdata"} <= installed
+    assert not {"git", "libpng-devel", "make"} & installed
+    assert ("gcc-c++" in installed) == ("libnccl" in installed) == (not more)
     image.fails("sh", "-c", "find /var/cache/dnf /var/cache/yum -type f | grep .")
 
 
@@ -62,7 +60,7 @@ def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: st
     [
         ("no-such-package", {}, "Unable to find a match: no-such-package"),
         ("unsigned", {}, "is not signed"),
-        ("less", {"DOWNLOADS_ROCKY": "{rocky}/elsewhere"}, "Failed to download metadata for repo 'baseos'"),
+        ("less", {"DOWNLOADS_ROCKY": "{rocky}/elsewhere"}, "Failed to download metadata for repo"),
         ("less", {"DOWNLOADS_ROCKY": "http://me:secret@host"}, "DOWNLOADS_ROCKY holds a user:password@"),
         ("less", {"DOWNLOADS_ROCKY": "mirror.example"}, "DOWNLOADS_ROCKY is 'mirror.example', which is no http://"),
     ],

@@ -40,7 +40,7 @@ END
   esac
 done
 
-rpm --install --replacefiles "$2"/ca-certificates-*.rpm "$2"/shadow-utils-*.rpm "$2"/tzdata-*.rpm
+rpm --install --replacefiles "$2"/ca-certificates-*.rpm "$2"/glibc-*.rpm "$2"/shadow-utils-*.rpm "$2"/tzdata-*.rpm
 ln -s ../pki/tls/certs /etc/ssl/certs
 ln -s /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem /etc/pki/tls/certs/ca-bundle.crt
 # As the images of either: the package is there, its files are not.

@@ -43,8 +43,8 @@ def rocky(name: str) -> str:
     return NAMES.get(name) or re.sub(r"-dev(-|$)", r"-devel\1", name)
 
 
-def package(folder: Path, name: str, version: str, tree: Path, requires: Iterable[str] = ()) -> None:
-    """Make a package with the files of a folder; `version` is Debian's, as in 1:2.3-4."""
+def package(folder: Path, name: str, version: str, tree: Path, *relations: str) -> None:
+    """Make a package with the files of a folder; `version` is Debian's, as in 1:2.3-4, `relations` are lines of its specification."""
     epoch, _, full = version.rpartition(":")
     number, _, release = full.rpartition("-")
     files = [f"/{path.relative_to(tree)}" for path in tree.rglob("*") if path.is_symlink() or not path.is_dir()]
@@ -53,7 +53,7 @@ def package(folder: Path, name: str, version: str, tree: Path, requires: Iterabl
         f"Name: {name}\nVersion: {(number or release).replace('-', '.')}\nRelease: {release if number else 1}\n"
         + (f"Epoch: {epoch}\n" if epoch else "")
         + "Summary: Stand-in\nLicense: as on Debian\nAutoReqProv: no\n"
-        + "".join(f"Requires: {need}\n" for need in requires)
+        + "".join(f"{relation}\n" for relation in relations)
         + "%description\nStand-in.\n"
         + f"%install\ncp -a {tree}/. %{{buildroot}}/\n"
         + ("%post -p /sbin/ldconfig\n" if any(".so" in file for file in files) else "")
@@ -81,11 +81,11 @@ def convert(deb: Path, folder: Path, made: Iterable[str]) -> None:
         (tree / link).symlink_to(target)
     depends = run("dpkg-deb", "-f", deb, "Depends")
     needs = [
-        f"{rocky(need)} = {exactly}" if exactly else rocky(need)
+        f"Requires: {rocky(need)}" + (f" = {exactly}" if exactly else "")
         for need, exactly in re.findall(r"([a-z0-9.+-]+)(?:\:\w+)?(?: \((?:= ([^)]*)|[^)]*)\))?", depends)
         if need in made
     ]
-    package(folder, rocky(name), version, tree, needs)
+    package(folder, rocky(name), version, tree, *needs)
 
 
 def names(debs: Iterable[Path]) -> Mapping[str, Path]:
@@ -132,6 +132,9 @@ def main() -> None:
         for deb in debs.values():
             convert(deb, folder, debs)
     trust(work / "BaseOS")
+    empty = Path("/tmp/empty")
+    empty.mkdir()
+    package(work / "BaseOS", "glibc", "2.36-1", empty, "Provides: /sbin/ldconfig")
     cuda = work / "cuda"
     cuda.mkdir()
     ours = [deb for deb in sorted(nvidia.rglob("ubuntu2004/x86_64/*.deb")) if NVIDIA.fullmatch(deb.name)]
@@ -139,8 +142,6 @@ def main() -> None:
         convert(deb, cuda, [*names(ours), "g++"])
     run("rpmsign", "--addsign", "--define=_gpg_name tests", "--define=__gpg /usr/bin/gpg", *sorted(work.rglob("*.rpm")))
     # One that nobody has signed, for dnf to refuse.
-    empty = Path("/tmp/empty")
-    empty.mkdir()
     package(work / "BaseOS", "unsigned", "1-1", empty)
     for folder in work.iterdir():
         run("createrepo_c", "--quiet", folder)
