@@ -26,5 +26,6 @@ if [ "$1" = devel ]; then
 fi
 shift
 dnf --setopt=reposdir=/tmp/at-hand --setopt=cachedir=/tmp/at-hand --assumeyes --quiet install "$@"
+rm -r /tmp/at-hand
 ln -s "cuda-$short" /usr/local/cuda
 find / -xdev -name __pycache__ -prune -exec rm -r {} +
