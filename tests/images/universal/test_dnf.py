@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -55,6 +56,21 @@ def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: st
     image.fails("sh", "-c", "find /var/cache/dnf /var/cache/yum -type f | grep .")
 
 
+def on_rocky(found: dict[str, Any]) -> Image:
+    """Return the image of Rocky Linux 9 itself."""
+    return Image(f"{found['images']['docker.io/rockylinux']}/rockylinux:9")
+
+
+def mounted(environment: dict[str, str]) -> tuple[str, ...]:
+    """Return the options of a container that has the layers' scripts, and some variables."""
+    layers = DOCKERFILES / "common/layers"
+    return (
+        f"--volume={layers}:/srv:ro",
+        "--tmpfs=/tmp",
+        *(f"--env={key}={value}" for key, value in environment.items()),
+    )
+
+
 @pytest.mark.parametrize(
     ("package", "environment", "said"),
     [
@@ -69,9 +85,17 @@ def test_dnf_says_no(mirrors: Mirrors, package: str, environment: dict[str, str]
     found = mirrors("rockylinux9")
     rocky = found["downloads"]["https://dl.rockylinux.org"]
     given = {"DOWNLOADS_ROCKY": rocky, **{name: value.format(rocky=rocky) for name, value in environment.items()}}
-    image = Image(f"{found['images']['docker.io/rockylinux']}/rockylinux:9")
-    options = [f"--env={name}={value}" for name, value in given.items()]
-    options += [f"--volume={DOCKERFILES / 'common/layers'}:/srv:ro", "--tmpfs=/tmp"]
-    told = image.fails("/srv/dnf-install", package, options=tuple(options))
+    told = on_rocky(found).fails("/srv/dnf-install", package, options=mounted(given))
     assert said in told
     assert "secret" not in told
+
+
+def test_a_certificate_is_trusted_by_what_asks_debians_bundle_and_red_hats(mirrors: Mirrors) -> None:
+    name = ["-subj", "/CN=slipway-test", "-days", "1", "-nodes", "-keyout", "/dev/null"]
+    made = subprocess.run(["openssl", "req", "-x509", *name], check=True, capture_output=True, text=True).stdout
+    line = made.splitlines()[1]
+    bundles = "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"
+    script = f"/srv/trust-ca && grep -lF '{line}' {' '.join(bundles)}"
+    image = on_rocky(mirrors("rockylinux9"))
+    assert image.run("sh", "-c", script, options=mounted({"CA_CERTIFICATE": made})).split() == [*bundles]
+    assert "not a PEM certificate" in image.fails("/srv/trust-ca", options=mounted({"CA_CERTIFICATE": "x"}))
