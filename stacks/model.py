@@ -44,6 +44,15 @@ Environment = Annotated[dict[str, str], BeforeValidator(_as_text)]
 """Variables by name; what YAML reads as a number, true or false is taken as text."""
 
 
+def _sha256(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ValueError("expected a SHA-256: 64 digits 0-9 a-f")
+    return value
+
+
+Sha256 = Annotated[str, AfterValidator(_sha256)]
+"""The hash of a file."""
+
 # The grammar of image references is that of the OCI distribution specification.
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 _NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Version
 from stacks.family.config import ArchList, Commit, Pin, ref
 from stacks.jobs import pytorch_job
-from stacks.model import Model
+from stacks.model import Model, Sha256
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions import Incompatible
-
-
-def _sha256(value: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise ValueError("expected a SHA-256: 64 digits 0-9 a-f")
-    return value
 
 
 class Launcher(Model):
@@ -57,7 +50,7 @@ class Topology(Model):
     """Another file of topology than the one that the table pins: its commit in Azure/azhpc-images, and its hash."""
 
     commit: Commit = Field(description="Commit of Azure/azhpc-images.")
-    sha256: Annotated[str, AfterValidator(_sha256)] = Field(description="SHA-256 of the file there.")
+    sha256: Sha256 = Field(description="SHA-256 of the file there.")
 
 
 class Packages(Model):

@@ -14,7 +14,7 @@ from stacks.config import StackConfig, SwitchedVersion, Torch, Url, Version, swi
 from stacks.errors import one_line, suggest
 from stacks.family.config import ArchList, MaxJobs, is_commit
 from stacks.family.images import FETCHER, Component, source_of, titles, tuning, wheels
-from stacks.model import Environment, Model
+from stacks.model import Environment, Model, Sha256
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions import Edition, Incompatible, Machine
@@ -129,6 +129,15 @@ class TorchSource(Torch):
         return [self.commits.component(name, version) for name, version in found.items() if version]
 
 
+class Micromamba(Model):
+    """The program that installs conda's packages."""
+
+    version: Version = Field("2.8.1-0", description="Release of micromamba.")
+    sha256: Sha256 | None = Field(
+        None, description="SHA-256 of its program for the platform. Default: the release's own, where it is known."
+    )
+
+
 class Train(Model):
     """One image to train in: whose it is, and what is in it beside the PyTorch that all of them share."""
 
@@ -137,7 +146,8 @@ class Train(Model):
     )
     uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
     gid: int = Field(1000, ge=0, lt=2**32 - 1, description="Group id that it runs as.")
-    apt: tuple[SystemPackage, ...] = Field((), description="Packages of the distribution.")
+    apt: tuple[SystemPackage, ...] = Field((), description="Packages of Ubuntu or Debian.")
+    dnf: tuple[SystemPackage, ...] = Field((), description="Packages of Rocky Linux or UBI.")
     conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
     pip: tuple[PipPackage, ...] = Field((), description="Packages of the Python index, which never replace PyTorch.")
     env: Environment = Field(
@@ -202,6 +212,7 @@ class Config(StackConfig):
     magma: Annotated[str | Literal[False] | None, switched(str)] = Field(
         None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own."
     )
+    micromamba: Micromamba = Field(default_factory=Micromamba, description="What installs conda's packages.")
     train: tuple[Train, ...] = Field((Train(),), description="Images to train in, all with the same PyTorch.")
     train_image: Edition = Field("devel", description="Edition of nvidia/cuda that train images stand on.")
     project_root: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+)+$")] = Field(
@@ -237,6 +248,7 @@ class Config(StackConfig):
     def _goes_together(self) -> Self:
         torch = self.torch.version
         self._check_packages()
+        _ = self.micromamba_args
         supported = versions.torch_release(torch).pythons
         if self.python not in supported:
             source = "the Pythons that it has wheels for, stacks/versions/torch.toml"
@@ -247,20 +259,38 @@ class Config(StackConfig):
             self.parent("devel")
             versions.check_torch_cuda(torch, self.cuda, source="build")
             versions.check_cudnn(torch, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
-            versions.check_gcc(self.distro, torch, self.cuda)
             _ = self.magma_package
+        versions.check_gcc(self.distro, torch, self.cuda or None)
         return self
 
     def _check_packages(self) -> None:
-        if versions.distro(self.distro).packages != "apt":
-            apt = [name for name in versions.distro_names() if versions.distro(name).packages == "apt"]
-            source = "the Dockerfiles install with apt, stacks/versions/distros.toml"
-            raise Incompatible("distro", self.distro, "has no apt", apt, source)
+        ours, source = versions.distro(self.distro).packages, "stacks/versions/distros.toml"
+        other = "dnf" if ours == "apt" else "apt"
+        for index, one in enumerate(self.train):
+            if packages := getattr(one, other):
+                why = f"cannot be installed: {self.distro} has no {other}"
+                raise Incompatible(f"train.{index}.{other}", packages[0], why, [f"train.{index}.{ours}"], source)
+        if ours == "apt":
+            return
+        if self.machine != "amd64":
+            why = f"cannot be built for on {self.distro}"
+            source = "MKL is for x86-64, and Rocky and UBI have no OpenBLAS to build with"
+            raise Incompatible("platform", self.platform, why, ["linux/amd64"], source)
+        if self.compiler_cache:
+            why = f"cannot be used on {self.distro}"
+            raise Incompatible("compilerCache", self.compiler_cache, why, ["none"], "Rocky and UBI have no ccache")
 
     @property
     def machine(self) -> Machine:
         """The platform's architecture, as in ``linux/amd64``."""
         return "amd64" if self.platform == "linux/amd64" else "arm64"
+
+    @property
+    def micromamba_args(self) -> dict[str, str]:
+        """The arguments that say which micromamba is fetched."""
+        version = self.micromamba.version
+        checksum = self.micromamba.sha256 or versions.micromamba_checksum(version, self.machine)
+        return {"MICROMAMBA_VERSION": version, "MICROMAMBA_SHA256": checksum}
 
     @property
     def archs(self) -> str:
@@ -337,6 +367,7 @@ class _Chain:
             platform=self.config.platform,
             product=True,
             args={
+                **self.config.micromamba_args,
                 "PYTHON_VERSION": self.config.python,
                 "NUMPY": versions.numpy(self.config.torch.version),
                 **({"MAGMA_PACKAGE": magma.package, "MAGMA_ARCHIVE": magma.archive or ""} if magma else {}),
@@ -409,7 +440,7 @@ class _Chain:
         }
         lists = {
             "CONDA_PACKAGES": one.conda,
-            "SYSTEM_PACKAGES": one.apt,
+            "SYSTEM_PACKAGES": one.apt or one.dnf,
             "PIP_PACKAGES": one.pip,
         }
         return ImageSpec(
@@ -418,6 +449,7 @@ class _Chain:
             target="train",
             platform=config.platform,
             args={
+                **config.micromamba_args,
                 "PYTHON_VERSION": config.python,
                 "NUMPY": versions.numpy(self.versions["torch"]),
                 "TORCH_VERSION": self.versions["torch"],

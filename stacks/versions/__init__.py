@@ -39,6 +39,7 @@ from stacks.versions.clusters import (
 from stacks.versions.distros import Distro, check_gcc, distro, distro_names, distro_python, host_gcc
 from stacks.versions.errors import Incompatible, nearest
 from stacks.versions.libraries import Magma, NcclRelease, check_extra, extra_archs, magma, nccl, nccl_versions
+from stacks.versions.micromamba import micromamba_checksum
 from stacks.versions.pytorch import (
     Companion,
     Machine,
@@ -106,6 +107,7 @@ __all__ = [
     "launcher_commit",
     "launchers_nemo",
     "magma",
+    "micromamba_checksum",
     "nccl",
     "nccl_versions",
     "nearest",

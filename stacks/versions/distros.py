@@ -74,16 +74,18 @@ def distro_python(name: str, python: str | None, *, field: str = "python") -> st
     return python or release.python
 
 
-def check_gcc(name: str, torch: str, cuda_version: str, *, field: str = "distro") -> None:
-    """Refuse a distribution whose gcc is too old to compile torch.
+def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "distro") -> None:
+    """Refuse a distribution whose gcc is too old to compile torch, for a CUDA or for the CPU alone.
 
     Raises:
-        Incompatible: naming the distributions with parents for this CUDA whose gcc will do.
+        Incompatible: naming those with the same packages, and parents for this CUDA, whose gcc will do.
     """
     oldest, ours = gcc_min(torch), distro(name).gcc
     if ours < oldest:
-        known = [other for other in cuda(cuda_version).distros if other in distro_names()]
-        fitting = [other for other in known if distro(other).packages == "apt" and distro(other).gcc >= oldest]
+        parents = cuda(cuda_version).distros if cuda_version else distro_names()
+        known = [other for other in parents if other in distro_names()]
+        alike = [other for other in known if distro(other).packages == distro(name).packages]
+        fitting = [other for other in alike if distro(other).gcc >= oldest]
         why = f"has gcc {ours}, and torch {torch} is compiled by gcc {oldest} or newer"
         raise Incompatible(field, name, why, fitting, f"c10/util/C++17.h of torch {torch}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterable, Mapping
@@ -88,8 +89,12 @@ def world(variations: Iterable[Variation], name: str = "world") -> upstreams.Wor
 
 
 def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stack's configuration with the upstreams as its mirrors; commits are those of the stand-ins."""
+    """Return a stack's configuration with the upstreams as its mirrors; commits and hashes are those of the stand-ins."""
     config = {**read_stack(stack), "mirrors": made.mirrors, **more}
+    if config["flavor"] == "universal":
+        config["micromamba"] = {
+            "sha256": hashlib.sha256((upstreams.HERE / "forge/micromamba").read_bytes()).hexdigest()
+        }
     extras = dict(config.get("extras", {}))
     if extras.get("apex"):
         config["extras"] = {**extras, "apex": made.commits["NVIDIA/apex"][: len(extras["apex"])]}

@@ -178,6 +178,12 @@ def test_an_images_own_checks_are_what_the_job_runs() -> None:
     assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
 
 
+def test_the_gpu_checks_of_a_train_image_are_torchs() -> None:
+    values = {"flavor": "universal", "runners": runners(validation={"image": "train"})}
+    text = plan._gpu_checks(*plan.specs(values, "stack t"), "stack t", ROOT)
+    assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
+
+
 def plainly(value: Any) -> Any:
     """Return what the mocks recorded without the wrappers of secrets."""
     if isinstance(value, dict):

@@ -30,6 +30,16 @@ TODAY: dict[str, Any] = {
 }
 
 
+MICROMAMBA = {
+    "MICROMAMBA_VERSION": "2.8.1-0",
+    "MICROMAMBA_SHA256": "9689782d863c05a1bf5d2d371ba527104e7a4eb4310c1637d8653b751aed9c82",
+}
+
+ROCKY: dict[str, Any] = {"cuda": "12.9.1", "cudnn": "9", "distro": "rockylinux9", "python": "3.11", "archList": "9.0"}
+ROCKY |= {"torch": {"version": "2.8.0"}}
+CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
+
+
 def specs(**values: Any) -> dict[str, ImageSpec]:
     config = flavors.load({"flavor": "universal", **SEED, **values}, "stack x")
     return {spec.name: spec for spec in in_order(flavors.flavor("universal").images(config))}
@@ -68,6 +78,7 @@ def test_the_seeds_stack_has_the_seeds_versions() -> None:
     assert built["install"].parents == {"BASE_IMAGE": parent}
     assert built["train"].parents["BASE_IMAGE"] == parent
     assert built["install"].args == {
+        **MICROMAMBA,
         "PYTHON_VERSION": "3.8",
         "NUMPY": "numpy<2",
         "MAGMA_PACKAGE": "magma-cuda113",
@@ -224,11 +235,60 @@ def test_one_line_for_each_mistake_of_a_person(person: dict[str, Any], said: str
     assert said in refused_person(**person)
 
 
-def test_distributions_without_apt_are_not_built_on() -> None:
-    assert "distro: 'rockylinux9' has no apt" in refusal(cuda="12.9.1", cudnn="9", distro="rockylinux9")
-    assert "distro: 'debian12' has no nvidia/cuda image of CUDA 11.3.1" in refusal(distro="debian12")
-    debian = specs(cuda=False, cudnn=None, archList=None, distro="debian12")
-    assert debian["install"].parents == {"BASE_IMAGE": Outside(reference="debian:12-slim")}
+@pytest.mark.parametrize(
+    ("distro", "image"),
+    [
+        ("debian12", "debian:12-slim"),
+        ("rockylinux9", "rockylinux/rockylinux:9"),
+        ("ubi9", "registry.access.redhat.com/ubi9/ubi:latest"),
+    ],
+)
+def test_the_cpus_images_stand_on_the_distributions_own(distro: str, image: str) -> None:
+    built = specs(**CPU, distro=distro)
+    assert {built[name].parents["BASE_IMAGE"] for name in ("install", "train")} == {Outside(reference=image)}
+
+
+def test_with_cuda_there_is_what_nvidia_publishes() -> None:
+    for distro in ("rockylinux9", "ubi9"):
+        parent = Outside(reference=f"nvidia/cuda:12.9.1-cudnn-devel-{distro}")
+        assert specs(**{**ROCKY, "distro": distro})["install"].parents == {"BASE_IMAGE": parent}
+    said = "distro: 'debian12' has no nvidia/cuda image of CUDA 12.9.1; allowed: rockylinux8, rockylinux9, ubi8, ubi9, "
+    assert said in refusal(**{**ROCKY, "distro": "debian12"})
+
+
+def test_rocky_and_ubi_have_dnf_and_the_others_apt() -> None:
+    assert specs(**ROCKY, train=[{"dnf": ["less", "sudo"]}])["train"].args["SYSTEM_PACKAGES"] == "less\nsudo"
+    assert "train.0.apt: 'less' cannot be installed: rockylinux9 has no apt; allowed: train.0.dnf" in refusal(
+        **ROCKY, train=[{"apt": ["less"]}]
+    )
+    assert "train.1.dnf: 'less' cannot be installed: ubuntu20.04 has no dnf; allowed: train.1.apt" in refusal(
+        train=[{"name": "alice"}, {"dnf": ["less"]}]
+    )
+
+
+def test_what_rocky_and_ubi_lack_is_refused() -> None:
+    said = "distro: 'ubi8' has gcc 8, and torch 2.8.0 is compiled by gcc 9 or newer; allowed: rockylinux9, ubi9; "
+    assert said in refusal(**{**ROCKY, "distro": "ubi8"})
+    assert "allowed: ubi9, ubi10, rockylinux9, rockylinux10; " in refusal(**{**ROCKY, **CPU, "distro": "ubi8"})
+    assert "platform: 'linux/arm64' cannot be built for on rockylinux9" in refusal(
+        **{**ROCKY, "platform": "linux/arm64", "magma": False}
+    )
+    assert "compilerCache: 'http://cache.example' cannot be used on rockylinux9" in refusal(
+        **ROCKY, compilerCache="http://cache.example"
+    )
+
+
+def test_micromamba_is_pinned_by_its_hash() -> None:
+    for name in ("install", "train"):
+        assert MICROMAMBA.items() <= specs()[name].args.items()
+        arm = specs(**CPU, platform="linux/arm64")[name].args
+        assert arm["MICROMAMBA_SHA256"] == "e5ba23b5945aa49dfd11022e592a510d2686a8feee810e00140b73c9fdf0ba2a"
+    ours = specs(micromamba={"version": "2.7.0-0", "sha256": "a" * 64})["install"].args
+    assert (ours["MICROMAMBA_VERSION"], ours["MICROMAMBA_SHA256"]) == ("2.7.0-0", "a" * 64)
+    assert "micromamba.version: '2.7.0-0' has no known SHA-256; allowed: 2.8.1-0, 2.9.0-0; " in refusal(
+        micromamba={"version": "2.7.0-0"}
+    )
+    assert "micromamba.sha256: 'abc': expected a SHA-256" in refusal(micromamba={"sha256": "abc"})
 
 
 def test_two_people_are_not_one() -> None:

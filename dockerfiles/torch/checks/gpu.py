@@ -32,8 +32,10 @@ def check_driver() -> None:
     if not torch.cuda.is_available():
         sys.exit(f"a driver for CUDA {major}.{minor} is there, but torch sees no GPU")
     print(f"torch {torch.__version__}, CUDA {built_for}, driver up to CUDA {major}.{minor}")
-    cudnn, nccl = torch.backends.cudnn.version(), ".".join(map(str, torch.cuda.nccl.version()))
-    print(f"cuDNN {cudnn}, NCCL {nccl}")
+    nccl = torch.cuda.nccl.version()
+    if isinstance(nccl, int):  # up to torch 1.9: 2708 is 2.7.8
+        nccl = nccl // 1000, nccl % 1000 // 100, nccl % 100
+    print(f"cuDNN {torch.backends.cudnn.version()}, NCCL {'.'.join(map(str, nccl))}")
 
 
 def check_count() -> None:
@@ -43,17 +45,28 @@ def check_count() -> None:
         sys.exit(f"{found} GPUs are there, EXPECTED_GPUS is {expected}")
 
 
-def check_numbers(index: int) -> None:
-    """Compare matrix products in three types, and a convolution, on GPU `index` to a CPU's in float64.
+def exact_bfloat16() -> bool:
+    """Have products in bfloat16 summed up in float32; return whether this torch can, which none before 2.0 does."""
+    try:
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    except (AssertionError, AttributeError):
+        return False
+    return True
 
-    The operands are whole numbers that every type holds, and the sums are such for float32, in which all of these add
-    up: the products are exact. A convolution may go by way of a transform, and is held to 1 part in 1000.
+
+def check_numbers(index: int) -> None:
+    """Compare matrix products in each type, and a convolution, on GPU `index` to a CPU's in float64.
+
+    There is bfloat16 from compute capability 8.0 on. The operands are whole numbers that every type holds, and the sums
+    are such for float32, in which all of these add up: the products are exact. A convolution may go by way of a
+    transform, and is held to 1 part in 1000.
     """
     device = torch.device("cuda", index)
     generator = torch.Generator().manual_seed(index)
     a, b = (torch.randint(-8, 9, (1024, 1024), generator=generator) for _ in range(2))
     exact = a.double() @ b.double()
-    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+    major, minor = torch.cuda.get_device_capability(index)
+    for dtype in (torch.float32, torch.float64, *([torch.bfloat16] if exact_bfloat16() and major >= 8 else [])):
         product = (a.to(device, dtype) @ b.to(device, dtype)).cpu()
         if not torch.equal(product, exact.to(dtype)):
             sys.exit(f"GPU {index}: a matrix product in {dtype} is off by {(product - exact).abs().max().item()}")
@@ -63,11 +76,10 @@ def check_numbers(index: int) -> None:
     result, expected = conv2d(image.to(device), kernel.to(device)).cpu(), conv2d(image.double(), kernel.double())
     if not torch.allclose(result.double(), expected, rtol=1e-3, atol=1e-3 * expected.abs().max().item()):
         sys.exit(f"GPU {index}: a convolution is off by {(result - expected).abs().max().item()}")
-    name, (major, minor) = torch.cuda.get_device_name(index), torch.cuda.get_device_capability(index)
+    name = torch.cuda.get_device_name(index)
     print(f"GPU {index}: {name}, sm_{major}{minor}: matrix products and a convolution are right")
 
 
-torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # sums in float32, see check_numbers
 check_driver()
 check_count()
 for gpu in range(torch.cuda.device_count()):

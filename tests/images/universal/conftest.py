@@ -13,7 +13,7 @@ from tests.images.engine import base_image, docker
 from tests.images.once import once
 from tests.images.world.upstreams import World
 
-STACKS = ("universal-cu113", "universal-cu132")
+STACKS = ("universal-cu102", "universal-cu113", "universal-cu132")
 
 PEOPLE: list[dict[str, Any]] = [
     {"tz": "Asia/Seoul"},

@@ -269,10 +269,39 @@ class World:
             match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", tag)
             assert match, tag
             name = f"{self.mirrors['images']['docker.io/nvidia']}/cuda:{tag}"
-            build(self.stages + match[2], f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
+            stage = ("" if match[3].startswith("ubuntu") else "rocky-") + match[2]
+            build(self.stages + stage, f"--tag={name}", CUDA_VERSION=match[1], DISTRO=match[3])
             if self.pushed:
                 docker("push", "--quiet", name)
             self.parents.add(tag)
+
+    def with_dnf(self, distro: str) -> dict[str, Any]:
+        """Make the image of a Rocky Linux or an UBI, and return the mirrors for builds on it."""
+        registry, release = self.mirrors["images"]["docker.io/nvidia"].rpartition("/")[0], re.sub(r"\D", "", distro)
+        rocky = f"{registry}/rockylinux", f"rockylinux:{release}"
+        ubi = f"{registry}/ubi", f"ubi{release}/ubi:latest"
+        folder, name = rocky if distro.startswith("rocky") else ubi
+        build("rocky", f"--tag={folder}/{name}", DISTRO=distro)
+        docker("push", "--quiet", f"{folder}/{name}")
+        # Another key in the image goes with other packages.
+        content = digest(
+            [], docker("run", "--rm", f"{folder}/{name}", "sha256sum", "/etc/pki/rpm-gpg/RPM-GPG-KEY").stdout
+        )
+        made = once(
+            self.cache, "rpms", content, lambda folder: build("rpms-files", f"--output=type=local,dest={folder}")
+        )
+        served = f"{self.server.url}/{made.name}"
+        images = {"docker.io/rockylinux": rocky[0], "registry.access.redhat.com": ubi[0]}
+        downloads = {
+            "https://dl.rockylinux.org": f"{served}/rocky",
+            "https://cdn-ubi.redhat.com": f"{served}/ubi",
+            "https://developer.download.nvidia.com": f"{served}/nvidia",
+        }
+        return {
+            **self.mirrors,
+            "images": {**self.mirrors["images"], **images},
+            "downloads": {**self.mirrors["downloads"], **downloads},
+        }
 
     def publish(self, *wheels: Image) -> str:
         """Serve the wheels in these images' /dist and return the address of their index."""

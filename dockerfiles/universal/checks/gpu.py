@@ -1,0 +1,1 @@
+../../torch/checks/gpu.py
