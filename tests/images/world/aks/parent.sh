@@ -1,12 +1,11 @@
 #!/bin/sh
-# parent.sh: adds to the stand-in of one of NVIDIA's images what Megatron-LM wants of it: a torch that says its CUDA and asks the
-# driver for GPUs, TransformerEngine, and a pip that is held to versions.
+# parent.sh: adds to the stand-in of one of NVIDIA's images what Megatron-LM wants of it: a torch that asks the driver for
+# GPUs, TransformerEngine, and a pip that is held to versions.
 set -eu
 
 packages=$(python3 -c 'import site; print(site.getsitepackages()[0])')
 cp /aks/gpus.py "$packages/torch/cuda.py"
-printf '__version__ = "2.11.0a0"\ncuda = "%s"\n' "$(printf '%s' "$CUDA_VERSION" | cut -d . -f 1,2)" > "$packages/torch/version.py"
-printf 'from torch import cuda, version  # noqa: E402, F401\n' >> "$packages/torch/__init__.py"
+printf 'from torch import cuda  # noqa: E402, F401\n' >> "$packages/torch/__init__.py"
 
 # module NAME VERSION: a package with one empty module.
 module() {

@@ -38,6 +38,8 @@ packages=$(python3 -c 'import site; print(site.getsitepackages()[0])')
 mkdir -p "$packages/torch/lib"
 cp -r /torch/utils /torch/include "$packages/torch/"
 cp /efa/torch.py "$packages/torch/__init__.py"
+printf '__version__ = "2.11.0a0"\ncuda = "%s"\n' "$short" > "$packages/torch/version.py"
+printf 'from torch import version  # noqa: E402, F401\n' >> "$packages/torch/__init__.py"
 printf '#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 11\n' > "$packages/torch/include/torch/version.h"
 gcc -shared -fPIC -o "$packages/torch/lib/libtorch_cuda.so" /efa/torch.c -I /opt/hpcx/ucc/include -L /opt/hpcx/ucc/lib -lucc \
   -lnccl -L /usr/local/cuda/lib64 -lcudart -Wl,-rpath-link,/opt/hpcx/ucx/lib
