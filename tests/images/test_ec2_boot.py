@@ -175,7 +175,7 @@ def test_it_ends_with_a_runner_that_waits_for_one_job(machine: Machine) -> None:
     assert boot.found == {
         "daemon": {
             "log-driver": "json-file",
-            "features": {"buildkit": True, "cdi": True},
+            "features": {"buildkit": True, "cdi": True, "containerd-snapshotter": False},
             "data-root": "/mnt/fast/docker",
         },
         "env": f"ACTIONS_RUNNER_INPUT_JITCONFIG={CONFIG}\n",
