@@ -36,8 +36,10 @@ _REGISTRY = "**slipway:registry:**"
 """The URNs of a registry and of all that belongs to it."""
 _PARENTS = "**dynamic/image:VerifiedParent::**"
 """Those of the outside parents that are verified."""
-_BESIDE = ("published", "signature", "sbom", "provenance", "keep", "tag-*")
-"""What follows an image's name and a dash in the names of what is asked before it is built, and made after a push."""
+_PRODUCTS = "**dynamic/image:Published::**"
+"""Those of what is asked of a registry before products are built: all that stands on one depends on it."""
+_BESIDE = ("signature", "sbom", "provenance", "keep", "tag-*")
+"""What follows an image's name and a dash in the names of what is made after a push."""
 
 
 class Stack:
@@ -177,7 +179,7 @@ def with_parents(plan: Plan, image: str) -> list[str]:
 def _only(targets: Iterable[str]) -> list[str]:
     """Return the options for these images, what belongs to them and where they are pushed; none where none is named."""
     urns = [f"**::{name}{what}" for name in targets for what in ("", *(f"-{beside}" for beside in _BESIDE))]
-    return [word for urn in [*urns, *([_REGISTRY, _PARENTS] if urns else [])] for word in ("--target", urn)]
+    return [word for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS] if urns else [])] for word in ("--target", urn)]
 
 
 def _readied(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[str, str]:

@@ -34,15 +34,18 @@ class _Asking(AfterPush):
         return {"found": f"{props['ref'].rpartition(':')[0]}@{digest}" if digest else ""}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Forget what has been deleted since; what was not there when it was asked for has been built.
+        """Forget what has been deleted since, and find what has been pushed since, as by an update that broke off.
 
         Only the machine's own login is at hand here: what that may not see is left as it is.
         """
         from stacks.registry import Repository  # noqa: PLC0415
 
+        found = props.get("found")
         with suppress(SlipwayError):
-            if props.get("found") and not Repository(props["found"]).exists():
-                return ReadResult(id_, props | {"found": ""})
+            if not found:
+                props = props | self.done(props, None)
+            elif not Repository(found).exists():
+                props = props | {"found": ""}
         return ReadResult(id_, props)
 
 
@@ -50,7 +53,7 @@ class Published(Resource, module="image", name="Published"):
     """Asks the registry, once for each tag of a product: the tag is its content, so what is there need not be made.
 
     The answer is kept in the state, where the next preview finds it without a registry. Other credentials are no
-    change, and ``pulumi refresh`` asks whether what was found is still there.
+    change, and ``pulumi refresh`` asks again.
     """
 
     found: pulumi.Output[str]

@@ -37,11 +37,13 @@ class Model(BaseModel):
 
 
 def _as_text(values: Any) -> Any:
-    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else values
+    if not isinstance(values, Mapping):
+        return values
+    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
 
 
 Environment = Annotated[dict[str, str], BeforeValidator(_as_text)]
-"""Variables by name; what YAML reads as a number, true or false is taken as text."""
+"""Variables by name; what YAML reads as a number, true or false is taken as text, and nothing else is."""
 
 
 def _sha256(value: str) -> str:

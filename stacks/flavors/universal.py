@@ -52,6 +52,7 @@ def _pip(value: str) -> str:
 SystemPackage = Annotated[
     str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3"))
 ]
+DnfPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~^-]*", "tmux or git-2.43.5-2.el9"))]
 CondaPackage = Annotated[
     str, AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3"))
 ]
@@ -147,7 +148,7 @@ class Train(Model):
     uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
     gid: int = Field(1000, ge=0, lt=2**32 - 1, description="Group id that it runs as.")
     apt: tuple[SystemPackage, ...] = Field((), description="Packages of Ubuntu or Debian.")
-    dnf: tuple[SystemPackage, ...] = Field((), description="Packages of Rocky Linux or UBI.")
+    dnf: tuple[DnfPackage, ...] = Field((), description="Packages of Rocky Linux or UBI.")
     conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
     pip: tuple[PipPackage, ...] = Field((), description="Packages of the Python index, which never replace PyTorch.")
     env: Environment = Field(
@@ -274,11 +275,11 @@ class Config(StackConfig):
             return
         if self.machine != "amd64":
             why = f"cannot be built for on {self.distro}"
-            source = "MKL is for x86-64, and Rocky and UBI have no OpenBLAS to build with"
+            source = "MKL is for x86-64, and the repositories that its images enable have no OpenBLAS"
             raise Incompatible("platform", self.platform, why, ["linux/amd64"], source)
         if self.compiler_cache:
-            why = f"cannot be used on {self.distro}"
-            raise Incompatible("compilerCache", self.compiler_cache, why, ["none"], "Rocky and UBI have no ccache")
+            why, source = f"cannot be used on {self.distro}", "the repositories that its images enable have no ccache"
+            raise Incompatible("compilerCache", self.compiler_cache, why, ["none"], source)
 
     @property
     def machine(self) -> Machine:

@@ -78,16 +78,15 @@ def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "
     """Refuse a distribution whose gcc is too old to compile torch, for a CUDA or for the CPU alone.
 
     Raises:
-        Incompatible: naming those with the same packages, and parents for this CUDA, whose gcc will do.
+        Incompatible: naming the parents for this CUDA whose gcc will do, if there are any those with the same packages.
     """
     oldest, ours = gcc_min(torch), distro(name).gcc
     if ours < oldest:
         parents = cuda(cuda_version).distros if cuda_version else distro_names()
-        known = [other for other in parents if other in distro_names()]
-        alike = [other for other in known if distro(other).packages == distro(name).packages]
-        fitting = [other for other in alike if distro(other).gcc >= oldest]
+        fitting = [other for other in parents if other in distro_names() and distro(other).gcc >= oldest]
+        alike = [other for other in fitting if distro(other).packages == distro(name).packages]
         why = f"has gcc {ours}, and torch {torch} is compiled by gcc {oldest} or newer"
-        raise Incompatible(field, name, why, fitting, f"c10/util/C++17.h of torch {torch}")
+        raise Incompatible(field, name, why, alike or fitting, f"c10/util/C++17.h of torch {torch}")
 
 
 def host_gcc(name: str, cuda_version: str) -> int:

@@ -161,6 +161,12 @@ def _create_security_group(client: Client, inputs: Properties) -> tuple[str, Pro
     return made, inputs
 
 
+def _delete_security_group(client: Client, name: str, _: Properties) -> None:
+    """As the plugin does, look for interfaces that are left in it."""
+    client.describe_network_interfaces(Filters=[{"Name": "group-id", "Values": [name]}])
+    client.delete_security_group(GroupId=name)
+
+
 def _rule(direction: str) -> Kind:
     def create(client: Client, inputs: Properties) -> tuple[str, Properties]:
         permission: dict[str, Any] = {"IpProtocol": inputs["ipProtocol"]}
@@ -413,7 +419,7 @@ RUNNERS: Final = {
     "aws:ec2/securityGroup:SecurityGroup": Kind(
         _create_security_group,
         _kept,
-        lambda client, name, _: client.delete_security_group(GroupId=name),
+        _delete_security_group,
         frozenset({"name", "description", "vpcId"}),
         "ec2",
     ),

@@ -1,4 +1,4 @@
-"""What two images differ in: their files, packages and variables."""
+"""What two images differ in: their files and variables."""
 
 from __future__ import annotations
 

@@ -61,13 +61,13 @@ def _matches(patterns: list[str], value: str, *, fold: bool = False) -> bool:
     return any(fnmatch.fnmatchcase(value, pattern.lower() if fold else pattern) for pattern in patterns)
 
 
-def _holds(operator: str, key: str, value: str, context: Mapping[str, str]) -> bool:
-    expected = re.sub(r"\$\{([^}]+)\}", lambda match: context.get(match[1], ""), value)
+def _holds(operator: str, key: str, value: str | list[str], context: Mapping[str, str]) -> bool:
+    filled = [re.sub(r"\$\{([^}]+)\}", lambda match: context.get(match[1], ""), one) for one in _listed(value)]
     given = context.get(key)
     if operator == "StringLike":
-        return given is not None and fnmatch.fnmatchcase(given, expected)
+        return given is not None and _matches(filled, given)
     assert operator == "StringEquals"
-    return given == expected
+    return given in filled
 
 
 def _config(of: str, by: str = SELF) -> Ask:
@@ -108,6 +108,9 @@ MAY: dict[str, list[Ask]] = {
         *(Ask(f"ec2:{action}Volume", where, OURS) for action in ("Attach", "Detach") for where in (INSTANCE, VOLUME)),
         *(Ask(f"ec2:{action}Volume", VOLUME, OURS) for action in ("Modify", "Delete")),
         _key("build", **OURS),
+        Ask("ec2:CreateTags", INSTANCE, {"ec2:CreateAction": "RunInstances"}),
+        Ask("ec2:CreateTags", VOLUME, {"ec2:CreateAction": "CreateVolume"}),
+        Ask("ec2:CreateTags", INSTANCE, OURS),
         Ask("ssm:StartSession", INSTANCE, OURS),
         Ask("ssm:StartSession", f"{DOCUMENT}/AWS-StartSSHSession"),
     ],
@@ -192,6 +195,7 @@ MAY_NOT: dict[str, list[Ask]] = {
         *(Ask(f"ec2:{action}Instances", INSTANCE) for action in ("Start", "Stop", "Terminate")),
         Ask("ec2:StopInstances", INSTANCE, {"aws:ResourceTag/slipway": "production"}),
         *(Ask(f"ec2:{action}Volume", VOLUME) for action in ("Attach", "Detach", "Modify", "Delete")),
+        *(Ask("ec2:CreateTags", where) for where in (INSTANCE, VOLUME)),
         _key("root", **OURS),
         _key("ubuntu", **OURS),
         _key("build"),

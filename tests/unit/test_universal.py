@@ -151,12 +151,14 @@ def test_a_clean_build_is_one_of_everything() -> None:
 
 
 def test_variables_stand_in_the_places_of_the_dockerfile() -> None:
-    args = specs(train=[{"env": {"B": 2, "A": "one two"}}])["train"].args
+    args = specs(train=[{"env": {"B": 2, "A": "one two", "C": True}}])["train"].args
     assert {name: value for name, value in args.items() if name.startswith("ENV_")} == {
         "ENV_1_NAME": "A",
         "ENV_1_VALUE": "one two",
         "ENV_2_NAME": "B",
         "ENV_2_VALUE": "2",
+        "ENV_3_NAME": "C",
+        "ENV_3_VALUE": "true",
     }
 
 
@@ -225,6 +227,9 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
         ({"env": {"TZ": "UTC"}}, "TZ cannot be set here: it is set by tz"),
         ({"env": {"A B": "x"}}, "'A B' is no name of a variable"),
         ({"env": {f"A{number}": "" for number in range(9)}}, "9 variables, and an image can have 8"),
+        ({"env": {"WANDB_MODE": None}}, "train.0.env.WANDB_MODE: has no value"),
+        ({"env": {"A": ["b"]}}, "train.0.env.A: "),
+        ({"dnf": ["git=2.43"]}, "train.0.dnf.0: 'git=2.43': expected a package such as tmux or git-2.43.5-2.el9"),
         ({"apt": ["--force-yes"]}, "train.0.apt.0: '--force-yes': expected a package such as tmux"),
         ({"conda": ["numpy; rm"]}, "train.0.conda.0: 'numpy; rm': expected a package such as numpy=1.20.3"),
         ({"pip": ["-r x"]}, "train.0.pip.0: '-r x': expected a requirement of pip's"),
@@ -269,6 +274,8 @@ def test_rocky_and_ubi_have_dnf_and_the_others_apt() -> None:
 def test_what_rocky_and_ubi_lack_is_refused() -> None:
     said = "distro: 'ubi8' has gcc 8, and torch 2.8.0 is compiled by gcc 9 or newer; allowed: rockylinux9, ubi9; "
     assert said in refusal(**{**ROCKY, "distro": "ubi8"})
+    older = {"cuda": "11.8.0", "cudnn": "8", "torch": {"version": "2.3.0"}, "distro": "ubi8"}
+    assert "allowed: ubuntu20.04, ubuntu22.04; " in refusal(**{**ROCKY, **older})
     assert "allowed: ubi9, ubi10, rockylinux9, rockylinux10; " in refusal(**{**ROCKY, **CPU, "distro": "ubi8"})
     assert "platform: 'linux/arm64' cannot be built for on rockylinux9" in refusal(
         **{**ROCKY, "platform": "linux/arm64", "magma": False}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.project import FLAVOR
 from tests.workflows.actions import Actions, Event, Run
 from tests.workflows.github import GitHub, serve
 from tests.workflows.repository import Repository
@@ -185,6 +186,23 @@ def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(w
         assert f"pull request 7: {said}" in commented.log
     (comment,) = github.comments[7]
     assert report.strip() in comment["body"]
+
+
+def test_a_fork_builds_on_products_that_are_published(world: World) -> None:
+    world.repository.write(
+        "stacks/flavors/chain.py", FLAVOR.replace('args={"WORD"', 'product=number == 0, args={"WORD"')
+    )
+    world.repository.configure("two", length=2)
+    event = world.repository.push("link0 is a product")
+    run = world.actions().run("publish.yml", event)
+    assert run.job("branch published").result == "success", run.log
+    assert world.upto() == event.sha
+    world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
+    actions = world.actions()
+    actions.secrets = {}
+    run = actions.run("preview.yml", world.repository.pull_request())
+    assert run.results == {"affected stacks": "success", "one": "success", "two": "success"}, run.log
+    assert re.search(r"^link1: changed$", (run.artifacts / "report-one/one.txt").read_text(), re.MULTILINE)
 
 
 def test_any_branch_may_be_built_without_publishing(world: World) -> None:

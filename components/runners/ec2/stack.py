@@ -43,7 +43,11 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
     # It asks for nothing but prices, which an account that may not use the region can do without.
     prices = aws.Provider(
-        "prices-aws", region=_PRICE_LIST, skip_credentials_validation=True, skip_requesting_account_id=True
+        "prices-aws",
+        region=_PRICE_LIST,
+        max_retries=1,  # a network that leads to one region alone is not waited for
+        skip_credentials_validation=True,
+        skip_requesting_account_id=True,
     )
     try:
         site = survey(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))

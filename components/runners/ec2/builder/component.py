@@ -121,7 +121,6 @@ class Ec2Builder(pulumi.ComponentResource):
                 "delete_on_termination": True,
                 "volume_type": "gp3",
                 **launch.FAST,
-                "tags": self._tags,
             },
             user_data=volume.id.apply(lambda known: builder_user_data(args.build, known)),
             user_data_replace_on_change=True,  # it is read once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class ShiftArgs:
     images: Mapping[str, pulumi.Input[str]]
 
 
-class _Shift(ResourceProvider):
+class _Shift(ABC, ResourceProvider):
     """Does something whenever an image is another, or the machine.
 
     Runs in a process of its own: it holds nothing, so that its serialized form is its name.
@@ -39,9 +40,9 @@ class _Shift(ResourceProvider):
 
     serialize_as_secret_always = False
 
+    @abstractmethod
     def done(self, region: str, name: str) -> None:
         """Do it."""
-        raise NotImplementedError
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Do it for the first time."""
@@ -102,6 +103,7 @@ def wake(region: str, name: str, seconds: float = alias.SECONDS) -> None:
             return
         refused = alias.folder(name) / alias.REFUSED
         if done.returncode == _NEVER:
+            rest(region, name)  # the next attempt finds it anew
             raise SlipwayError(f"the builder {name} ({instance}) cannot build: {one_line(done.stdout.strip(), 400)}")
         if refused.exists():
             raise SlipwayError(f"the builder cannot be reached: {refused.read_text(encoding='utf-8').strip()}")

@@ -45,3 +45,5 @@ ln -s ../pki/tls/certs /etc/ssl/certs
 ln -s /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem /etc/pki/tls/certs/ca-bundle.crt
 # As the images of either: the package is there, its files are not.
 find /usr/share/zoneinfo -mindepth 1 -maxdepth 1 ! -name UTC -exec rm -r {} +
+# As Rocky's, which have no findutils.
+rm /usr/bin/find /usr/bin/xargs

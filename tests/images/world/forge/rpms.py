@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROCKY = {
-    "BaseOS": ["bzip2", "less", "make", "passwd", "sudo", "tzdata"],
+    "BaseOS": ["bzip2", "findutils", "less", "make", "passwd", "sudo", "tzdata"],
     "AppStream": ["g++", "gcc", "git", "libjpeg62-turbo-dev", "libpng-dev"],
 }
 """What is asked of Rocky's repositories, by the packages' names on Debian; what they need goes with them."""
