@@ -80,7 +80,7 @@ class Tree:
                 self._lay(index, place)
 
     def _lay(self, index: Index, place: int) -> None:
-        for path in index.opaque:
+        for path in sorted(index.opaque):  # a folder before those in it, which only their own mark may name
             node = self._folder(path.split("/") if path else [], place)
             node.children = None
             node.cut = place

@@ -127,7 +127,7 @@ def _at(root: Path, path: str) -> Path:
 def unpack(layers: Iterable[Layer], root: Path) -> None:
     """Unpack layers one after the other."""
     for layer in layers:
-        for item in layer:
+        for item in sorted(layer, key=lambda item: item.path):
             if item.kind == "opaque":
                 for child in _folder(root, item.path.split("/")).iterdir():
                     _remove(child)
