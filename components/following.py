@@ -1,4 +1,4 @@
-"""What is done with an image once it has been pushed: a resource that follows its digest."""
+"""Resources that do something, and do it again once what they follow is another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stacks import registry
 
 LOGIN = ("username", "password")
-"""The inputs that say who may push; other ones are no change."""
+"""The inputs that say who asks a registry; other ones are no change."""
 
 
 def login_inputs(login: Login) -> dict[str, Input[str] | None]:
@@ -23,8 +23,8 @@ def login_inputs(login: Login) -> dict[str, Input[str] | None]:
     return {"username": login.username, "password": login.password}
 
 
-class AfterPush(ABC, ResourceProvider):
-    """Does something with the image ``ref``, and again once that or another of :attr:`followed` is another.
+class Following(ABC, ResourceProvider):
+    """Does something, and does it again once one of the inputs :attr:`followed` is another.
 
     Nothing is undone when the stack is destroyed. It runs in a process of its own, and holds nothing, so that its
     serialized form is its name.
@@ -32,8 +32,41 @@ class AfterPush(ABC, ResourceProvider):
 
     serialize_as_secret_always = False
 
-    followed: ClassVar[tuple[str, ...]] = ("ref",)
+    named_by: ClassVar[str]
+    """The input that is the resource's id."""
+
+    followed: ClassVar[tuple[str, ...]]
     """The inputs whose change makes it anew."""
+
+    @abstractmethod
+    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Do it, and return what the resource puts out beside what it follows.
+
+        Raises:
+            SlipwayError: it cannot be done.
+        """
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Do it for the first time."""
+        return CreateResult(props[self.named_by], self._done(props))
+
+    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
+        """Do it for something else, or in another way."""
+        return UpdateResult(self._done(news))
+
+    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """Say whether it is to be done anew."""
+        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.followed))
+
+    def _done(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: props.get(key) for key in self.followed} | self.outputs(props)
+
+
+class OfImage(Following):
+    """Does something with the image ``ref``, as whoever :data:`LOGIN` says, or the machine's own login."""
+
+    named_by = "ref"
+    followed: ClassVar[tuple[str, ...]] = ("ref",)
 
     @abstractmethod
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
@@ -43,22 +76,11 @@ class AfterPush(ABC, ResourceProvider):
             SlipwayError: it cannot be done.
         """
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do it for the first time."""
-        return CreateResult(props["ref"], self._outputs(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Do it for another image, or in another way."""
-        return UpdateResult(self._outputs(news))
-
-    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Say whether it is to be done anew."""
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.followed))
-
-    def _outputs(self, props: dict[str, Any]) -> dict[str, Any]:
+    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Do it with the login of the inputs."""
         from stacks import registry  # noqa: PLC0415 - a preview asks nobody
 
         username, password = (props.get(key) for key in LOGIN)
         host = props["ref"].partition("/")[0]
         login = registry.Login(host, username, password) if username and password else None
-        return {key: props.get(key) for key in self.followed} | self.done(props, login)
+        return self.done(props, login)

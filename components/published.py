@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pulumi
 from pulumi.dynamic import ReadResult, Resource
 
-from components.after_push import AfterPush, login_inputs
+from components.following import OfImage, login_inputs
 from components.registry import Login
 from stacks.errors import SlipwayError
 
@@ -26,7 +26,7 @@ class PublishedArgs:
     login: Login
 
 
-class _Asking(AfterPush):
+class _Asking(OfImage):
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
         from stacks.registry import Repository  # noqa: PLC0415 - a preview asks nobody
 

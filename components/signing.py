@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import Resource
 
-from components.after_push import AfterPush, login_inputs
+from components.following import OfImage, login_inputs
 from components.registry import Login
 from stacks import cosign, provenance, registry
 from stacks.signing import Signer, Signing
@@ -44,7 +44,7 @@ def _inputs(args: SignedArgs, *outputs: str) -> dict[str, Any]:
     return {"ref": args.ref, "signing": signing, **dict.fromkeys(outputs), **login_inputs(args.login)}
 
 
-class _Signing(AfterPush):
+class _Signing(OfImage):
     followed = ("ref", "signing")
 
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Signature(Resource, module="image", name="Signature"):
         super().__init__(_Signing(), name, _inputs(args, "signature"), opts)
 
 
-class _Listing(AfterPush):
+class _Listing(OfImage):
     followed = ("ref", "signing")
 
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Sbom(Resource, module="image", name="Sbom"):
         super().__init__(_Listing(), name, _inputs(args, "attestation", "packages"), opts)
 
 
-class _Tracing(AfterPush):
+class _Tracing(OfImage):
     followed = ("ref", "signing")
 
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class VerifiedParentArgs:
     signer: Signer
 
 
-class _Verifying(AfterPush):
+class _Verifying(OfImage):
     followed = ("ref", "signer")
 
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:

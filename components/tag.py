@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import Resource
 
-from components.after_push import AfterPush, login_inputs
+from components.following import OfImage, login_inputs
 from components.registry import Login
 from stacks import registry
 
@@ -23,7 +23,7 @@ class ExtraTagArgs:
     login: Login
 
 
-class _Tagging(AfterPush):
+class _Tagging(OfImage):
     followed = ("ref", "tag")
 
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:

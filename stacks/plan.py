@@ -147,8 +147,7 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
     config, images = wanted(values, where)
-    if isinstance(config.runners, KubernetesRunners):
-        _check_runners(config, config.runners, [image.name for image in images if not image.product], where, root)
+    _check_runners(config, [image.name for image in images if not image.product], where, root)
     try:
         ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
     except SlipwayError as error:
@@ -191,10 +190,11 @@ def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) ->
                 )
 
 
-def _check_runners(
-    config: StackConfig, runners: KubernetesRunners, names: Sequence[str], where: str, root: Path
-) -> None:
+def _check_runners(config: StackConfig, names: Sequence[str], where: str, root: Path) -> None:
     """Refuse charts that are not where they are said to be, and GPU checks of an image that nobody builds or pushes."""
+    runners = config.runners
+    if not isinstance(runners, KubernetesRunners):
+        return
     folder = runners.arc.charts
     for chart in ARC_CHARTS if folder else ():
         if not (root / str(folder) / chart / "Chart.yaml").is_file():

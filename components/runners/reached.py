@@ -5,13 +5,16 @@ from __future__ import annotations
 import ssl
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import Resource
+
+from components.following import Following
 
 SECONDS = 300
 """How long it is waited for: a load balancer's name takes minutes to be known."""
@@ -27,21 +30,13 @@ class ReachedArgs:
     key: pulumi.Input[str]
 
 
-class _Waiting(ResourceProvider):
-    """Runs in a process of its own: it holds nothing, so that its serialized form is its name."""
+class _Waiting(Following):
+    named_by = "address"
+    followed = ("address", "ca")
 
-    serialize_as_secret_always = False
-
-    def create(self, props: dict[str, Any]) -> CreateResult:
+    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
         wait(props["address"], props["ca"], props["cert"], props["key"])
-        return CreateResult(props["address"], {"address": props["address"], "ca": props["ca"]})
-
-    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        wait(news["address"], news["ca"], news["cert"], news["key"])
-        return UpdateResult({"address": news["address"], "ca": news["ca"]})
-
-    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in ("address", "ca")))
+        return {}
 
 
 class Reached(Resource, module="runners", name="Reached"):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import Resource
 
+from components.following import Following
 from components.runners.ec2.builder import alias
 from stacks.errors import SlipwayError, one_line
 
@@ -32,35 +33,20 @@ class ShiftArgs:
     images: Mapping[str, pulumi.Input[str]]
 
 
-class _Shift(ABC, ResourceProvider):
-    """Does something whenever an image is another, or the machine.
+class _Shift(Following):
+    """Does something with the machine ``name`` in ``region`` whenever an image is another, or the machine."""
 
-    Runs in a process of its own: it holds nothing, so that its serialized form is its name.
-    """
-
-    serialize_as_secret_always = False
+    named_by = "name"
+    followed = ("instance", "images")
 
     @abstractmethod
     def done(self, region: str, name: str) -> None:
         """Do it."""
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do it for the first time."""
+    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Do it, and say with which machine."""
         self.done(props["region"], props["name"])
-        return CreateResult(props["name"], self._kept(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Do it again."""
-        self.done(news["region"], news["name"])
-        return UpdateResult(self._kept(news))
-
-    def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Say whether it is to be done again."""
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in ("instance", "images")))
-
-    @staticmethod
-    def _kept(props: dict[str, Any]) -> dict[str, Any]:
-        return {key: props[key] for key in ("region", "name", "instance", "images")}
+        return {key: props[key] for key in ("region", "name")}
 
 
 class _Waking(_Shift):
