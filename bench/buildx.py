@@ -22,9 +22,8 @@ def program(checkout: Checkout) -> Path:
     """
     target = checkout.state / "bench" / f"buildx-{VERSION}"
     if not target.exists():
-        with step(f"Building docker buildx {VERSION} (once)"):
+        with step(f"Building docker buildx {VERSION} (once)"), golang.caches(checkout):
             golang.build(checkout, "buildx", "github.com/docker/buildx/cmd/buildx", target)
-            golang.clean(checkout)
     return target
 
 

@@ -1,8 +1,11 @@
 """Builds Go programs from their published modules, every module verified against the `go.sum` beside its `go.mod`."""
 
+import fcntl
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +75,7 @@ def _environment(checkout: Checkout) -> dict[str, str]:
 def build(checkout: Checkout, module: str, package: str, target: Path, *, ldflags: str = "") -> None:
     """Build the program `package` of MODULES/`module` into `target`, which appears complete or not at all.
 
-    An interrupted build goes on where it stopped: Go's own cache is kept until `clean`. Raises ToolchainError.
+    To be called within `caches`. An interrupted build goes on where it stopped. Raises ToolchainError.
     """
     folder = MODULES / module
     go = _go(checkout, folder)
@@ -123,11 +126,18 @@ def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path
         unfinished.replace(target)
 
 
-def clean(checkout: Checkout) -> None:
-    """Give back the space of Go's caches (some 2 GB) once everything is built."""
-    if _home(checkout).exists():
-        with step("Giving back the space of Go's caches"):
-            shutil.rmtree(_home(checkout), ignore_errors=True)
+@contextmanager
+def caches(checkout: Checkout) -> Iterator[None]:
+    """Build within: the last to end well gives back the space of Go's caches (some 2 GB, 6 GB with Syft's)."""
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    with (checkout.cache / "go.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _home(checkout).exists():
+                with step("Giving back the space of Go's caches"):
+                    shutil.rmtree(_home(checkout), ignore_errors=True)
 
 
 def required(module: str, dependency: str) -> str:

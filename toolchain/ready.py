@@ -79,9 +79,9 @@ def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True)
     modes.even(checkout)
     python_env.get(checkout)
     left_out = needless(checkout, stack, pushing=pushing) if stack else set(_ON_DEMAND)
-    parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
-    parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]
-    golang.clean(checkout)
+    with golang.caches(checkout):
+        parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
+        parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]
     environment.save(checkout, parts)
     return parts
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.engine.project import Project
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, own_registry
-from toolchain import signing
+from toolchain import golang, signing
 from toolchain.checkout import Checkout
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
@@ -40,7 +40,9 @@ class Keys:
 @pytest.fixture(scope="session")
 def programs() -> str:
     """Have cosign and Syft; return the PATH that they are on."""
-    folders = [folder for tool in signing.TOOLS for folder in signing.get(Checkout.here(), tool).path]
+    checkout = Checkout.here()
+    with golang.caches(checkout):
+        folders = [folder for tool in signing.TOOLS for folder in signing.get(checkout, tool).path]
     os.environ["PATH"] = os.pathsep.join(dict.fromkeys([*folders, *os.environ["PATH"].split(os.pathsep)]))
     return os.environ["PATH"]
 

@@ -9,10 +9,15 @@ import shutil
 import subprocess
 import tarfile
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, cast
+
+from stacks.diff.image import fetch
+from stacks.diff.layer import members, opened
+from stacks.registry import Unreadable
 
 DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"
 EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
@@ -93,7 +98,19 @@ class Image:
         return done.stdout
 
     def layers(self) -> list[Layer]:
-        """Return the layers, the parent's first. Reads all of the image once, without writing it anywhere."""
+        """Return the layers, the parent's first.
+
+        Those of a published image come from its registry: to give them, an engine first writes all of them to its disk.
+        """
+        if "@" in self.tag:
+            published = fetch(self.tag)
+            return [
+                Layer(
+                    layer.diff_id,
+                    published.repository.blob(layer.digest, partial(headers, media_type=layer.media_type)),
+                )
+                for layer in published.layers
+            ]
         files: dict[str, dict[str, tarfile.TarInfo]] = {}
         manifest: list[dict[str, Any]] = []
         same: dict[str, str] = {}
@@ -102,13 +119,14 @@ class Image:
                 for member in archive:
                     if member.issym():  # a layer that is there already, as empty ones are
                         same[member.name] = posixpath.normpath(f"{posixpath.dirname(member.name)}/{member.linkname}")
-                    opened = archive.extractfile(member) if member.isfile() else None
-                    if opened is None:
+                    content = archive.extractfile(member) if member.isfile() else None
+                    if content is None:
                         continue
                     if member.name == "manifest.json":
-                        manifest = json.load(opened)
+                        manifest = json.load(content)
                     elif member.name.endswith("layer.tar") or member.name.startswith("blobs/"):
-                        files[member.name] = headers(opened)
+                        with suppress(Unreadable):  # the configuration is among them
+                            files[member.name] = headers(content)
             # Past the last member there is only padding, which must be read for the client to end well.
             assert saving.stdout is not None
             saving.stdout.read()
@@ -124,13 +142,14 @@ def remove(image: Image) -> None:
     docker("image", "rm", "--force", image.tag)
 
 
-def headers(opened: IO[bytes]) -> dict[str, tarfile.TarInfo]:
-    """Return the headers of the tar file `opened`; none if it is something else."""
-    try:
-        with tarfile.open(fileobj=opened, mode="r|") as layer:
-            return {member.name: member for member in layer}
-    except tarfile.ReadError:
-        return {}
+def headers(stream: IO[bytes], media_type: str = "tar") -> dict[str, tarfile.TarInfo]:
+    """Return the headers of a layer's archive, compressed as the end of `media_type` says.
+
+    Raises:
+        Unreadable: it is something else.
+    """
+    with opened(stream, media_type) as archive:
+        return {member.name: member for member in members(archive)}
 
 
 def build(

@@ -37,9 +37,8 @@ def plugin() -> list[str]:
     checkout = Checkout.here()
     target = checkout.cache / f"compose-{golang.required('compose', 'github.com/docker/compose/v2')}"
     if not target.exists():
-        with step("Building Docker Compose (once)"):
+        with step("Building Docker Compose (once)"), golang.caches(checkout):
             golang.build(checkout, "compose", "github.com/docker/compose/v2/cmd", target)
-            golang.clean(checkout)
     return [str(target)]
 
 

@@ -41,9 +41,11 @@ def strict(schema: Any) -> Any:
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
     """The schemas by version and kind."""
     folder: Path = tmp_path_factory.mktemp("definitions")
-    found = {}
-    for kind, (module, path) in RELEASES.items():
-        golang.copy(Checkout.here(), "kubeflow", module, {path: folder / kind})
+    checkout, found = Checkout.here(), {}
+    with golang.caches(checkout):
+        for kind, (module, path) in RELEASES.items():
+            golang.copy(checkout, "kubeflow", module, {path: folder / kind})
+    for kind in RELEASES:
         definition = yaml.safe_load((folder / kind).read_text())["spec"]
         for version in definition["versions"]:
             schema = strict(version["schema"]["openAPIV3Schema"])

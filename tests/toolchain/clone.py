@@ -68,7 +68,7 @@ class Clone:
     def get(self, module: str) -> dict[str, Any]:
         """Get a part that can be had; return its note."""
         process = self.start(module)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         part: dict[str, Any] = json.loads(out.splitlines()[-1])
         return part
@@ -76,7 +76,7 @@ class Clone:
     def refused(self, module: str) -> str:
         """Try to get a part that cannot be had; return the error, which is one line."""
         process = self.start(module)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == 1, err
         assert len(err.splitlines()) == 1, err
         return err.strip()
