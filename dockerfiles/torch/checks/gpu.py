@@ -1,15 +1,25 @@
 #!/usr/bin/env python3
-"""On a machine with GPUs: the image's CUDA runs on this driver, and every GPU multiplies and convolves as a CPU does.
+"""On a machine with GPUs: CUDA runs on this driver, every GPU computes as a CPU does, and NCCL joins them all.
 
 Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first thing that is.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
+from torch.cuda import nccl
 from torch.nn.functional import conv2d
+
+SHARE = 1 / 3
+"""What NCCL must reach of the rate at which one GPU copies to another. Over NVLink it reaches more than two thirds; by
+way of the host's memory, as it goes without a word where it cannot use NVLink, about a tenth."""
 
 
 def check_driver() -> None:
@@ -32,10 +42,10 @@ def check_driver() -> None:
     if not torch.cuda.is_available():
         sys.exit(f"a driver for CUDA {major}.{minor} is there, but torch sees no GPU")
     print(f"torch {torch.__version__}, CUDA {built_for}, driver up to CUDA {major}.{minor}")
-    nccl = torch.cuda.nccl.version()
-    if isinstance(nccl, int):  # up to torch 1.9: 2708 is 2.7.8
-        nccl = nccl // 1000, nccl % 1000 // 100, nccl % 100
-    print(f"cuDNN {torch.backends.cudnn.version()}, NCCL {'.'.join(map(str, nccl))}")
+    version = nccl.version()
+    if isinstance(version, int):  # up to torch 1.9: 2708 is 2.7.8
+        version = version // 1000, version % 1000 // 100, version % 100
+    print(f"cuDNN {torch.backends.cudnn.version()}, NCCL {'.'.join(map(str, version))}")
 
 
 def check_count() -> None:
@@ -80,7 +90,45 @@ def check_numbers(index: int) -> None:
     print(f"GPU {index}: {name}, sm_{major}{minor}: matrix products and a convolution are right")
 
 
+def rate(work: Callable[[], object], size: int) -> float:
+    """Return the bytes per second at which `work` moves `size` bytes, the first rounds left out."""
+    for rounds in (3, 10):
+        start = time.perf_counter()
+        for _ in range(rounds):
+            work()
+        for gpu in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(gpu)
+    return size * rounds / (time.perf_counter() - start)
+
+
+def check_together(count: int) -> None:
+    """Have NCCL add up whole numbers over the GPUs of this machine, and not much slower than they copy to each other.
+
+    The sums are below 2**24, which float32 holds exactly, for up to 180 GPUs. Bus bandwidth is as NCCL's tests define
+    it: bytes over time, times 2(n-1)/n; a ring goes no faster than the slowest copy from one GPU to its neighbour.
+    """
+    if count == 1:
+        print("1 GPU: nothing for NCCL to add up")
+        return
+    row = torch.arange(1 << 26, dtype=torch.float32).remainder_(1024)
+    numbers = [(row * (gpu + 1)).cuda(gpu) for gpu in range(count)]
+    nccl.all_reduce(numbers)
+    expected = row * (count * (count + 1) // 2)
+    for gpu, found in enumerate(numbers):
+        if not torch.equal(found.cpu(), expected):
+            sys.exit(f"GPU {gpu}: NCCL's sum is off by {(found.cpu() - expected).abs().max().item()}")
+
+    size = row.numel() * row.element_size()
+    copy = min(rate(partial(numbers[gpu - 1].copy_, numbers[gpu]), size) for gpu in range(count))
+    bus = rate(lambda: nccl.all_reduce(numbers), size) * 2 * (count - 1) / count
+    said = f"{bus / 1e9:.0f} GB/s bus bandwidth over {count} GPUs; one copies to another at {copy / 1e9:.0f} GB/s"
+    if bus < SHARE * copy:
+        sys.exit(f"NCCL is slow: {said}")
+    print(f"NCCL adds up right: {said}")
+
+
 check_driver()
 check_count()
 for gpu in range(torch.cuda.device_count()):
     check_numbers(gpu)
+check_together(torch.cuda.device_count())
