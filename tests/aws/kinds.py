@@ -143,10 +143,15 @@ def _group_tags(inputs: Properties) -> list[dict[str, Any]]:
 
 def _update_group(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
     client.update_auto_scaling_group(**_group_arguments(news))
-    client.resume_processes(AutoScalingGroupName=name)
-    client.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=news["suspendedProcesses"])
+    for method, processes in (
+        (client.resume_processes, set(olds["suspendedProcesses"]) - set(news["suspendedProcesses"])),
+        (client.suspend_processes, set(news["suspendedProcesses"]) - set(olds["suspendedProcesses"])),
+    ):
+        if processes:
+            method(AutoScalingGroupName=name, ScalingProcesses=sorted(processes))
     kept = [tag["key"] for tag in news["tags"]]
-    client.delete_tags(Tags=[tag for tag in _group_tags(olds) if tag["Key"] not in kept])
+    if gone := [tag for tag in _group_tags(olds) if tag["Key"] not in kept]:
+        client.delete_tags(Tags=gone)
     client.create_or_update_tags(Tags=_group_tags(news))
     return {**olds, **news}
 
@@ -268,6 +273,14 @@ def _create_endpoint(client: Client, inputs: Properties) -> tuple[str, Propertie
         **_specified("vpc-endpoint", inputs),
     )
     return made["VpcEndpoint"]["VpcEndpointId"], inputs
+
+
+def _update_endpoint(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    before, after = set(olds["subnetIds"]), set(news["subnetIds"])
+    client.modify_vpc_endpoint(
+        VpcEndpointId=name, AddSubnetIds=sorted(after - before), RemoveSubnetIds=sorted(before - after)
+    )
+    return _kept(client, name, {**olds, "subnetIds": news["subnetIds"]}, news)
 
 
 def _create_role(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -488,7 +501,7 @@ RUNNERS: Final = {
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule("egress"),
     "aws:ec2/vpcEndpoint:VpcEndpoint": Kind(
         _create_endpoint,
-        _kept,
+        _update_endpoint,
         lambda client, name, _: client.delete_vpc_endpoints(VpcEndpointIds=[name]),
         reads.endpoint,
         frozenset({"serviceName", "vpcId"}),
@@ -597,7 +610,17 @@ RUNNERS: Final = {
         _kept,
         lambda client, name, olds: client.remove_permission(FunctionName=olds["function"], StatementId=name),
         reads.permission,
-        frozenset({"function", "action", "principal", "statementId", "sourceArn", "functionUrlAuthType"}),
+        frozenset(
+            {
+                "function",
+                "action",
+                "principal",
+                "statementId",
+                "sourceArn",
+                "functionUrlAuthType",
+                "invokedViaFunctionUrl",
+            }
+        ),
         "lambda",
         shape="function/statementId",
     ),

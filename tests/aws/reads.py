@@ -290,6 +290,8 @@ def permission(client: Client, _: str, known: Properties) -> Found:
         "action": found["Action"],
         "principal": principal["Service"] if isinstance(principal, dict) else principal,
     }
+    if source := found.get("Condition", {}).get("ArnLike", {}).get("AWS:SourceArn"):
+        own["sourceArn"] = source
     return Found(own, id=name)
 
 

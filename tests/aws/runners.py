@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.ec2 import AMI_PARAMETER
 from tests.aws.conftest import ACCOUNT, REGION, AwsProject
+from tests.aws.kinds import RUNNERS as KINDS
+from tests.aws.reads import remembered
+from tests.engine.project import Run
 from tests.provider.conftest import Registry
 
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/github-AbCdEf"
@@ -76,6 +80,12 @@ def image(moto: str, architecture: str, gb: int = 60) -> str:
     return made
 
 
+def _import_id(had: dict[str, Any]) -> Any:
+    """Return the id by which the plugin imports a resource that a state has."""
+    shape = KINDS[had["type"]].shape if had["type"] in KINDS else ""
+    return re.sub(r"\w+", lambda key: str(had["inputs"][key[0]]), shape) or had.get("id")
+
+
 class RunnersProject(AwsProject):
     """A project whose stack has runners on EC2, and no image."""
 
@@ -98,6 +108,29 @@ class RunnersProject(AwsProject):
                 **stack,
             }
         )
+
+    def lose(self) -> list[dict[str, Any]]:
+        """Lose the stack's state, but nothing that it tells of; return the resources that it had."""
+        had: list[dict[str, Any]] = json.loads(self.exported())["deployment"]["resources"]
+        self.pulumi("stack", "rm", "-s", "t", "--yes", "--force", "--preserve-config")
+        self.pulumi("stack", "init", "t")
+        return had
+
+    def imported(self, had: list[dict[str, Any]], **environment: str) -> Run:
+        """Import, by the ids that the plugin's documentation names, what AWS still has of a lost state."""
+        self.preview("--import-file", "import.json", **environment)
+        file = self.root / "import.json"
+        asked = json.loads(file.read_text())["resources"]
+        ids = {(one["type"], one["urn"].rpartition("::")[2]): _import_id(one) for one in had}
+        kept = []
+        for one in asked:
+            if one["name"] in {"runners", "builder", "runners-aws"}:
+                kept.append(one)
+            elif one["type"] in KINDS and KINDS[one["type"]].read is not remembered:
+                kept.append({**one, "id": ids[one["type"], one.get("logicalName", one["name"])]})
+        file.write_text(json.dumps({"resources": kept}))
+        options = ("--yes", "--skip-preview", "--generate-code=false", "--protect=false")
+        return self.pulumi("import", "-s", "t", "--file", "import.json", *options, **environment)
 
     def api(self, service: str) -> Any:
         """Return a client of the AWS that the stack is deployed to."""
