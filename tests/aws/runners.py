@@ -11,6 +11,7 @@ import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import AMIS, Ami
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.ec2 import AMI_PARAMETER
@@ -34,6 +35,13 @@ RUNNERS: dict[str, Any] = {
     "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
     "gpus": 1,
 }
+
+INSTANCE_TYPE_OFFERINGS["availability-zone"][REGION] += [
+    {"InstanceType": name, "LocationType": "availability-zone", "Location": f"{REGION}{zone}"}
+    for name in ("g5g.xlarge", "g6.2xlarge", "p3.2xlarge", "p4d.24xlarge", "p5.48xlarge")
+    for zone in "ab"
+]
+"""What moto's list of where which type is to be had lacks."""
 
 del AMIS[1:]
 """Of the machine images that moto makes anew at each reset, one is enough."""

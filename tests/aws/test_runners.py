@@ -367,7 +367,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         "subnets: subnet-",
     ),
     "root": (
-        {"root": 80, "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}}},
+        {"root": 80, "instanceTypes": ["p3.2xlarge"], "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}}},
         "root: 80 GiB is too small: the machine image takes 60 GiB, and link0 within budgets 74; give at least 134",
     ),
     "public": (
