@@ -38,8 +38,8 @@ RUNNERS: dict[str, Any] = {
 
 INSTANCE_TYPE_OFFERINGS["availability-zone"][REGION] += [
     {"InstanceType": name, "LocationType": "availability-zone", "Location": f"{REGION}{zone}"}
-    for name in ("g5g.xlarge", "g6.2xlarge", "p3.2xlarge", "p4d.24xlarge", "p5.48xlarge")
-    for zone in "ab"
+    for name in ("g5g.xlarge", "g6.2xlarge", "p4d.24xlarge", "p5.48xlarge")
+    for zone in "abc"
 ]
 """What moto's list of where which type is to be had lacks."""
 
@@ -90,8 +90,7 @@ def image(moto: str, architecture: str, gb: int = 60) -> str:
 
 def _import_id(had: dict[str, Any]) -> Any:
     """Return the id by which the plugin imports a resource that a state has."""
-    shape = KINDS[had["type"]].shape if had["type"] in KINDS else ""
-    return re.sub(r"\w+", lambda key: str(had["inputs"][key[0]]), shape) or had.get("id")
+    return re.sub(r"\w+", lambda key: str(had["inputs"][key[0]]), KINDS[had["type"]].shape) or had["id"]
 
 
 class RunnersProject(AwsProject):
@@ -126,19 +125,20 @@ class RunnersProject(AwsProject):
 
     def imported(self, had: list[dict[str, Any]], **environment: str) -> Run:
         """Import, by the ids that the plugin's documentation names, what AWS still has of a lost state."""
-        self.preview("--import-file", "import.json", **environment)
+        self.preview("--import-file", "import.json", check=True, **environment)
         file = self.root / "import.json"
         asked = json.loads(file.read_text())["resources"]
-        ids = {(one["type"], one["urn"].rpartition("::")[2]): _import_id(one) for one in had}
+        ids = {(one["type"], one["urn"].rpartition("::")[2]): _import_id(one) for one in had if one["type"] in KINDS}
         kept = []
         for one in asked:
+            name = (one["type"], one.get("logicalName", one["name"]))
             if one["name"] in {"runners", "builder", "runners-aws"}:
                 kept.append(one)
-            elif one["type"] in KINDS and KINDS[one["type"]].read is not remembered:
-                kept.append({**one, "id": ids[one["type"], one.get("logicalName", one["name"])]})
+            elif name in ids and KINDS[one["type"]].read is not remembered:
+                kept.append({**one, "id": ids[name]})
         file.write_text(json.dumps({"resources": kept}))
         options = ("--yes", "--skip-preview", "--generate-code=false", "--protect=false")
-        return self.pulumi("import", "-s", "t", "--file", "import.json", *options, **environment)
+        return self.pulumi("import", "-s", "t", "--file", "import.json", *options, check=True, **environment)
 
     def api(self, service: str) -> Any:
         """Return a client of the AWS that the stack is deployed to."""

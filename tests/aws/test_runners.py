@@ -367,7 +367,12 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         "subnets: subnet-",
     ),
     "root": (
-        {"root": 80, "instanceTypes": ["p3.2xlarge"], "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}}},
+        {
+            "root": 80,
+            "instanceTypes": ["c7i.4xlarge"],
+            "gpus": 0,
+            "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}},
+        },
         "root: 80 GiB is too small: the machine image takes 60 GiB, and link0 within budgets 74; give at least 134",
     ),
     "public": (

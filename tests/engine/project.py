@@ -139,7 +139,7 @@ class Project:
 
     def refresh(self, **environment: str) -> Run:
         """Run ``pulumi refresh``."""
-        return self.pulumi("refresh", "-s", "t", "--yes", "--skip-preview", **environment)
+        return self.pulumi("refresh", "-s", "t", "--yes", "--skip-preview", check=True, **environment)
 
     def preview(self, *options: str, check: bool = True, **environment: str) -> Run:
         """Run ``pulumi preview``."""

@@ -30,7 +30,7 @@ _HEARTBEAT = 15 * 60
 _RUNTIME = "python3.13"
 
 _ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "ecr.api", "ecr.dkr", "logs")
-"""What a machine asks of AWS; S3, where ECR's layers are, has an endpoint of another kind."""
+"""What a machine asks of AWS. S3, where ECR's layers are, has a gateway: the VPC's own, which may be there."""
 
 
 @dataclass(frozen=True, kw_only=True)
