@@ -214,11 +214,20 @@ def _kept(_client: Client, _name: str, olds: Properties, news: Properties) -> Pr
 
 
 def retag(client: Client, service: str, of: str, olds: Mapping[str, str], news: Mapping[str, str]) -> None:
-    """Make a resource's tags those that are given; ``of`` is its id, where its service does not ask for its ARN."""
-    add, remove = _TAGGING[service]
-    add(client, of, news)
+    """Make a resource's tags those that are given; ``of`` is what :func:`taggable` returns."""
+    _TAGGING[service][0](client, of, news)
     if gone := sorted(olds.keys() - news.keys()):
-        remove(client, of, gone)
+        untag(client, service, of, gone)
+
+
+def untag(client: Client, service: str, of: str, keys: list[str]) -> None:
+    """Take tags away; ``of`` is as in :func:`retag`."""
+    _TAGGING[service][1](client, of, keys)
+
+
+def taggable(kind: Kind, name: str, outputs: Mapping[str, str]) -> str:
+    """Return what :func:`retag` asks for: a resource's id in EC2 and IAM, its ARN elsewhere."""
+    return name if kind.service in {"ec2", "iam"} else outputs["arn"]
 
 
 _Add = Callable[[Client, str, Mapping[str, str]], Any]
@@ -252,7 +261,7 @@ _TAGGING: Final[dict[str, tuple[_Add, _Remove]]] = {
         ),
     ),
 }
-"""How each service tags: by a resource's id in EC2 and IAM, by its ARN elsewhere."""
+"""How each service adds tags, and takes them away."""
 
 
 def _create_placement_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -288,6 +297,11 @@ def _create_role(client: Client, inputs: Properties) -> tuple[str, Properties]:
         RoleName=inputs["name"], AssumeRolePolicyDocument=inputs["assumeRolePolicy"], Tags=tags(inputs["tags"])
     )["Role"]
     return inputs["name"], {**inputs, "arn": made["Arn"], "uniqueId": made["RoleId"]}
+
+
+def _update_role(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    client.update_assume_role_policy(RoleName=name, PolicyDocument=news["assumeRolePolicy"])
+    return {**olds, **news}
 
 
 def _put_role_policy(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -401,7 +415,8 @@ def _put_alarm(client: Client, inputs: Properties) -> tuple[str, Properties]:
     }
     dimensions = [{"Name": name, "Value": value} for name, value in inputs["dimensions"].items()]
     client.put_metric_alarm(**arguments, Dimensions=dimensions, Tags=tags(inputs["tags"]))
-    return inputs["name"], inputs
+    made = client.describe_alarms(AlarmNames=[inputs["name"]])["MetricAlarms"][0]
+    return inputs["name"], {**inputs, "arn": made["AlarmArn"]}
 
 
 def _create_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -555,7 +570,7 @@ RUNNERS: Final = {
     ),
     "aws:iam/role:Role": Kind(
         _create_role,
-        _kept,
+        _update_role,
         lambda client, name, _: client.delete_role(RoleName=name),
         reads.role,
         frozenset({"name"}),

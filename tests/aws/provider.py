@@ -25,7 +25,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
 from tests.aws import reads
-from tests.aws.kinds import FUNCTIONS, RUNNERS, Client, Kind, retag
+from tests.aws.kinds import FUNCTIONS, RUNNERS, Client, Kind, retag, taggable
 from toolchain.provider_base import (
     Host,
     Properties,
@@ -222,8 +222,7 @@ class AwsProvider(Provider):
             outputs = kind.update(client, request.id, olds, news)
             before, after = olds.get("tags"), news.get("tags")
             if before != after and isinstance(after, dict):  # a group of machines has a list, and minds it itself
-                of = request.id if kind.service in {"ec2", "iam"} else outputs["arn"]
-                retag(client, kind.service, of, before or {}, after)
+                retag(client, kind.service, taggable(kind, request.id, outputs), before or {}, after)
         return provider_pb2.UpdateResponse(properties=encode_struct(outputs))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:

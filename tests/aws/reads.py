@@ -247,7 +247,7 @@ def table(client: Client, name: str, _: Properties) -> Found:
     """A table."""
     found = client.describe_table(TableName=name)["Table"]
     ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    listed = client.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
+    listed = client.list_tags_of_resource(ResourceArn=found["TableArn"]).get("Tags", [])
     own = {
         "name": name,
         "billingMode": found["BillingModeSummary"]["BillingMode"],

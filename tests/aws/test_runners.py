@@ -17,6 +17,7 @@ from components.runners.ec2 import policies
 from stacks.source import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.kinds import RUNNERS as KINDS
+from tests.aws.kinds import taggable, untag
 from tests.aws.reads import unpacked
 from tests.aws.runners import NAME, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
@@ -127,9 +128,10 @@ def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -
     )
     more = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
     project.api("iam").put_role_policy(RoleName=f"{NAME}-runner", PolicyName="runner", PolicyDocument=more)
-    project.api("iam").untag_role(RoleName=f"{NAME}-keeper", TagKeys=["slipway"])
+    anybody = json.dumps(policies.trust("s3.amazonaws.com"))
+    project.api("iam").update_assume_role_policy(RoleName=f"{NAME}-keeper", PolicyDocument=anybody)
     project.api("logs").put_retention_policy(logGroupName=f"/{NAME}/runner", retentionInDays=1)
-    changed = [f"Group {spot}", f"LogGroup {NAME}-runner", f"Role {NAME}-keeper", f"RolePolicy {NAME}-runner"]
+    changed = [f"Group {spot}", f"RolePolicy {NAME}-runner", *untagged(project)]
     gone = f"SecurityGroupEgressRule {NAME}-runner-out"
     assert operations(project.refresh().shown) == {**dict.fromkeys(changed, "~"), gone: "-"}
     assert project.group("spot")["MaxSize"] == 1
@@ -137,9 +139,22 @@ def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -
     the_template_is_as_it_should_be(project)
     the_groups_are_as_they_should_be(project)
     the_roles_may_what_they_should(project)
-    assert project.api("iam").list_role_tags(RoleName=f"{NAME}-keeper")["Tags"] == [{"Key": "slipway", "Value": NAME}]
     (kept,) = project.api("logs").describe_log_groups(logGroupNamePrefix=f"/{NAME}/runner")["logGroups"]
     assert kept["retentionInDays"] == 30
+    assert UNCHANGED.search(project.refresh().shown)  # so all tags are there again
+
+
+def untagged(project: RunnersProject) -> list[str]:
+    """Take the tag of the stack from all of its resources that have tags of their own, and return them."""
+    found = []
+    for token, kind in KINDS.items():
+        for one in project.resources(token.removeprefix("aws:")):
+            if isinstance(one["inputs"].get("tags"), dict):
+                of = taggable(kind, one["id"], one["outputs"])
+                untag(project.api(kind.service), kind.service, of, ["slipway"])
+                found.append(f"{token.rpartition(':')[2]} {one['urn'].rpartition('::')[2]}")
+    assert len({what.partition(" ")[0] for what in found}) == 8, found
+    return found
 
 
 def the_template_is_as_it_should_be(project: RunnersProject) -> None:
