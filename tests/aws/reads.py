@@ -106,9 +106,10 @@ def template(client: Client, name: str, _: Properties) -> Found:
     head = _one(client.describe_launch_templates(LaunchTemplateIds=[name])["LaunchTemplates"])
     versions = client.describe_launch_template_versions(LaunchTemplateId=name, Versions=["$Latest"])
     data = _texts(camel(_one(versions["LaunchTemplateVersions"])["LaunchTemplateData"]))
-    # moto has the template's own tags among those of what it launches
+    # Moto has the template's own tags among those of what it launches
     data["tagSpecifications"] = [one for one in data["tagSpecifications"] if one["resourceType"] != "launch-template"]
-    own = {"name": head["LaunchTemplateName"], "tags": tags(head.get("Tags", []))}
+    now = client.describe_tags(Filters=[{"Name": "resource-id", "Values": [name]}])["Tags"]  # the others are its first
+    own = {"name": head["LaunchTemplateName"], "tags": tags(now)}
     return Found({**data, **own}, {"latestVersion": head["LatestVersionNumber"], "arn": "unused"})
 
 
