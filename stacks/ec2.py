@@ -197,7 +197,7 @@ class Machine:
     """What EC2 says of an instance type (DescribeInstanceTypes).
 
     ``cards`` are network cards, ``efa`` the most EFA interfaces, ``disks`` local NVMe disks, ``cluster`` whether it may
-    be in a cluster placement group, ``spot`` whether there is spot capacity of it.
+    be in a cluster placement group, ``spot`` whether there is spot capacity of it, ``zones`` are those that have it.
     """
 
     name: str
@@ -208,6 +208,7 @@ class Machine:
     disks: int
     cluster: bool
     spot: bool
+    zones: tuple[str, ...]
 
     def interfaces(self, asked: int | Literal["all"]) -> tuple[tuple[int, int, str], ...]:
         """Return the network interfaces to make: card, device index on it, and type.
@@ -241,7 +242,7 @@ class Site:
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
     capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
-    ``builder`` is the machine that builds images, and ``builder_zones`` are where there are such.
+    ``builder`` is the machine that builds images.
     """
 
     machines: Sequence[Machine]
@@ -254,12 +255,15 @@ class Site:
     prices: Mapping[str, float]
     on_demand_prices: Mapping[str, float]
     builder: Machine | None = None
-    builder_zones: Sequence[str] = ()
 
     @property
     def builder_network(self) -> Network | None:
         """The first subnet that the builder can be in; None where it can be in none."""
-        return next((network for network in self.networks if network.zone in self.builder_zones), None)
+        return self.network(self.builder) if self.builder else None
+
+    def network(self, machine: Machine) -> Network | None:
+        """Return the first subnet that a machine of a type can be in; None where it can be in none."""
+        return next((network for network in self.networks if network.zone in machine.zones), None)
 
 
 def partition(region: str) -> str:
@@ -284,11 +288,14 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
         *_place_mistakes(config, site),
         *_builder_mistakes(config, site, platform, budgets),
     ]
-    need = site.image_gb + UNPACKED * sum(budgets.values()) // 1024**3
+    on_root = not all(machine.disks for machine in site.machines)  # else layers are on the disks
+    images = UNPACKED * sum(budgets.values()) // 1024**3 if on_root else 0
+    need = site.image_gb + images
     if config.root < need:
         found.append(
-            f"root: {config.root} GiB is too small: the machine image takes {site.image_gb} GiB, and "
-            f"{', '.join(budgets) or 'no image'} within budgets {need - site.image_gb}; give at least {need}"
+            f"root: {config.root} GiB is too small: the machine image takes {site.image_gb} GiB"
+            + (f", and {', '.join(budgets)} within budgets {images}" if images else "")
+            + f"; give at least {need}"
         )
     if found:
         raise SlipwayError("\n".join(f"slipway:runners.{line}" for line in found))
@@ -312,7 +319,16 @@ def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str
             found.append(f"{where} cannot be in a cluster placement group, which EFA is for")
         if config.spot and not machine.spot:
             found.append(f"{where} has no spot capacity; say spot: false, or leave it out")
+        found += _zone_mistakes(where, machine, config, site)
     return found
+
+
+def _zone_mistakes(where: str, machine: Machine, config: Ec2Runners, site: Site) -> list[str]:
+    if not site.networks or site.network(machine):
+        return []
+    zones = ", ".join(sorted({network.zone for network in site.networks}))
+    other = f"it is in {', '.join(machine.zones)}" if machine.zones else f"nor elsewhere in {config.region}"
+    return [f"{where} is not to be had in {zones}, where the subnets are; {other}"]
 
 
 def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
@@ -341,16 +357,7 @@ def _builder_mistakes(config: Ec2Runners, site: Site, platform: str, budgets: Ma
     where = f"build.instanceType: {machine.name}"
     if architecture not in machine.architectures:
         found.append(f"{where} is {' and '.join(machine.architectures)}; slipway:platform {platform} is {architecture}")
-    if site.networks and site.builder_network is None:
-        zones = ", ".join(sorted({network.zone for network in site.networks}))
-        found.append(
-            f"{where} is not to be had in {zones}, where the subnets are; "
-            + (
-                f"it is in {', '.join(site.builder_zones)}"
-                if site.builder_zones
-                else f"nor elsewhere in {config.region}"
-            )
-        )
+    found += _zone_mistakes(where, machine, config, site)
     need = UNPACKED * sum(budgets.values()) // 1024**3
     if build.cache < need:
         found.append(

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from botocore.stub import Stubber
 
+from tests.aws import reads
 from toolchain.provider_base import Properties
 
 Client = Any
@@ -24,17 +25,20 @@ Client = Any
 
 @dataclass(frozen=True)
 class Kind:
-    """How one type of resource is made, changed and ended.
+    """How one type of resource is made, changed, ended and read back.
 
-    ``replaces`` are the inputs that AWS cannot change, ``moves`` the outputs that are others after any change.
+    ``replaces`` are the inputs that AWS cannot change, ``moves`` the outputs that are others after any change, and
+    ``shape`` of which inputs the id is made by which the plugin imports it, where that is not its name or AWS's own id.
     """
 
     create: Callable[[Client, Properties], tuple[str, Properties]]
     update: Callable[[Client, str, Properties, Properties], Properties]
     delete: Callable[[Client, str, Properties], None]
+    read: reads.Read
     replaces: frozenset[str]
     service: str = "ecr"
     moves: frozenset[str] = frozenset()
+    shape: str = ""
 
 
 _BOOLEANS = {"encrypted", "deleteOnTermination", "ebsOptimized", "associatePublicIpAddress"}
@@ -85,7 +89,8 @@ def _specified(kind: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _template_data(inputs: Properties) -> dict[str, Any]:
-    data: dict[str, Any] = pascal(without(inputs, "name", "tags", "updateDefaultVersion"))
+    other = ("name", "tags", "updateDefaultVersion", "latestVersion", "arn")
+    data: dict[str, Any] = pascal(without(inputs, *other))
     return data
 
 
@@ -99,6 +104,8 @@ def _create_template(client: Client, inputs: Properties) -> tuple[str, Propertie
 
 
 def _update_template(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    if _template_data(olds) == _template_data(news):
+        return {**olds, **news}
     version = client.create_launch_template_version(LaunchTemplateId=name, LaunchTemplateData=_template_data(news))
     number = version["LaunchTemplateVersion"]["VersionNumber"]
     if news["updateDefaultVersion"]:
@@ -108,9 +115,6 @@ def _update_template(client: Client, name: str, olds: Properties, news: Properti
 
 def _group_arguments(inputs: Properties) -> dict[str, Any]:
     policy = pascal(inputs["mixedInstancesPolicy"])
-    for place in [policy["LaunchTemplate"], *policy["LaunchTemplate"]["Overrides"]]:
-        version = place["LaunchTemplateSpecification"]["Version"]
-        place["LaunchTemplateSpecification"]["Version"] = str(version)
     return {
         "AutoScalingGroupName": inputs["name"],
         "MinSize": int(inputs["minSize"]),
@@ -126,17 +130,29 @@ def _group_arguments(inputs: Properties) -> dict[str, Any]:
 
 
 def _create_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    listed = [
-        {**pascal(tag), "ResourceId": inputs["name"], "ResourceType": "auto-scaling-group"} for tag in inputs["tags"]
-    ]
-    client.create_auto_scaling_group(**_group_arguments(inputs), Tags=listed)
+    client.create_auto_scaling_group(**_group_arguments(inputs), Tags=_group_tags(inputs))
     client.suspend_processes(AutoScalingGroupName=inputs["name"], ScalingProcesses=inputs["suspendedProcesses"])
     made = client.describe_auto_scaling_groups(AutoScalingGroupNames=[inputs["name"]])["AutoScalingGroups"][0]
     return inputs["name"], {**inputs, "arn": made["AutoScalingGroupARN"]}
 
 
-def _update_group(client: Client, _: str, olds: Properties, news: Properties) -> Properties:
+def _group_tags(inputs: Properties) -> list[dict[str, Any]]:
+    whose = {"ResourceId": inputs["name"], "ResourceType": "auto-scaling-group"}
+    return [{**pascal(tag), **whose} for tag in inputs["tags"]]
+
+
+def _update_group(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
     client.update_auto_scaling_group(**_group_arguments(news))
+    for method, processes in (
+        (client.resume_processes, set(olds["suspendedProcesses"]) - set(news["suspendedProcesses"])),
+        (client.suspend_processes, set(news["suspendedProcesses"]) - set(olds["suspendedProcesses"])),
+    ):
+        if processes:
+            method(AutoScalingGroupName=name, ScalingProcesses=sorted(processes))
+    kept = [tag["key"] for tag in news["tags"]]
+    if gone := [tag for tag in _group_tags(olds) if tag["Key"] not in kept]:
+        client.delete_tags(Tags=gone)
+    client.create_or_update_tags(Tags=_group_tags(news))
     return {**olds, **news}
 
 
@@ -185,11 +201,67 @@ def _rule(direction: str) -> Kind:
         revoke = getattr(client, f"revoke_security_group_{direction}")
         revoke(GroupId=olds["securityGroupId"], SecurityGroupRuleIds=[name])
 
-    return Kind(create, _kept, delete, frozenset({"securityGroupId", "referencedSecurityGroupId", "cidrIpv4"}), "ec2")
+    replaces = frozenset({"securityGroupId", "referencedSecurityGroupId", "cidrIpv4"})
+    return Kind(create, _kept, delete, reads.rule, replaces, "ec2")
 
 
 def _kept(_client: Client, _name: str, olds: Properties, news: Properties) -> Properties:
+    """Change nothing but tags, which :func:`retag` does."""
+    changed = sorted(key for key, value in without(news, "tags").items() if olds.get(key) != value)
+    if changed:
+        raise ValueError(f"the stand-in cannot change {', '.join(changed)}")
     return {**olds, **news}
+
+
+def retag(client: Client, service: str, of: str, olds: Mapping[str, str], news: Mapping[str, str]) -> None:
+    """Make a resource's tags those that are given; ``of`` is what :func:`taggable` returns."""
+    _TAGGING[service][0](client, of, news)
+    if gone := sorted(olds.keys() - news.keys()):
+        untag(client, service, of, gone)
+
+
+def untag(client: Client, service: str, of: str, keys: list[str]) -> None:
+    """Take tags away; ``of`` is as in :func:`retag`."""
+    _TAGGING[service][1](client, of, keys)
+
+
+def taggable(kind: Kind, name: str, outputs: Mapping[str, str]) -> str:
+    """Return what :func:`retag` asks for: a resource's id in EC2 and IAM, its ARN elsewhere."""
+    return name if kind.service in {"ec2", "iam"} else outputs["arn"]
+
+
+_Add = Callable[[Client, str, Mapping[str, str]], Any]
+_Remove = Callable[[Client, str, list[str]], Any]
+_TAGGING: Final[dict[str, tuple[_Add, _Remove]]] = {
+    "ec2": (
+        lambda client, name, given: client.create_tags(Resources=[name], Tags=tags(given)),
+        lambda client, name, keys: client.delete_tags(Resources=[name], Tags=[{"Key": key} for key in keys]),
+    ),
+    "iam": (
+        lambda client, name, given: client.tag_role(RoleName=name, Tags=tags(given)),
+        lambda client, name, keys: client.untag_role(RoleName=name, TagKeys=keys),
+    ),
+    "logs": (
+        lambda client, arn, given: client.tag_resource(resourceArn=arn, tags=given),
+        lambda client, arn, keys: client.untag_resource(resourceArn=arn, tagKeys=keys),
+    ),
+    "dynamodb": (
+        lambda client, arn, given: client.tag_resource(ResourceArn=arn, Tags=tags(given)),
+        lambda client, arn, keys: client.untag_resource(ResourceArn=arn, TagKeys=keys),
+    ),
+    "lambda": (
+        lambda client, arn, given: client.tag_resource(Resource=arn, Tags=given),
+        lambda client, arn, keys: client.untag_resource(Resource=arn, TagKeys=keys),
+    ),
+    **dict.fromkeys(
+        ("cloudwatch", "events"),
+        (
+            lambda client, arn, given: client.tag_resource(ResourceARN=arn, Tags=tags(given)),
+            lambda client, arn, keys: client.untag_resource(ResourceARN=arn, TagKeys=keys),
+        ),
+    ),
+}
+"""How each service adds tags, and takes them away."""
 
 
 def _create_placement_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -212,11 +284,24 @@ def _create_endpoint(client: Client, inputs: Properties) -> tuple[str, Propertie
     return made["VpcEndpoint"]["VpcEndpointId"], inputs
 
 
+def _update_endpoint(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    before, after = set(olds["subnetIds"]), set(news["subnetIds"])
+    client.modify_vpc_endpoint(
+        VpcEndpointId=name, AddSubnetIds=sorted(after - before), RemoveSubnetIds=sorted(before - after)
+    )
+    return _kept(client, name, {**olds, "subnetIds": news["subnetIds"]}, news)
+
+
 def _create_role(client: Client, inputs: Properties) -> tuple[str, Properties]:
     made = client.create_role(
         RoleName=inputs["name"], AssumeRolePolicyDocument=inputs["assumeRolePolicy"], Tags=tags(inputs["tags"])
     )["Role"]
     return inputs["name"], {**inputs, "arn": made["Arn"], "uniqueId": made["RoleId"]}
+
+
+def _update_role(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    client.update_assume_role_policy(RoleName=name, PolicyDocument=news["assumeRolePolicy"])
+    return {**olds, **news}
 
 
 def _put_role_policy(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -330,7 +415,8 @@ def _put_alarm(client: Client, inputs: Properties) -> tuple[str, Properties]:
     }
     dimensions = [{"Name": name, "Value": value} for name, value in inputs["dimensions"].items()]
     client.put_metric_alarm(**arguments, Dimensions=dimensions, Tags=tags(inputs["tags"]))
-    return inputs["name"], inputs
+    made = client.describe_alarms(AlarmNames=[inputs["name"]])["MetricAlarms"][0]
+    return inputs["name"], {**inputs, "arn": made["AlarmArn"]}
 
 
 def _create_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -405,6 +491,7 @@ RUNNERS: Final = {
         _create_template,
         _update_template,
         lambda client, name, _: client.delete_launch_template(LaunchTemplateId=name),
+        reads.template,
         frozenset({"name"}),
         "ec2",
         frozenset({"latestVersion"}),
@@ -413,6 +500,7 @@ RUNNERS: Final = {
         _create_placement_group,
         _kept,
         lambda client, name, _: _unanswered(client, "delete_placement_group", GroupName=name),
+        reads.remembered,
         frozenset({"name", "strategy"}),
         "ec2",
     ),
@@ -420,6 +508,7 @@ RUNNERS: Final = {
         _create_security_group,
         _kept,
         _delete_security_group,
+        reads.security_group,
         frozenset({"name", "description", "vpcId"}),
         "ec2",
     ),
@@ -427,8 +516,9 @@ RUNNERS: Final = {
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _rule("egress"),
     "aws:ec2/vpcEndpoint:VpcEndpoint": Kind(
         _create_endpoint,
-        _kept,
+        _update_endpoint,
         lambda client, name, _: client.delete_vpc_endpoints(VpcEndpointIds=[name]),
+        reads.endpoint,
         frozenset({"serviceName", "vpcId"}),
         "ec2",
     ),
@@ -436,6 +526,7 @@ RUNNERS: Final = {
         _create_volume,
         _grow_volume,
         lambda client, name, _: client.delete_volume(VolumeId=name),
+        reads.volume,
         frozenset({"availabilityZone", "encrypted"}),
         "ec2",
     ),
@@ -443,6 +534,7 @@ RUNNERS: Final = {
         _create_instance,
         _kept,
         lambda client, name, _: client.terminate_instances(InstanceIds=[name]),
+        reads.instance,
         frozenset({"ami", "subnetId", "userData"}),  # the last as userDataReplaceOnChange says
         "ec2",
     ),
@@ -450,8 +542,10 @@ RUNNERS: Final = {
         _attach_volume,
         _kept,
         _detach_volume,
+        reads.attachment,
         frozenset({"deviceName", "instanceId", "volumeId"}),
         "ec2",
+        shape="deviceName:volumeId:instanceId",
     ),
     "aws:autoscaling/group:Group": Kind(
         _create_group,
@@ -459,6 +553,7 @@ RUNNERS: Final = {
         lambda client, name, olds: client.delete_auto_scaling_group(
             AutoScalingGroupName=name, ForceDelete=olds["forceDelete"]
         ),
+        reads.group,
         frozenset({"name"}),
         "autoscaling",
     ),
@@ -468,13 +563,16 @@ RUNNERS: Final = {
         lambda client, name, olds: client.delete_lifecycle_hook(
             LifecycleHookName=name, AutoScalingGroupName=olds["autoscalingGroupName"]
         ),
+        reads.hook,
         frozenset({"name", "autoscalingGroupName"}),
         "autoscaling",
+        shape="autoscalingGroupName/name",
     ),
     "aws:iam/role:Role": Kind(
         _create_role,
-        _kept,
+        _update_role,
         lambda client, name, _: client.delete_role(RoleName=name),
+        reads.role,
         frozenset({"name"}),
         "iam",
     ),
@@ -482,16 +580,19 @@ RUNNERS: Final = {
         _put_role_policy,
         _again(_put_role_policy),
         lambda client, _, olds: client.delete_role_policy(RoleName=olds["role"], PolicyName=olds["name"]),
+        reads.role_policy,
         frozenset({"name", "role"}),
         "iam",
+        shape="role:name",
     ),
     "aws:iam/instanceProfile:InstanceProfile": Kind(
-        _create_profile, _kept, _delete_profile, frozenset({"name"}), "iam"
+        _create_profile, _kept, _delete_profile, reads.profile, frozenset({"name"}), "iam"
     ),
     "aws:cloudwatch/logGroup:LogGroup": Kind(
         _create_log_group,
         _keep_logs,
         lambda client, name, _: client.delete_log_group(logGroupName=name),
+        reads.log_group,
         frozenset({"name"}),
         "logs",
     ),
@@ -499,6 +600,7 @@ RUNNERS: Final = {
         _create_table,
         _kept,
         lambda client, name, _: client.delete_table(TableName=name),
+        reads.table,
         frozenset({"name", "hashKey"}),
         "dynamodb",
     ),
@@ -506,6 +608,7 @@ RUNNERS: Final = {
         _create_function,
         _update_function,
         lambda client, name, _: client.delete_function(FunctionName=name),
+        reads.function,
         frozenset({"name"}),
         "lambda",
     ),
@@ -513,6 +616,7 @@ RUNNERS: Final = {
         _create_function_url,
         _kept,
         lambda client, name, _: client.delete_function_url_config(FunctionName=name),
+        reads.function_url,
         frozenset({"functionName"}),
         "lambda",
     ),
@@ -520,13 +624,26 @@ RUNNERS: Final = {
         _add_permission,
         _kept,
         lambda client, name, olds: client.remove_permission(FunctionName=olds["function"], StatementId=name),
-        frozenset({"function", "action", "principal", "statementId", "sourceArn", "functionUrlAuthType"}),
+        reads.permission,
+        frozenset(
+            {
+                "function",
+                "action",
+                "principal",
+                "statementId",
+                "sourceArn",
+                "functionUrlAuthType",
+                "invokedViaFunctionUrl",
+            }
+        ),
         "lambda",
+        shape="function/statementId",
     ),
     "aws:cloudwatch/eventRule:EventRule": Kind(
         _put_rule,
         _again(_put_rule),
         lambda client, name, _: client.delete_rule(Name=name),
+        reads.event_rule,
         frozenset({"name"}),
         "events",
     ),
@@ -534,13 +651,16 @@ RUNNERS: Final = {
         _put_target,
         _again(_put_target),
         lambda client, name, olds: client.remove_targets(Rule=olds["rule"], Ids=[name]),
+        reads.event_target,
         frozenset({"rule", "targetId"}),
         "events",
+        shape="rule/targetId",
     ),
     "aws:cloudwatch/metricAlarm:MetricAlarm": Kind(
         _put_alarm,
         _again(_put_alarm),
         lambda client, name, _: client.delete_alarms(AlarmNames=[name]),
+        reads.alarm,
         frozenset({"name"}),
         "cloudwatch",
     ),

@@ -24,7 +24,8 @@ from botocore.stub import Stubber
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import provider_pb2
 
-from tests.aws.kinds import FUNCTIONS, RUNNERS, Client, Kind
+from tests.aws import reads
+from tests.aws.kinds import FUNCTIONS, RUNNERS, Client, Kind, retag, taggable
 from toolchain.provider_base import (
     Host,
     Properties,
@@ -95,18 +96,21 @@ KINDS: Final = {
         _create_repository,
         _update_repository,
         _delete_repository,
+        reads.repository,
         frozenset({"name", "encryptionConfigurations"}),
     ),
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": Kind(
         _put_policy,
         lambda client, _, __, news: _put_policy(client, news)[1],
         lambda client, name, _: client.delete_lifecycle_policy(repositoryName=name),
+        reads.lifecycle_policy,
         frozenset({"repository"}),
     ),
     "aws:ecr/pullThroughCacheRule:PullThroughCacheRule": Kind(
         _create_cache_rule,
         lambda client, _, __, news: _create_cache_rule(client, news)[1],
         lambda *_: None,
+        reads.remembered,
         frozenset({"ecrRepositoryPrefix", "upstreamRegistryUrl"}),
     ),
     **RUNNERS,
@@ -187,6 +191,26 @@ class AwsProvider(Provider):
             made, outputs = kind.create(self._session.client(kind.service), plain(decode_struct(request.properties)))
         return provider_pb2.CreateResponse(id=made, properties=encode_struct(outputs))
 
+    def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
+        """Read back what the state has, of its inputs those alone that were given; in an import, all that there is."""
+        kind = KINDS[_type(request.urn)]
+        known, asked = plain(decode_struct(request.properties)), plain(decode_struct(request.inputs))
+        with _one_line(request.urn.rpartition("::")[2]):
+            known = known or reads.unpacked(kind.shape, request.id)
+            try:
+                found = kind.read(self._session.client(kind.service), request.id, known)
+            except reads.Gone:
+                return provider_pb2.ReadResponse()
+            except ClientError as error:
+                if reads.not_found(error):
+                    return provider_pb2.ReadResponse()
+                raise
+        inputs = {key: found.inputs.get(key, value) for key, value in asked.items()} or found.inputs
+        outputs = {**known, **found.inputs, **found.more}
+        return provider_pb2.ReadResponse(
+            id=found.id or request.id, inputs=encode_struct(inputs), properties=encode_struct(outputs)
+        )
+
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
         kind = KINDS[_type(request.urn)]
         olds, news = plain(decode_struct(request.olds)), plain(decode_struct(request.news))
@@ -194,7 +218,11 @@ class AwsProvider(Provider):
             known = {key: value for key, value in {**olds, **news}.items() if key not in kind.moves}
             return provider_pb2.UpdateResponse(properties=encode_struct(known))
         with _one_line(request.urn.rpartition("::")[2]):
-            outputs = kind.update(self._session.client(kind.service), request.id, olds, news)
+            client = self._session.client(kind.service)
+            outputs = kind.update(client, request.id, olds, news)
+            before, after = olds.get("tags"), news.get("tags")
+            if before != after and isinstance(after, dict):  # a group of machines has a list, and minds it itself
+                retag(client, kind.service, taggable(kind, request.id, outputs), before or {}, after)
         return provider_pb2.UpdateResponse(properties=encode_struct(outputs))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import AMIS, Ami
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.ec2 import AMI_PARAMETER
 from tests.aws.conftest import ACCOUNT, REGION, AwsProject
+from tests.aws.kinds import RUNNERS as KINDS
+from tests.aws.reads import remembered
+from tests.engine.project import Run
 from tests.provider.conftest import Registry
 
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/github-AbCdEf"
@@ -30,6 +35,13 @@ RUNNERS: dict[str, Any] = {
     "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
     "gpus": 1,
 }
+
+INSTANCE_TYPE_OFFERINGS["availability-zone"][REGION] += [
+    {"InstanceType": name, "LocationType": "availability-zone", "Location": f"{REGION}{zone}"}
+    for name in ("g5g.xlarge", "g6.2xlarge", "p4d.24xlarge", "p5.48xlarge")
+    for zone in "abc"
+]
+"""What moto's list of where which type is to be had lacks."""
 
 del AMIS[1:]
 """Of the machine images that moto makes anew at each reset, one is enough."""
@@ -76,6 +88,11 @@ def image(moto: str, architecture: str, gb: int = 60) -> str:
     return made
 
 
+def _import_id(had: dict[str, Any]) -> Any:
+    """Return the id by which the plugin imports a resource that a state has."""
+    return re.sub(r"\w+", lambda key: str(had["inputs"][key[0]]), KINDS[had["type"]].shape) or had["id"]
+
+
 class RunnersProject(AwsProject):
     """A project whose stack has runners on EC2, and no image."""
 
@@ -98,6 +115,30 @@ class RunnersProject(AwsProject):
                 **stack,
             }
         )
+
+    def lose(self) -> list[dict[str, Any]]:
+        """Lose the stack's state, but nothing that it tells of; return the resources that it had."""
+        had: list[dict[str, Any]] = json.loads(self.exported())["deployment"]["resources"]
+        self.pulumi("stack", "rm", "-s", "t", "--yes", "--force", "--preserve-config")
+        self.pulumi("stack", "init", "t")
+        return had
+
+    def imported(self, had: list[dict[str, Any]], **environment: str) -> Run:
+        """Import, by the ids that the plugin's documentation names, what AWS still has of a lost state."""
+        self.preview("--import-file", "import.json", check=True, **environment)
+        file = self.root / "import.json"
+        asked = json.loads(file.read_text())["resources"]
+        ids = {(one["type"], one["urn"].rpartition("::")[2]): _import_id(one) for one in had if one["type"] in KINDS}
+        kept = []
+        for one in asked:
+            name = (one["type"], one.get("logicalName", one["name"]))
+            if one["name"] in {"runners", "builder", "runners-aws"}:
+                kept.append(one)
+            elif name in ids and KINDS[one["type"]].read is not remembered:
+                kept.append({**one, "id": ids[name]})
+        file.write_text(json.dumps({"resources": kept}))
+        options = ("--yes", "--skip-preview", "--generate-code=false", "--protect=false")
+        return self.pulumi("import", "-s", "t", "--file", "import.json", *options, check=True, **environment)
 
     def api(self, service: str) -> Any:
         """Return a client of the AWS that the stack is deployed to."""

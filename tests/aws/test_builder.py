@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -115,11 +116,13 @@ def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
     assert len(sessions.read_text().splitlines()) == 3
 
     another_machine_keeps_the_volume(project)
+    assert UNCHANGED.search(project.refresh(**AWAY).shown)
+    a_machine_that_is_gone_is_made_anew(project)
     # A machine image that is newer is for new runners; for another builder it has to be named.
     newer = image(project.moto, "x86_64")
     runners = {f"LaunchTemplate {NAME}": "~", f"Group {NAME}-spot": "~", f"Group {NAME}-on-demand": "~"}
     assert operations(project.preview(**AWAY).shown) == runners
-    project.building({"idle": 30, "cache": 600}, {"image": newer}, word="two")
+    project.building({"idle": 30, "cache": 600}, {"image": newer}, word="three")
     assert operations(project.preview(**AWAY).shown)[f"Instance {BUILDER}"] == "++"
 
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
@@ -145,6 +148,20 @@ def another_machine_keeps_the_volume(project: BuilderProject) -> None:
     assert kept["Size"] == 600
     assert [attached["InstanceId"] for attached in kept["Attachments"]] == [other["InstanceId"]]
     assert other["State"]["Name"] == "stopped"
+
+
+def a_machine_that_is_gone_is_made_anew(project: BuilderProject) -> None:
+    """As the error says that the next build ends with; the volume stays."""
+    gone, (volume,) = project.machine()["InstanceId"], project.volumes()
+    project.api("ec2").terminate_instances(InstanceIds=[gone])
+    project.building({"idle": 30, "cache": 600}, word="three")
+    failed = project.up(check=False, **AWAY)
+    assert failed.returncode != 0
+    assert f"the builder {BUILDER} in {REGION}: there is none; `pulumi up --refresh` makes it anew" in failed.shown
+    project.pulumi("up", "-s", "t", "--yes", "--skip-preview", "--refresh", **AWAY)
+    (kept,) = project.volumes()
+    assert kept["VolumeId"] == volume["VolumeId"]
+    assert [one["InstanceId"] for one in kept["Attachments"]] == [project.machine()["InstanceId"]] != [gone]
 
 
 @pytest.mark.slow  # likewise
@@ -198,6 +215,18 @@ def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
     assert asked["rootBlockDevice"]["encrypted"] is True
     told = yaml.safe_load(asked["userData"])["write_files"][0]
     assert told["content"] == f"VOLUME={volume['VolumeId']}\nCACHE=500\nIDLE=15\n"
+
+
+def test_a_volume_that_is_there_is_imported_by_its_id(project: BuilderProject) -> None:
+    wanted = {"Size": 500, "VolumeType": "gp3", "Iops": 6000, "Throughput": 500, "Encrypted": True}
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "Name", "Value": BUILDER}]}]  # one tag is missing
+    made = project.api("ec2").create_volume(AvailabilityZone=f"{REGION}a", TagSpecifications=tags, **wanted)["VolumeId"]
+    project.imported([{"type": "aws:ebs/volume:Volume", "urn": f"::{BUILDER}", "id": made}], **AWAY)
+    (volume,) = project.resources("ebs/volume:Volume")
+    assert volume["id"] == made
+    shown = project.preview("--diff", **AWAY).shown
+    assert re.search(rf"~ aws:ebs/volume:Volume: \(update\)\n +\[id={made}\]", shown), shown
+    assert re.search(rf"\+ slipway: +\"{NAME}\"", shown), shown
 
 
 def test_a_preview_reaches_nothing_and_refuses_what_could_not_be(project: BuilderProject) -> None:

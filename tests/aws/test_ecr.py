@@ -48,8 +48,8 @@ def fetch(project: AwsProject, ref: str) -> Any:
 
 
 def operations(shown: str) -> dict[str, str]:
-    """Return what a run did, by type and name of the resource; what stayed as it was is left out."""
-    found = re.findall(r"^ *([~+-]+) +(?:[│├└─ ]*)(\S+:\S+:\S+) +(\S+) ", shown, re.MULTILINE)
+    """Return what a run did, by type and name of the resource; what stayed as it was, or was but read, is left out."""
+    found = re.findall(r"^ *([~+-]+) +(?:[│├└─ ]*)(\S+:\S+:\S+) +(\S+) (?!refreshing)", shown, re.MULTILINE)
     return {f"{typ.rpartition(':')[2]} {name}": sign for sign, typ, name in found}
 
 
@@ -73,6 +73,8 @@ def test_the_life_of_a_stack_and_no_token_is_seen_in_it(project: AwsProject) -> 
 
     again = project.up().shown
     assert UNCHANGED.search(again), again
+    read = project.refresh().shown
+    assert UNCHANGED.search(read), read
 
     project.configure(length=2, word="two", registry={"keepNewest": 5})
     preview = project.preview().shown

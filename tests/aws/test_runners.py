@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import yaml
 from components.runners.ec2 import policies
 from stacks.source import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
+from tests.aws.kinds import RUNNERS as KINDS
+from tests.aws.kinds import taggable, untag
+from tests.aws.reads import unpacked
 from tests.aws.runners import NAME, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
 from tests.provider.conftest import Registry
@@ -74,6 +78,7 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
     assert outputs["spotDollarsPerHour"]["g5.2xlarge"] > 0
     assert outputs["onDemandDollarsPerHour"] == {"g5.2xlarge": 1.354}  # of the other type nothing is said
     assert UNCHANGED.search(project.up().shown)
+    what_was_changed_elsewhere_is_shown_and_put_right(project)
 
     # Jobs have come: how many machines there are is the keeper's, and no change of the stack's.
     project.api("autoscaling").set_desired_capacity(AutoScalingGroupName=f"{NAME}-spot", DesiredCapacity=2)
@@ -108,6 +113,48 @@ def test_the_life_of_runners(project: RunnersProject) -> None:
     assert not project.api("logs").describe_log_groups()["logGroups"]
     assert not project.api("dynamodb").list_tables()["TableNames"]
     assert sorted(project.calls() - documented()) == []
+
+
+def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -> None:
+    """A refresh tells what is other than it was made, and nothing else; the next update makes it so again."""
+    assert UNCHANGED.search(project.refresh().shown)
+    (out,) = project.resources("vpc/securityGroupEgressRule:SecurityGroupEgressRule")
+    group, rule = out["inputs"]["securityGroupId"], out["id"]
+    project.api("ec2").revoke_security_group_egress(GroupId=group, SecurityGroupRuleIds=[rule])
+    spot, policy = f"{NAME}-spot", project.group("spot")["MixedInstancesPolicy"]
+    del policy["LaunchTemplate"]["LaunchTemplateSpecification"]["LaunchTemplateName"]
+    project.api("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=spot, MaxSize=1, MixedInstancesPolicy=policy
+    )
+    more = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+    project.api("iam").put_role_policy(RoleName=f"{NAME}-runner", PolicyName="runner", PolicyDocument=more)
+    anybody = json.dumps(policies.trust("s3.amazonaws.com"))
+    project.api("iam").update_assume_role_policy(RoleName=f"{NAME}-keeper", PolicyDocument=anybody)
+    project.api("logs").put_retention_policy(logGroupName=f"/{NAME}/runner", retentionInDays=1)
+    changed = [f"Group {spot}", f"RolePolicy {NAME}-runner", *untagged(project)]
+    gone = f"SecurityGroupEgressRule {NAME}-runner-out"
+    assert operations(project.refresh().shown) == {**dict.fromkeys(changed, "~"), gone: "-"}
+    assert project.group("spot")["MaxSize"] == 1
+    assert operations(project.up().shown) == {**dict.fromkeys(changed, "~"), gone: "+"}
+    the_template_is_as_it_should_be(project)
+    the_groups_are_as_they_should_be(project)
+    the_roles_may_what_they_should(project)
+    (kept,) = project.api("logs").describe_log_groups(logGroupNamePrefix=f"/{NAME}/runner")["logGroups"]
+    assert kept["retentionInDays"] == 30
+    assert UNCHANGED.search(project.refresh().shown)  # so all tags are there again
+
+
+def untagged(project: RunnersProject) -> list[str]:
+    """Take the tag of the stack from all of its resources that have tags of their own, and return them."""
+    found = []
+    for token, kind in KINDS.items():
+        for one in project.resources(token.removeprefix("aws:")):
+            if isinstance(one["inputs"].get("tags"), dict):
+                of = taggable(kind, one["id"], one["outputs"])
+                untag(project.api(kind.service), kind.service, of, ["slipway"])
+                found.append(f"{token.rpartition(':')[2]} {one['urn'].rpartition('::')[2]}")
+    assert len({what.partition(" ")[0] for what in found}) == 8, found
+    return found
 
 
 def the_template_is_as_it_should_be(project: RunnersProject) -> None:
@@ -242,12 +289,71 @@ def test_efa_brings_its_interfaces_a_placement_group_and_traffic_among_the_machi
     services = sorted(endpoint["ServiceName"].rpartition(f"{REGION}.")[2] for endpoint in endpoints)
     assert services == ["ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages"]
 
+    assert UNCHANGED.search(project.refresh().shown)
     assert sorted(project.calls() - documented()) == []
     # A rule that goes is seen to go, in the API.
     project.runners(instanceTypes=["p5.48xlarge"], gpus=8, efa=0, subnets=[private])
     project.up()
     (interface,) = project.template()["LaunchTemplateData"]["NetworkInterfaces"]
     assert rules(project, interface["Groups"][0], egress=False) == []
+
+
+WRONG = {
+    ("aws:cloudwatch/logGroup:LogGroup", "/nosuch"): "resource '/nosuch' does not exist",
+    ("aws:ec2/securityGroup:SecurityGroup", "sg-0"): "resource 'sg-0' does not exist",
+    ("aws:autoscaling/lifecycleHook:LifecycleHook", "leave"): (
+        "unexpected format of ID (leave), expected autoscalingGroupName/name"
+    ),
+}
+"""What cannot be imported: what it is to be, its id, and what is said."""
+
+
+@pytest.mark.slow  # nine runs of the engine
+def test_what_is_there_is_imported_by_its_id(project: RunnersProject) -> None:
+    private = subnet(project, public=False)
+    project.runners(instanceTypes=["p4d.24xlarge"], efa="all", subnets=[private], endpoints=True)
+    project.up()
+    template, group = project.template(f"{NAME}-efa-4"), project.group("spot")
+    had = project.lose()
+    taken = project.up(check=False)
+    assert taken.returncode != 0
+    assert "AlreadyExists" in taken.shown
+    project.lose()
+    project.imported(had)
+    # The plugin does not read a function's code, nor moto some of what it is asked for: they are given again. Of a
+    # permission moto forgets what makes it another.
+    anew = {what for what, sign in operations(project.up().shown).items() if sign not in {"~", "+"}}
+    assert anew == {f"Permission {NAME}-webhook-address", f"Permission {NAME}-webhook-invoke"}
+    assert project.template(f"{NAME}-efa-4") == template
+    assert project.group("spot") == {**group, "HealthCheckGracePeriod": 0}  # moto makes 300 of it at first
+    assert UNCHANGED.search(project.refresh().shown)
+    runners, provider = (
+        next(one["urn"] for one in had if one["urn"].endswith(f"::{name}")) for name in ("runners", "runners-aws")
+    )
+    for (typ, wrong), said in WRONG.items():
+        place = ("--parent", f"runners={runners}", "--provider", f"aws={provider}")
+        failed = project.pulumi("import", typ, "x", wrong, "-s", "t", "--yes", "--skip-preview", *place, check=False)
+        assert failed.returncode != 0
+        assert re.search(rf"error: (x: )?{re.escape(said)}$", failed.shown, re.MULTILINE), failed.shown
+        assert "Traceback" not in failed.shown
+    project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
+    assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert not project.api("ec2").describe_launch_templates()["LaunchTemplates"]
+    assert not project.api("iam").list_roles()["Roles"]
+
+
+@pytest.mark.parametrize("token", sorted(token for token, kind in KINDS.items() if kind.shape))
+def test_an_id_of_several_parts_is_read_as_the_plugin_documents_it(token: str) -> None:
+    folder, name = re.sub(r"(?<!^)[A-Z]", lambda found: f"_{found[0].lower()}", token.split(":")[1]).split("/")
+    told = files("pulumi_aws").joinpath(folder.replace("lambda", "lambda_"), f"{name}.py").read_text()
+    example = re.findall(rf"\$ pulumi import {token} \S+ (\S+)\n", told)[0]
+    shape = KINDS[token].shape
+    parts = unpacked(shape, example)
+    assert re.sub(r"\w+", lambda key: parts[key[0]], shape) == example
+    mark = re.findall(r"\W", shape)[0]
+    assert not any(mark in part for part in parts.values())
+    with pytest.raises(ValueError, match=re.escape(f"unexpected format of ID (leave), expected {shape}")):
+        unpacked(shape, "leave")
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
@@ -276,7 +382,12 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         "subnets: subnet-",
     ),
     "root": (
-        {"root": 80, "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}}},
+        {
+            "root": 80,
+            "instanceTypes": ["c7i.4xlarge"],
+            "gpus": 0,
+            "stack": {"flavor": "chain", "budgets": {"link0": "20 GB"}},
+        },
         "root: 80 GiB is too small: the machine image takes 60 GiB, and link0 within budgets 74; give at least 134",
     ),
     "public": (

@@ -137,6 +137,10 @@ class Project:
         """Run ``pulumi up``."""
         return self.pulumi("up", "-s", "t", "--yes", "--skip-preview", check=check, **environment)
 
+    def refresh(self, **environment: str) -> Run:
+        """Run ``pulumi refresh``."""
+        return self.pulumi("refresh", "-s", "t", "--yes", "--skip-preview", check=True, **environment)
+
     def preview(self, *options: str, check: bool = True, **environment: str) -> Run:
         """Run ``pulumi preview``."""
         return self.pulumi("preview", "-s", "t", *options, check=check, **environment)

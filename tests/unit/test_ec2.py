@@ -106,7 +106,7 @@ def types() -> Iterator[tuple[dict[str, Any], ec2.Machine]]:
         network = described["NetworkInfo"]
         if network.get("EfaSupported"):
             efa, cards = network["EfaInfo"]["MaximumEfaInterfaces"], network["MaximumNetworkCards"]
-            yield described, ec2.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True)
+            yield described, ec2.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=())
 
 
 def test_interfaces_are_such_as_every_type_has() -> None:
@@ -123,6 +123,43 @@ def test_interfaces_are_such_as_every_type_has() -> None:
                 assert kind in cards[card]["InterfaceTypes"], (machine.name, card, kind)
             seen += 1
     assert seen > 100
+
+
+def refused(*there: ec2.Machine, **values: Any) -> str:
+    """Return what is said of a configuration in two zones, where images within budgets take 80 GiB."""
+    config = load(instanceTypes=[machine.name for machine in there], **values)
+    networks = [
+        ec2.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
+    ]
+    site = ec2.Site(there, networks, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    try:
+        ec2.check(config, site, "linux/amd64", {"torch": 20 * 1024**3})
+    except SlipwayError as error:
+        return str(error)
+    return ""
+
+
+def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2.Machine:
+    places = tuple(f"eu-west-1{zone}" for zone in zones)
+    return ec2.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
+
+
+def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
+    assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=139) == (
+        "slipway:runners.root: 139 GiB is too small: the machine image takes 60 GiB, and torch within budgets 80; "
+        "give at least 140"
+    )
+    assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=140) == ""
+    assert refused(of("g5.2xlarge"), root=75) == ""
+
+
+def test_a_type_that_is_in_no_zone_of_the_subnets_is_refused() -> None:
+    assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="bc")) == ""
+    assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="c")) == (
+        "slipway:runners.instanceTypes: p5.48xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets are; "
+        "it is in eu-west-1c"
+    )
+    assert refused(of("p6.48xlarge", zones="")).endswith("where the subnets are; nor elsewhere in eu-west-1")
 
 
 RULES = Rules(groups=(SPOT, ON_DEMAND), least=0, most=20, patience=300, idle=600, boot=1200)

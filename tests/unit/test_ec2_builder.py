@@ -247,16 +247,20 @@ def test_a_key_is_let_in_by_ec2_instance_connect(tmp_path: Path, made: Machine) 
             made.admit(instance, "build", tmp_path / "key")
 
 
-MACHINE = ec2.Machine("c7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True)
 NETWORKS = [ec2.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"]
+
+
+def a_type(name: str, zones: list[str]) -> ec2.Machine:
+    return ec2.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True, zones=tuple(zones))
 
 
 def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: Any) -> str:
     given = {**RUNNERS, "build": {"instanceType": "c7i.4xlarge", **build}}
     config = flavors.load({"flavor": "runners", "runners": given}, "stack x").runners
     assert isinstance(config, ec2.Ec2Runners)
-    types = [ec2.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True) for name in config.instance_types]
-    site = ec2.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, MACHINE, zones)
+    types = [a_type(name, ["eu-west-1a"]) for name in config.instance_types]
+    builder = a_type("c7i.4xlarge", zones)
+    site = ec2.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, builder)
     try:
         ec2.check(config, site, "linux/amd64", budgets or {})
     except SlipwayError as error:

@@ -30,7 +30,7 @@ _HEARTBEAT = 15 * 60
 _RUNTIME = "python3.13"
 
 _ENDPOINTS = ("ssm", "ssmmessages", "ec2messages", "ecr.api", "ecr.dkr", "logs")
-"""What a machine asks of AWS; S3, where ECR's layers are, has an endpoint of another kind."""
+"""What a machine asks of AWS. S3, where ECR's layers are, has a gateway: the VPC's own, which may be there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,14 +276,11 @@ class Ec2Runners(pulumi.ComponentResource):
                     "spot_allocation_strategy": "price-capacity-optimized",
                 },
                 "launch_template": {
-                    "launch_template_specification": {"launch_template_id": first.id, "version": first.latest_version},
+                    "launch_template_specification": _newest(first),
                     "overrides": [
                         {
                             "instance_type": machine.name,
-                            "launch_template_specification": {
-                                "launch_template_id": templates[self._efa(machine)].id,
-                                "version": templates[self._efa(machine)].latest_version,
-                            },
+                            "launch_template_specification": _newest(templates[self._efa(machine)]),
                         }
                         for machine in args.site.machines
                     ],
@@ -494,3 +491,8 @@ class Ec2Runners(pulumi.ComponentResource):
                 tags=self._tags,
                 opts=self._opts,
             )
+
+
+def _newest(template: aws.ec2.LaunchTemplate) -> dict[str, Any]:
+    """Return the newest version of a template by its number, so that another is a change of the group."""
+    return {"launch_template_id": template.id, "version": template.latest_version.apply(str)}

@@ -43,13 +43,14 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_
         prices=_prices(config, networks, opts),
         on_demand_prices=_on_demand_prices(config, price_list),
         builder=_machine(build, opts, "build.instanceType") if build else None,
-        builder_zones=_zones(build, opts) if build else (),
     )
 
 
 def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
+    filters = [{"name": "instance-type", "values": [name]}]
     with _said(f"{key}: {name}"):
         found = aws.ec2.get_instance_type(instance_type=name, opts=opts)
+        zones = aws.ec2.get_instance_type_offerings(location_type="availability-zone", filters=filters, opts=opts)
     return Machine(
         name=name,
         architectures=tuple(found.supported_architectures),
@@ -59,17 +60,8 @@ def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") 
         disks=sum(disk.count for disk in found.instance_disks),
         cluster="cluster" in found.supported_placement_strategies,
         spot="spot" in found.supported_usages_classes,
+        zones=tuple(sorted(zones.locations)),
     )
-
-
-def _zones(name: str, opts: pulumi.InvokeOptions) -> list[str]:
-    """Return the zones that have an instance type."""
-    filters = [{"name": "instance-type", "values": [name]}]
-    with _said(f"build.instanceType: {name}"):
-        found = aws.ec2.get_instance_type_offerings(
-            location_type="availability-zone", filters=filters, opts=opts
-        ).locations
-    return sorted(found)
 
 
 def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
