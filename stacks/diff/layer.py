@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import posixpath
 import stat
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -144,7 +145,7 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 
 
 def _add(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool) -> None:
-    path = normal(member.name)
+    path = sys.intern(normal(member.name))  # which the other image mostly has as well
     folder, name = posixpath.split(path)
     if name == _OPAQUE:
         made.opaque.add(folder)

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from stacks.cli import main
-from stacks.diff.comparison import compare
+from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import fetch
 from stacks.diff.published import StackDiff
 from stacks.diff.published import _base as moved
@@ -53,6 +53,12 @@ BASE = [file("bin/sh"), dpkg(openssl="3.0.1", zlib="1.2")]
 LARGE = [file("opt/large", "large" * 1000), pip("torch", "2.14.0")]
 
 
+def as_json(found: Comparison) -> dict[str, Any]:
+    """Return what a program reads of it."""
+    read: dict[str, Any] = json.loads(json.dumps(found, default=lambda part: part.as_json()))
+    return read
+
+
 class Pair:
     """Two images, and what is said of them."""
 
@@ -64,8 +70,7 @@ class Pair:
             self.registry.image(name, [*map(archive, layers)]) for name, layers in (("a:1", before), ("a:2", after))
         ]
         self.registry.asked.clear()
-        found: dict[str, Any] = compare(*map(fetch, names), thorough=thorough).as_json()
-        return found
+        return as_json(compare(*map(fetch, names), thorough=thorough))
 
     def read(self, layer: list[Item]) -> int:
         """Return how often a layer was asked for."""
@@ -175,7 +180,7 @@ def test_settings_layers_sizes_and_the_base(registry: Registry) -> None:
         [base, archive(LARGE)],
         {"Env": ["A=1", "B=3", "C=x=y"], "Entrypoint": ["/bin/sh", "-c"], "Labels": {label: "debian:13"}},
     )
-    found = compare(fetch(before), fetch(after)).as_json()
+    found = as_json(compare(fetch(before), fetch(after)))
     assert [(each["name"], each["before"], each["after"]) for each in found["settings"]] == [
         ("env B", "2", "3"),
         ("user", "root", None),

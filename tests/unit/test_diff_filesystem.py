@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -122,6 +123,24 @@ def test_a_link_to_a_folder_is_written_through_as_engines_do() -> None:
     assert [(found.path, found.change) for found in differences(tree(merged[:1]), tree(merged))] == [
         ("usr/lib/a", "added")
     ]
+
+
+def test_a_file_that_differs_costs_no_more_than_a_kilobyte() -> None:
+    """So that 200,000 of them in each of two images fit, with all of Python around them, into 300 MB."""
+    count = 2_000
+    folder = "opt/venv/lib/python3.12/site-packages"
+    archives = [
+        archive(file(f"{folder}/package{n // 20}/module{n}.py", f"{version} {n:0500}") for n in range(count))
+        for version in (1, 2)
+    ]
+    tracemalloc.start()
+    try:
+        indexes = [index(io.BytesIO(each), "application/vnd.oci.image.layer.v1.tar") for each in archives]
+        assert len(differences(*(Tree([made]) for made in indexes))) == count
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak / count < 1000
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
