@@ -56,7 +56,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
         # A component that waits for its parents' is shown below them.
         parents = [variants[parent] for parent in image.siblings.values()]
         after = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=engine)
-        variants[name] = ImageVariant(name, _arguments(image, registry, variants, verified), after)
+        variants[name] = ImageVariant(name, _arguments(plan, image, registry, variants, verified), after)
         registry.keep(name, variants[name].ref, variants[name])
         files[image.spec.dockerfile] = variants[name].plan["files"]
     if builder:
@@ -170,6 +170,7 @@ def _machines(plan: Plan) -> Deployed | None:
 
 
 def _arguments(
+    plan: Plan,
     image: PlannedImage,
     registry: Registry,
     variants: dict[str, ImageVariant],
@@ -187,6 +188,9 @@ def _arguments(
         registry=registry,
         target=image.spec.target,
         product=image.spec.product,
+        # An engine elsewhere may reach a registry that this machine does not.
+        needed=plan.config.publish and plan.config.build_on == "engine",
+        signer=plan.config.signing if plan.config.publish else None,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},
         after=[verified[value] for value in image.args.values() if value in verified],
     )

@@ -73,7 +73,11 @@ class Unreadable(Exception):
 
 
 class Unreachable(SlipwayError):
-    """A registry gives no answer: it is down, out of reach from here, or trusted by the engine only."""
+    """A registry gives no answer: it is down, or out of reach from here."""
+
+
+class Untrusted(Unreachable):
+    """A registry is there, and speaks no HTTPS that this machine trusts; a Docker engine may be told to."""
 
 
 @dataclass(frozen=True)
@@ -156,16 +160,12 @@ class Repository:
     def found(self) -> str | None:
         """Return the digest of what the reference names; None where it names nothing, or nothing that we may see.
 
-        Some registries refuse whoever asks for a repository that is not there yet, and some only the engine can reach.
+        Some registries refuse whoever asks for a repository that is not there yet.
 
         Raises:
-            SlipwayError: the registry answers something else.
+            SlipwayError: the registry answers something else, or cannot be asked.
         """
-        try:
-            answer = self._request("HEAD", f"manifests/{self._version}")
-        except Unreachable:
-            return None
-        with answer:
+        with self._request("HEAD", f"manifests/{self._version}") as answer:
             if answer.status_code in _UNSEEN:
                 return None
             self._check(answer, self._version)
@@ -287,8 +287,8 @@ class Repository:
                 self._authorization = self._answer_to(challenge)
                 answer = self._send(method, what, body, media_type)
         except (requests.RequestException, ValueError, KeyError) as error:
-            reason = one_line(_reason(error))
-            raise Unreachable(f"{self.reference}: {self.host} cannot be asked: {reason}") from None
+            kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else Unreachable
+            raise kind(f"{self.reference}: {self.host} cannot be asked: {one_line(_reason(error))}") from None
         return answer
 
     def _send(self, method: str, what: str, body: bytes | None, media_type: str) -> requests.Response:
