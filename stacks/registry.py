@@ -142,6 +142,7 @@ class Repository:
         self._scope = f"repository:{path}:pull"
         self._login = login if login and login.host == self.host else None
         self._authorization = ""
+        self._refused = False
         self._session = requests.Session()
         self._session.auth = self._authorized  # or a .netrc would be sent
         self._session.headers["User-Agent"] = "slipway"
@@ -163,10 +164,11 @@ class Repository:
         Some registries refuse whoever asks for a repository that is not there yet.
 
         Raises:
-            SlipwayError: the registry answers something else, or cannot be asked.
+            SlipwayError: the registry answers something else, cannot be asked, or does not know the login.
         """
         with self._request("HEAD", f"manifests/{self._version}") as answer:
-            if answer.status_code in _UNSEEN:
+            unknown = self._refused and answer.status_code == requests.codes.unauthorized
+            if answer.status_code in _UNSEEN and not unknown:
                 return None
             self._check(answer, self._version)
             return self._said(answer)
@@ -311,6 +313,7 @@ class Repository:
         basic = "" if login is None else _basic(login)
         kind, _, rest = challenge.partition(" ")
         if kind.lower() != "bearer":
+            self._refused = bool(basic)  # where it is still refused with that
             return basic
         asked = dict(_CHALLENGE.findall(rest))
         realm = asked.pop("realm", "")
@@ -320,6 +323,8 @@ class Repository:
         self._authorization = basic
         with self._session.get(realm, params=query, stream=True, timeout=_SECONDS) as answer:
             if not answer.ok:
+                # One that is known, but may not do what is asked, gets a token that lets it do less (the same source).
+                self._refused = bool(basic) and answer.status_code == requests.codes.unauthorized
                 return ""
             body = json.loads(self._body(answer))
         return f"Bearer {body.get('token') or body['access_token']}"

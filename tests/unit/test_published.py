@@ -82,7 +82,17 @@ def test_the_stacks_own_login_is_used_and_not_kept(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     registry.token, registry.login = "t", ("me", "hunter2")
     assert found(registry, username="me", password="hunter2").endswith(digest)
-    assert found(registry, username="me", password="wrong") == ""
+
+
+@pytest.mark.parametrize("token", ["t", None])
+def test_a_login_that_the_registry_does_not_know_is_told_before_hours_of_building(
+    registry: Registry, token: str | None
+) -> None:
+    registry.token, registry.login = token, ("me", "hunter2")
+    with pytest.raises(SlipwayError, match=r"wants a login .* \(401\); nothing is built that could not be") as caught:
+        found(registry, username="me", password="wrong")
+    assert "wrong" not in str(caught.value)
+    assert found(registry) == ""  # as anybody, who may see none
 
 
 def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Registry) -> None:
