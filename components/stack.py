@@ -34,8 +34,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``, ``products`` likewise what they are built from
     (sources, wheels). ``plan`` says what each is made of, and ``planFiles`` maps each Dockerfile to its context's
     files; all of both is known at preview. ``runners`` says where the stack's runners are, and whether the GPU checks
-    passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance, ``extraTags`` its
-    further names, and ``verifiedParents`` who has signed what others publish.
+    passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance, and a product's
+    signature, ``extraTags`` an image's further names, and ``verifiedParents`` who has signed what others publish.
     """
     registry = _registry(plan)
     cluster = _cluster(plan)

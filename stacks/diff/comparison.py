@@ -56,11 +56,14 @@ class Package:
     certain: bool
 
 
+RiskKind = Literal["setuid", "setgid", "capabilities", "world-writable"]
+
+
 @dataclass(frozen=True)
 class Risk:
     """A file that more may be done with than its content says, new as such: ``setuid`` or ``world-writable``."""
 
-    kind: Literal["setuid", "setgid", "world-writable"]
+    kind: RiskKind
     path: str
 
 
@@ -244,10 +247,12 @@ def _packages(files: Iterable[Difference]) -> list[Package]:
     return result
 
 
-def _risks(entry: Entry) -> Iterator[Literal["setuid", "setgid", "world-writable"]]:
+def _risks(entry: Entry) -> Iterator[RiskKind]:
     if entry.kind == "file" and entry.mode & stat.S_ISUID:
         yield "setuid"
     if entry.kind == "file" and entry.mode & stat.S_ISGID:
         yield "setgid"
+    if entry.capabilities:
+        yield "capabilities"
     if entry.writable:
         yield "world-writable"

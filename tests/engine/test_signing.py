@@ -169,8 +169,11 @@ def test_a_build_product_of_others_is_taken_only_if_it_is_signed(programs: str, 
     ours, others = (Keys(tmp_path / name) for name in ("ours", "others"))
 
     def on(name: str, keys: Keys, path: str = "") -> tuple[Project, str]:
-        """Publish from a machine that knows nothing of the others; return its project and what is shown."""
-        made = machine(tmp_path / name, path, signing=keys.signing(sbom=False, provenance=False))
+        """Publish from a machine that knows nothing of the others; return its project and what is shown.
+
+        Its jobs are no part of the product, and are what the engine's cache knows it by.
+        """
+        made = machine(tmp_path / name, path, signing=keys.signing(sbom=False, provenance=False), jobs=name)
         made.environment |= {"PATH": programs, "COSIGN_PASSWORD": KEY_PASSWORD}
         return made, made.up().shown
 

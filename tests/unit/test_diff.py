@@ -140,11 +140,12 @@ def test_conda_packages_are_told_by_their_records(pair: Pair) -> None:
 
 
 def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) -> None:
-    before = [[file("a", "1"), file("b"), file("same"), file("su", "x", 0o4755)]]
+    before = [[file("a", "1"), file("b"), file("ping"), file("same"), file("su", "x", 0o4755)]]
     after = [
         [
             file("a", "12", 0o4755),
             file("c", "x", 0o666),
+            Item("ping", "file", "x", headers={"SCHILY.xattr.security.capability": "\x01\0\0\x02\0 \0\0"}),
             file("same"),
             file("su", "y", 0o4755),
             Item("open", "directory", mode=0o777),
@@ -157,6 +158,7 @@ def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) 
         "/b": "removed",
         "/c": "added",
         "/open": "added",
+        "/ping": "changed",
         "/su": "changed",
     }
     a = found["files"][0]
@@ -165,6 +167,7 @@ def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) 
         {"kind": "setuid", "path": "/a"},
         {"kind": "world-writable", "path": "/c"},
         {"kind": "world-writable", "path": "/open"},
+        {"kind": "capabilities", "path": "/ping"},
     ]
 
 
