@@ -51,7 +51,8 @@ class _Asking(OfImage):
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Forget what has been deleted since, and find what has been pushed since, as by an update that broke off.
 
-        Only the machine's own login is at hand here: what that may not see is left as it is.
+        Only the machine's own login is at hand here: what that may not see is left as it is. Whose signature counts is
+        as it was when this was first asked: another signer counts from the product's next tag on.
         """
         from stacks.registry import Repository  # noqa: PLC0415
 
