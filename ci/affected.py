@@ -80,10 +80,14 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
 
 def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collection[str]) -> str:
     """Say what published images lack of the signatures that their stack asks for, or of the further tags."""
-    signing, signed = config.signing, outputs.get("signed", {})
+    signing, products = config.signing, outputs.get("products", {})
+    signed: dict[str, Mapping[str, Any]] = {**{name: {} for name in products}, **outputs.get("signed", {})}
     if signing:
-        wanted = {"signature"} | {key for key in ("sbom", "provenance") if getattr(signing, key)}
-        if not signed or any(one["by"] != signing.who or not wanted <= one.keys() for one in signed.values()):
+        attested = {key for key in ("sbom", "provenance") if getattr(signing, key)}
+        wanted = {name: {"signature"} if name in products else {"signature", *attested} for name in signed}
+        if not signed or any(
+            one.get("by") != signing.who or not wanted[name] <= one.keys() for name, one in signed.items()
+        ):
             return "not signed as slipway:signing says"
     there = {name.rpartition(":")[2] for names in outputs.get("extraTags", {}).values() for name in names}
     return "" if there >= set(extra_tags) else "not tagged as slipway:extraTags says"

@@ -11,6 +11,7 @@ import pulumi_docker as docker
 
 from components.registry import Login, Registry
 from stacks.preview import shown
+from stacks.signing import Signer
 from stacks.spec import PRODUCT_ARG
 
 
@@ -21,8 +22,9 @@ class ImageVariantArgs:
     ``repository`` and ``tag`` name the image; ``context`` and ``dockerfile`` are relative to the program's folder,
     because ``docker.Image`` compares them literally. ``args`` are the build arguments known beforehand, ``labels``
     those that carry the image's labels, ``parents`` the sibling images whose reference becomes an argument, and
-    ``files`` the context's files with their SHA-256. A ``product`` is mounted by other builds and not run. ``after`` is
-    what must have succeeded before it is built.
+    ``files`` the context's files with their SHA-256. A ``product`` is mounted by other builds and not run; one that is
+    there already is taken if it has the signature of ``signer``, where there is one, and the registry is ``needed`` to
+    say so, unless nothing is pushed there from here. ``after`` is what must have succeeded before it is built.
     """
 
     repository: str
@@ -36,6 +38,8 @@ class ImageVariantArgs:
     registry: Registry
     target: str | None = None
     product: bool = False
+    needed: bool = True
+    signer: Signer | None = None
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
 
@@ -102,7 +106,8 @@ class ImageVariant(pulumi.ComponentResource):
             return {}
         from components.published import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
 
-        asked = Published(f"{name}-published", PublishedArgs(self.name, login), pulumi.ResourceOptions(parent=self))
+        asking = PublishedArgs(self.name, login, args.needed, args.signer)
+        asked = Published(f"{name}-published", asking, pulumi.ResourceOptions(parent=self))
         return {PRODUCT_ARG: asked.found}
 
 

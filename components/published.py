@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pulumi.dynamic import ReadResult, Resource
 from components.following import OfImage, login_inputs
 from components.registry import Login
 from stacks.errors import SlipwayError
+from stacks.signing import Signer
 
 if TYPE_CHECKING:
     from stacks import registry
@@ -20,33 +22,70 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedArgs:
-    """The product, ``repository:tag``, and who may pull it; without a login, what the machine's own may, or anybody."""
+    """The product, ``repository:tag``, and who may pull it; without a login, what the machine's own may, or anybody.
+
+    ``needed`` says that the registry must answer, as what is built is pushed there from here. ``signer`` is whose
+    signature the product must have, if anybody's.
+    """
 
     ref: str
     login: Login
+    needed: bool
+    signer: Signer | None
 
 
 class _Asking(OfImage):
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
-        from stacks.registry import Repository  # noqa: PLC0415 - a preview asks nobody
+        from stacks.registry import Untrusted  # noqa: PLC0415 - a preview asks nobody
 
-        digest = Repository(props["ref"], login).found()
-        return {"found": f"{props['ref'].rpartition(':')[0]}@{digest}" if digest else ""}
+        try:
+            found = _found(props, login)
+        except SlipwayError as error:
+            # An engine is told apart from this machine whom to trust.
+            if props["needed"] and not isinstance(error, Untrusted):
+                raise SlipwayError(f"{error}; nothing is built that could not be pushed there") from None
+            _warn(error)
+            found = ""
+        return {"found": found, "signer": props.get("signer")}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Forget what has been deleted since, and find what has been pushed since, as by an update that broke off.
 
-        Only the machine's own login is at hand here: what that may not see is left as it is.
+        Only the machine's own login is at hand here: what that may not see is left as it is. Whose signature counts is
+        as it was when this was first asked: another signer counts from the product's next tag on.
         """
         from stacks.registry import Repository  # noqa: PLC0415
 
         found = props.get("found")
         with suppress(SlipwayError):
             if not found:
-                props = props | self.done(props, None)
+                props = props | {"found": _found(props, None)}
             elif not Repository(found).exists():
                 props = props | {"found": ""}
         return ReadResult(id_, props)
+
+
+def _found(props: Mapping[str, Any], login: registry.Login | None) -> str:
+    """Return what the registry has of a product, by digest, if it is signed as it must be."""
+    from stacks import cosign  # noqa: PLC0415 - as above
+    from stacks.registry import Repository  # noqa: PLC0415
+
+    digest = Repository(props["ref"], login).found()
+    if not digest:
+        return ""
+    found = f"{props['ref'].rpartition(':')[0]}@{digest}"
+    if signer := props.get("signer"):
+        try:
+            cosign.verify(found, Signer.model_validate(signer), login)
+        except SlipwayError as error:
+            _warn(error)
+            return ""
+    return found
+
+
+def _warn(error: SlipwayError) -> None:
+    """Say why a product is built that may be there: a provider has no other way to the user than what it prints."""
+    sys.stderr.write(f"warning: {error}; this build product is built anew\n")
 
 
 class Published(Resource, module="image", name="Published"):
@@ -57,7 +96,11 @@ class Published(Resource, module="image", name="Published"):
     """
 
     found: pulumi.Output[str]
-    """``repository@sha256:...``, or nothing where the registry has none or does not let us see it."""
+    """``repository@sha256:...``, or nothing where the registry has none, or none for us or that is signed as asked."""
 
     def __init__(self, name: str, args: PublishedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(_Asking(), name, {"ref": args.ref, "found": None, **login_inputs(args.login)}, opts)
+        signer = args.signer and args.signer.model_dump(
+            by_alias=True, exclude_none=True, include=set(Signer.model_fields)
+        )
+        inputs = {"ref": args.ref, "needed": args.needed, "signer": signer, "found": None, **login_inputs(args.login)}
+        super().__init__(_Asking(), name, inputs, opts)

@@ -34,8 +34,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``, ``products`` likewise what they are built from
     (sources, wheels). ``plan`` says what each is made of, and ``planFiles`` maps each Dockerfile to its context's
     files; all of both is known at preview. ``runners`` says where the stack's runners are, and whether the GPU checks
-    passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance, ``extraTags`` its
-    further names, and ``verifiedParents`` who has signed what others publish.
+    passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance, and a product's
+    signature, ``extraTags`` an image's further names, and ``verifiedParents`` who has signed what others publish.
     """
     registry = _registry(plan)
     cluster = _cluster(plan)
@@ -56,7 +56,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
         # A component that waits for its parents' is shown below them.
         parents = [variants[parent] for parent in image.siblings.values()]
         after = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=engine)
-        variants[name] = ImageVariant(name, _arguments(image, registry, variants, verified), after)
+        variants[name] = ImageVariant(name, _arguments(plan, image, registry, variants, verified), after)
         registry.keep(name, variants[name].ref, variants[name])
         files[image.spec.dockerfile] = variants[name].plan["files"]
     if builder:
@@ -170,6 +170,7 @@ def _machines(plan: Plan) -> Deployed | None:
 
 
 def _arguments(
+    plan: Plan,
     image: PlannedImage,
     registry: Registry,
     variants: dict[str, ImageVariant],
@@ -187,6 +188,9 @@ def _arguments(
         registry=registry,
         target=image.spec.target,
         product=image.spec.product,
+        # An engine elsewhere may reach a registry that this machine does not.
+        needed=plan.config.publish and plan.config.build_on == "engine",
+        signer=plan.config.signing if plan.config.publish else None,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},
         after=[verified[value] for value in image.args.values() if value in verified],
     )

@@ -37,7 +37,7 @@ def beside(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant])
     tags: dict[str, Any] = {}
     signed: dict[str, Any] = {}
     for image in plan.images:
-        if image.spec.product:
+        if image.spec.product and not plan.config.signing:
             continue
         name = image.spec.name
         variant = variants[name]
@@ -61,6 +61,8 @@ def _signed(
     signature = Signature(f"{name}-signature", args, pulumi.ResourceOptions(parent=variant))
     last: pulumi.Resource = signature
     found: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
+    if image.spec.product:  # signed for who takes it instead of building it; what it is stands in its tag
+        return found
     if signing.sbom:
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         sbom = Sbom(f"{name}-sbom", args, after)

@@ -227,7 +227,9 @@ def _diff(options: argparse.Namespace) -> int:
             "diff compares a stack with what it published, STACK [IMAGE], or two images by their references, REF REF"
         )
     if options.form == "json":
-        print(json.dumps(found.as_json(), indent=2))
+        # Part by part as it is written: all of it as one text, or as dictionaries, would be many times what is known.
+        json.dump(found, sys.stdout, indent=2, default=lambda part: part.as_json())
+        print()
     else:
         print({"markdown": text.markdown, "html": html.page, None: text.terminal}[options.form](made(found)))
     for line in over:

@@ -73,7 +73,11 @@ class Unreadable(Exception):
 
 
 class Unreachable(SlipwayError):
-    """A registry gives no answer: it is down, out of reach from here, or trusted by the engine only."""
+    """A registry gives no answer: it is down, or out of reach from here."""
+
+
+class Untrusted(Unreachable):
+    """A registry is there, and speaks no HTTPS that this machine trusts; a Docker engine may be told to."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class Repository:
         self._scope = f"repository:{path}:pull"
         self._login = login if login and login.host == self.host else None
         self._authorization = ""
+        self._refused = False
         self._session = requests.Session()
         self._session.auth = self._authorized  # or a .netrc would be sent
         self._session.headers["User-Agent"] = "slipway"
@@ -156,17 +161,14 @@ class Repository:
     def found(self) -> str | None:
         """Return the digest of what the reference names; None where it names nothing, or nothing that we may see.
 
-        Some registries refuse whoever asks for a repository that is not there yet, and some only the engine can reach.
+        Some registries refuse whoever asks for a repository that is not there yet.
 
         Raises:
-            SlipwayError: the registry answers something else.
+            SlipwayError: the registry answers something else, cannot be asked, or does not know the login.
         """
-        try:
-            answer = self._request("HEAD", f"manifests/{self._version}")
-        except Unreachable:
-            return None
-        with answer:
-            if answer.status_code in _UNSEEN:
+        with self._request("HEAD", f"manifests/{self._version}") as answer:
+            unknown = self._refused and answer.status_code == requests.codes.unauthorized
+            if answer.status_code in _UNSEEN and not unknown:
                 return None
             self._check(answer, self._version)
             return self._said(answer)
@@ -287,8 +289,8 @@ class Repository:
                 self._authorization = self._answer_to(challenge)
                 answer = self._send(method, what, body, media_type)
         except (requests.RequestException, ValueError, KeyError) as error:
-            reason = one_line(_reason(error))
-            raise Unreachable(f"{self.reference}: {self.host} cannot be asked: {reason}") from None
+            kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else Unreachable
+            raise kind(f"{self.reference}: {self.host} cannot be asked: {one_line(_reason(error))}") from None
         return answer
 
     def _send(self, method: str, what: str, body: bytes | None, media_type: str) -> requests.Response:
@@ -311,6 +313,7 @@ class Repository:
         basic = "" if login is None else _basic(login)
         kind, _, rest = challenge.partition(" ")
         if kind.lower() != "bearer":
+            self._refused = bool(basic)  # where it is still refused with that
             return basic
         asked = dict(_CHALLENGE.findall(rest))
         realm = asked.pop("realm", "")
@@ -320,6 +323,8 @@ class Repository:
         self._authorization = basic
         with self._session.get(realm, params=query, stream=True, timeout=_SECONDS) as answer:
             if not answer.ok:
+                # One that is known, but may not do what is asked, gets a token that lets it do less (the same source).
+                self._refused = bool(basic) and answer.status_code == requests.codes.unauthorized
                 return ""
             body = json.loads(self._body(answer))
         return f"Bearer {body.get('token') or body['access_token']}"

@@ -24,7 +24,9 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
     signing = planned.config.signing
     if signing is None:
         raise SlipwayError(f"stack {stack}: slipway:signing is not set, so that nothing is signed")
-    there: Mapping[str, Mapping[str, str]] = published.outputs(stack, root).get("images", {})
+    outputs = published.outputs(stack, root)
+    products: Mapping[str, Mapping[str, str]] = outputs.get("products", {})
+    there: Mapping[str, Mapping[str, str]] = {**products, **outputs.get("images", {})}
     pushed = {name: built["ref"] for name, built in there.items() if "@" in built["ref"]}
     if not pushed:
         raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
@@ -37,7 +39,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
     for name, ref in pushed.items():
         if image in {None, name}:
             yield f"{name}: {ref}"
-            yield from _image(ref, signing, login)
+            yield from _image(ref, signing, login, product=name in products)
     if image is None:
         for ref, signer in planned.signers.items():
             cosign.verify(ref, signer, None)
@@ -45,9 +47,11 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             yield f"  signature   {signer.who}"
 
 
-def _image(ref: str, signing: Signing, login: Login | None) -> Iterator[str]:
+def _image(ref: str, signing: Signing, login: Login | None, *, product: bool) -> Iterator[str]:
     cosign.verify(ref, signing, login)
     yield f"  signature   {signing.who}"
+    if product:  # of which nothing more is said
+        return
     if signing.sbom:
         found = cosign.attested(ref, "sbom", signing, login)
         yield f"  sbom        {len(found.get('packages', []))} packages"

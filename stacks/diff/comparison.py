@@ -56,11 +56,14 @@ class Package:
     certain: bool
 
 
+RiskKind = Literal["setuid", "setgid", "capabilities", "world-writable"]
+
+
 @dataclass(frozen=True)
 class Risk:
     """A file that more may be done with than its content says, new as such: ``setuid`` or ``world-writable``."""
 
-    kind: Literal["setuid", "setgid", "world-writable"]
+    kind: RiskKind
     path: str
 
 
@@ -110,7 +113,10 @@ class Comparison:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as JSON has it; sizes in bytes, modes as text in octal."""
+        """Return it as JSON has it, each file as its own ``as_json`` has it: there may be hundreds of thousands.
+
+        Sizes are in bytes.
+        """
         return {
             "before": _image(self.before),
             "after": _image(self.after),
@@ -120,16 +126,7 @@ class Comparison:
             "unread": [layer.digest for layer in self.unread],
             "settings": [vars(setting) for setting in self.settings],
             "packages": [vars(package) for package in self.packages],
-            "files": [
-                {
-                    "path": f"/{file.path}",
-                    "change": file.change,
-                    "certain": file.certain,
-                    "before": _file(file.before),
-                    "after": _file(file.after),
-                }
-                for file in self.files
-            ],
+            "files": self.files,
             "risks": [{"kind": risk.kind, "path": f"/{risk.path}"} for risk in self.risks],
         }
 
@@ -145,14 +142,6 @@ def _image(image: Image) -> dict[str, Any]:
             for layer in image.layers
         ],
     }
-
-
-def _file(entry: Entry | None) -> dict[str, Any] | None:
-    if entry is None:
-        return None
-    uid, gid = entry.owner
-    said = {"kind": entry.kind, "mode": f"{entry.mode:04o}", "uid": uid, "gid": gid, "size": entry.size}
-    return said | ({"target": entry.target} if entry.target else {})
 
 
 def compare(before: Image, after: Image, *, thorough: bool = False) -> Comparison:
@@ -258,10 +247,12 @@ def _packages(files: Iterable[Difference]) -> list[Package]:
     return result
 
 
-def _risks(entry: Entry) -> Iterator[Literal["setuid", "setgid", "world-writable"]]:
+def _risks(entry: Entry) -> Iterator[RiskKind]:
     if entry.kind == "file" and entry.mode & stat.S_ISUID:
         yield "setuid"
     if entry.kind == "file" and entry.mode & stat.S_ISGID:
         yield "setgid"
+    if entry.capabilities:
+        yield "capabilities"
     if entry.writable:
         yield "world-writable"

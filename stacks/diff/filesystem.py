@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from stacks.diff.layer import Entry, Index
 
@@ -22,7 +22,7 @@ Stack = Sequence[Index | None]
 """An image's layers, the lowest first; None for an unread one."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Difference:
     """A path at which two images differ.
 
@@ -36,6 +36,24 @@ class Difference:
     after: Entry | None
     certain: bool
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON has it; sizes in bytes, modes as text in octal."""
+        return {
+            "path": f"/{self.path}",
+            "change": self.change,
+            "certain": self.certain,
+            "before": _said(self.before),
+            "after": _said(self.after),
+        }
+
+
+def _said(entry: Entry | None) -> dict[str, Any] | None:
+    if entry is None:
+        return None
+    uid, gid = entry.owner
+    said = {"kind": entry.kind, "mode": f"{entry.mode:04o}", "uid": uid, "gid": gid, "size": entry.size}
+    return said | ({"target": entry.target} if entry.target else {})
+
 
 @dataclass(slots=True)
 class _Node:
@@ -43,6 +61,7 @@ class _Node:
 
     ``entry`` is None for a folder that is known by what is in it alone, and, with ``gone``, for what was removed.
     ``place`` is the layer that said so, and ``cut`` the last layer that hid all that lower ones have below it.
+    ``children`` go by their whole paths, the very strings that the layers' indexes have.
     """
 
     entry: Entry | None = None
@@ -81,40 +100,43 @@ class Tree:
 
     def _lay(self, index: Index, place: int) -> None:
         for path in sorted(index.opaque):  # a folder before those in it, which only their own mark may name
-            node = self._folder(path.split("/") if path else [], place)
+            _, node = self._folder(path, place)
             node.children = None
             node.cut = place
         for path in index.gone:
-            parent, name = self._parent(path, place)
-            parent.below[name] = _Node(gone=True, place=place, cut=place)
+            parent, at = self._parent(path, place)
+            parent.below[at] = _Node(gone=True, place=place, cut=place)
         for path, entry in index.entries.items():
-            parent, name = self._parent(path, place)
-            there = parent.below.get(name)
+            parent, at = self._parent(path, place)
+            there = parent.below.get(at)
             if entry.kind == "directory" and (there is None or there.folder):
-                there = parent.below.setdefault(name, _Node())
+                there = parent.below.setdefault(at, _Node())
                 there.entry, there.place = entry, place
             else:
-                parent.below[name] = _Node(self._named(entry), place=place, cut=place)
+                parent.below[at] = _Node(self._named(entry), place=place, cut=place)
 
     def _named(self, entry: Entry) -> Entry:
         """Return the file that a hard link to a lower layer's file names, if that layer is read."""
         if entry.kind != "hardlink":
             return entry
-        node = self.root
+        path, node = "", self.root
         for part in entry.target.split("/"):
-            if part not in (node.children or {}):
+            path = _joined(path, part)
+            if path not in (node.children or {}):
                 return entry
-            node = node.below[part]
+            node = node.below[path]
         return node.file or entry
 
     def _parent(self, path: str, place: int) -> tuple[_Node, str]:
-        *folders, name = path.split("/")
-        return self._folder(folders, place), name
+        """Return the node of the folder that a path is in, and the path once links on the way are followed."""
+        folder, _, name = path.rpartition("/")
+        found, node = self._folder(folder, place)
+        return node, path if found == folder else _joined(found, name)
 
-    def _folder(self, parts: Sequence[str], place: int) -> _Node:
-        """Return the node of a folder, which is made where there is none; links on the way are followed."""
-        way = [self.root]
-        left = list(reversed(parts))
+    def _folder(self, path: str, place: int) -> tuple[str, _Node]:
+        """Return a folder's path and node, which is made where there is none; links on the way are followed."""
+        way = [("", self.root)]
+        left = path.split("/")[::-1]
         links = 0
         while left:
             part = left.pop()
@@ -123,7 +145,9 @@ class Tree:
             if part == "..":
                 way = way[:-1] or way
                 continue
-            child = way[-1].below.get(part)
+            folder, node = way[-1]
+            at = _joined(folder, part)
+            child = node.below.get(at)
             if child and child.entry and child.entry.kind == "symlink" and links < _MOST_LINKS:
                 links += 1
                 if child.entry.target.startswith("/"):
@@ -131,22 +155,20 @@ class Tree:
                 left.extend(reversed(child.entry.target.split("/")))
                 continue
             if child is None:
-                child = way[-1].below[part] = _Node(place=place)
+                child = node.below[at] = _Node(place=place)
             elif not child.folder:
-                child = way[-1].below[part] = _Node(place=place, cut=place)
-            way.append(child)
+                child = node.below[at] = _Node(place=place, cut=place)
+            way.append((at, child))
         return way[-1]
 
     def paths(self) -> Iterator[tuple[str, Entry | None]]:
         """Yield each path with what stands there, folders before what is in them; None for a folder of no own layer."""
-        waiting = [("", self.root)]
+        waiting = [self.root]
         while waiting:
-            folder, node = waiting.pop()
-            for name, child in sorted((node.children or {}).items()):
+            for path, child in sorted((waiting.pop().children or {}).items()):
                 if not child.gone:
-                    path = f"{folder}/{name}".lstrip("/")
                     yield path, child.entry
-                    waiting.append((path, child))
+                    waiting.append(child)
 
     def shows(self, floor: int) -> int:
         """Return how many unread layers may show where all up to ``floor`` are hidden."""
@@ -155,6 +177,10 @@ class Tree:
     def sure(self, node: _Node) -> bool:
         """Say whether no unread layer may hide a node."""
         return not self.unread or node.place > self.unread[-1]
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def differences(before: Tree, after: Tree) -> list[Difference]:
@@ -178,9 +204,8 @@ def _below(
     if lost and same_unread and not found:
         yield Difference(f"{path}/", "removed" if lost > 0 else "added", None, None, certain=False)
     children = ((old and old.children) or {}, (new and new.children) or {})
-    for name in {**children[0], **children[1]}:
-        below = f"{path}/{name}" if path else name
-        ours, theirs = (there.get(name) for there in children)
+    for below in {**children[0], **children[1]}:
+        ours, theirs = (there.get(below) for there in children)
         yield from _below(before, after, below, ours, theirs, old_floor, new_floor)
 
 

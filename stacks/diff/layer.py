@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import posixpath
 import stat
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ _BLOCK: Final = 1 << 16
 _LARGEST: Final = 100_000_000
 """Bytes of a database of packages; it is the only content that is held in memory."""
 _PERMISSIONS: Final = 0o7777
+_CAPABILITIES: Final = "SCHILY.xattr.security.capability"
+"""The header by which archives carry a file's capabilities, as an extended attribute (star's manual, POSIX pax)."""
 
 _KINDS: Final[Mapping[bytes, str]] = {
     tarfile.DIRTYPE: "directory",
@@ -46,7 +49,8 @@ class Entry(NamedTuple):
 
     ``kind`` is ``file``, ``directory``, ``symlink``, ``device`` or ``fifo``; ``hardlink`` for a name of a file that a
     lower layer wrote. ``size`` is in bytes, ``content`` half of a file's SHA-256 (16 bytes), ``target`` what a link
-    points to or a device's numbers. ``packages`` are those that a database of packages lists. ``member`` is set where
+    points to or a device's numbers. ``capabilities`` are those that a program has, whoever runs it, as Linux keeps them
+    with the file. ``packages`` are those that a database of packages lists. ``member`` is set where
     the content is not read but looked up later: the file's own header.
     """
 
@@ -56,6 +60,7 @@ class Entry(NamedTuple):
     size: int = 0
     content: bytes = b""
     target: str = ""
+    capabilities: str = ""
     packages: packages.Packages | None = None
     member: tarfile.TarInfo | None = None
 
@@ -144,7 +149,7 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 
 
 def _add(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool) -> None:
-    path = normal(member.name)
+    path = sys.intern(normal(member.name))  # which the other image mostly has as well
     folder, name = posixpath.split(path)
     if name == _OPAQUE:
         made.opaque.add(folder)
@@ -166,7 +171,7 @@ def _entry(made: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path:
         if packages.database(path) and member.size > _LARGEST:
             raise Unreadable(f"/{path} has {member.size} bytes, more than a database of packages")
         listed, content = _read(cast("IO[bytes]", archive.extractfile(member)), packages.database(path))
-        return Entry(kind, mode, owner, member.size, content, packages=listed)
+        return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
     if kind == "hardlink":
         target = normal(member.linkname)
         return made.entries.get(target) or Entry(kind, mode, owner, target=target)

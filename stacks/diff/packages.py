@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
+
+from stacks.diff import berkeley
 
 Packages = Mapping[str, str]
 """Versions by the names of packages."""
@@ -67,26 +70,47 @@ _FIELD: Final = re.compile(r"^(Package|Version|Status|Architecture|Multi-Arch): 
 
 
 def _rpm(content: bytes) -> Packages:
-    """Read rpm's database, as rpm 4.16 and later write it: an SQLite file with a header blob for each package.
+    """Read rpm's database, as rpm 4.16 and later write it: an SQLite file with a header for each package.
 
     Raises:
         ValueError: it is none.
     """
     # Bytes 18 and 19 say that a log stands beside it (SQLite file format, 1.3), which no copy in memory may have.
     image = content[:18] + b"\x01\x01" + content[20:]
-    found: dict[str, str] = {}
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.deserialize(image)
-            for (blob,) in connection.execute("SELECT blob FROM Packages"):
-                header = dict(_header(blob))
-                epoch = f"{header[_EPOCH]}:" if _EPOCH in header else ""
-                version = f"{epoch}{header[_VERSION]}-{header[_RELEASE]}"
-                name = f"{header[_NAME]}.{header[_ARCH]}" if _ARCH in header else str(header[_NAME])
-                found[name] = f"{found[name]}, {version}" if name in found else version  # kernels, public keys
-        except (sqlite3.Error, KeyError, ValueError, struct.error) as error:
+            return _installed(blob for (blob,) in connection.execute("SELECT blob FROM Packages"))
+        except sqlite3.Error as error:
             raise ValueError(f"rpm's database cannot be read: {error!r}") from None
-    return found
+
+
+def _older_rpm(content: bytes) -> Packages:
+    """Read rpm's database, as those before 4.16 write it, in Rocky Linux 8 and UBI 8: a hash of Berkeley DB.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return _installed(berkeley.values(content))
+
+
+def _installed(headers: Iterable[bytes]) -> Packages:
+    """Return the packages that headers of rpm describe.
+
+    Raises:
+        ValueError: one is none, or they cannot be had.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    try:
+        for each in headers:
+            header = dict(_header(each))
+            epoch = f"{header[_EPOCH]}:" if _EPOCH in header else ""
+            version = f"{epoch}{header[_VERSION]}-{header[_RELEASE]}"
+            name = f"{header[_NAME]}.{header[_ARCH]}" if _ARCH in header else str(header[_NAME])
+            found[name].append(version)
+    except (IndexError, KeyError, ValueError, struct.error) as error:
+        raise ValueError(f"rpm's database cannot be read: {error!r}") from None
+    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}  # several of kernels and public keys
 
 
 _NAME, _VERSION, _RELEASE, _EPOCH, _ARCH = 1000, 1001, 1002, 1003, 1022
@@ -110,6 +134,7 @@ _DATABASES: Final[Mapping[re.Pattern[str], tuple[str, Parser]]] = {
     re.compile(r"var/lib/dpkg/status"): ("dpkg", _dpkg),
     re.compile(r"var/lib/dpkg/status\.d/(?!.*\.md5sums)[^/]+"): ("dpkg", _dpkg),
     re.compile(r"(?:var/lib|usr/lib/sysimage)/rpm/rpmdb\.sqlite"): ("rpm", _rpm),
+    re.compile(r"var/lib/rpm/Packages"): ("rpm", _older_rpm),
 }
 
 _NAMED: Final[Mapping[str, re.Pattern[str]]] = {

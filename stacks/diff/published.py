@@ -57,7 +57,7 @@ class ImageDiff:
         return self.budget is not None and self.newest is not None and self.newest.size > self.budget
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as JSON has it; sizes in bytes."""
+        """Return it as JSON has it, what it compares as that has it; sizes in bytes."""
         return {
             "name": self.name,
             "product": self.product,
@@ -68,7 +68,7 @@ class ImageDiff:
             "base": self.base,
             "size": self.newest.size if self.newest else None,
             "budget": self.budget,
-            "content": self.content.as_json() if self.content else None,
+            "content": self.content,
         }
 
 
@@ -81,9 +81,8 @@ class StackDiff:
     removed: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it as JSON has it."""
-        images = [image.as_json() for image in self.images]
-        return {"stack": self.stack, "images": images, "removed": list(self.removed)}
+        """Return it as JSON has it, its images as they have it."""
+        return {"stack": self.stack, "images": self.images, "removed": self.removed}
 
 
 def diff(

@@ -6,17 +6,15 @@ import os
 import re
 import signal
 import socket
-import socketserver
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.engine.project import Project, wait_for
+from tests.engine.ways import Cutting, serving
 
 BASE = "debian:bookworm-slim"
 
@@ -85,64 +83,6 @@ def test_docker_not_running_is_one_clear_line(project: Project, tmp_path: Path) 
     assert_clear(failed.shown)
     assert re.search(r"error: .*docker daemon", failed.shown, re.IGNORECASE), failed.shown
     project.up()
-
-
-class Cutting(socketserver.ThreadingTCPServer):
-    """A way to the registry that breaks every connection once so many bytes have gone up through it."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def __init__(self, upstream: str, limit: int | None) -> None:
-        host, _, port = upstream.rpartition(":")
-        self.upstream, self.limit, self.sent = (host, int(port)), limit, 0
-        super().__init__(("127.0.0.1", 0), _Pipe)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class _Pipe(socketserver.BaseRequestHandler):
-    server: Cutting
-
-    def handle(self) -> None:
-        with socket.create_connection(self.server.upstream) as upstream:
-            down = threading.Thread(target=self._down, args=(upstream,), daemon=True)
-            down.start()
-            while data := self._receive(self.request):
-                self.server.sent += len(data)
-                if self.server.limit is not None and self.server.sent > self.server.limit:
-                    break
-                upstream.sendall(data)
-            upstream.shutdown(socket.SHUT_RDWR)
-            down.join()
-
-    def _down(self, upstream: socket.socket) -> None:
-        try:
-            while data := self._receive(upstream):
-                self.request.sendall(data)
-            self.request.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
-
-    @staticmethod
-    def _receive(connection: socket.socket) -> bytes:
-        try:
-            return connection.recv(65536)
-        except OSError:
-            return b""
-
-
-@contextmanager
-def serving(server: Cutting) -> Iterator[Cutting]:
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_a_registry_that_goes_away_in_the_middle_of_a_push_and_comes_back(project: Project) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 from tests.engine.project import Project
+from tests.engine.ways import Refusing, serving
 from tests.images.engine import Image
 
 BASE = "debian:bookworm-slim"
@@ -75,3 +77,22 @@ def test_what_one_machine_has_compiled_another_takes_from_the_registry(tmp_path:
     second.configure(base=BASE, length=2, word="two")
     shown = second.preview().shown
     assert re.search(r"~ .*image:Published +link0-published +update", shown), shown
+
+
+def test_a_registry_that_does_not_answer_ends_it_before_hours_of_building(tmp_path: Path) -> None:
+    with serving(Refusing(os.environ["SLIPWAY_REGISTRY"])) as way:
+        registry = {"kind": "local", "address": way.address, "path": "x"}
+        project = machine(tmp_path / "project", registry=registry)
+        failed = project.up(check=False)
+        assert failed.returncode != 0
+        said = rf"error: .*{way.address}/x/link0:\S+: the registry answers \(503\); nothing is built that could not be "
+        assert re.search(said, failed.shown), failed.shown
+        assert "Docker build" not in failed.shown
+        assert "Traceback" not in failed.shown
+
+        # Who pushes nothing is told, and builds it.
+        project.configure(base=BASE, length=2, publish=False, registry=registry)
+        shown = project.up().shown
+        assert re.search(
+            rf"warning: {way.address}/x/link0:\S+: .*\(503\); this build product is built anew\n", shown
+        ), shown

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.engine.project import Project
+from tests.engine.test_products import machine
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, own_registry
 from toolchain import golang, signing
 from toolchain.checkout import Checkout
@@ -161,6 +162,42 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
     assert KEY_PASSWORD not in everything
     assert "hunter2" not in everything
     assert "PRIVATE KEY" not in everything
+
+
+@pytest.mark.slow
+def test_a_build_product_of_others_is_taken_only_if_it_is_signed(programs: str, tmp_path: Path) -> None:
+    ours, others = (Keys(tmp_path / name) for name in ("ours", "others"))
+
+    def on(name: str, keys: Keys, path: str = "") -> tuple[Project, str]:
+        """Publish from a machine that knows nothing of the others; return its project and what is shown.
+
+        Its jobs are no part of the product, and are what the engine's cache knows it by.
+        """
+        made = machine(tmp_path / name, path, signing=keys.signing(sbom=False, provenance=False), jobs=name)
+        made.environment |= {"PATH": programs, "COSIGN_PASSWORD": KEY_PASSWORD}
+        return made, made.up().shown
+
+    def product(project: Project) -> str:
+        ref: str = project.outputs()["products"]["link0"]["ref"]
+        return ref
+
+    first, shown = on("first", ours)
+    assert "cosign" not in shown
+    signed = first.outputs()["signed"]["link0"]
+    assert signed["signature"] == product(first).replace("@sha256:", ":sha256-") + ".sig"
+    assert first.stacks("verify", "t").startswith(f"link0: {product(first)}\n  signature   {signed['by']}\nlink1: ")
+
+    second, shown = on("second", ours, first.path)
+    assert product(second) == product(first)
+    assert "built anew" not in shown
+
+    # What others push under a product's tag, which is no secret, is not used.
+    third, shown = on("third", others, first.path)
+    assert f"warning: {product(first)}: cosign verify: " in shown
+    fourth, shown = on("fourth", ours, first.path)
+    assert f"warning: {product(third)}: cosign verify: " in shown
+    assert len({product(made) for made in (first, third, fourth)}) == 3
+    assert UNCHANGED.search(fourth.preview("--expect-no-changes").shown)
 
 
 @pytest.mark.slow

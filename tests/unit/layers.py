@@ -8,7 +8,7 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -20,12 +20,16 @@ UNSAID = 0o711
 
 @dataclass(frozen=True)
 class Item:
-    """One member of a layer: a ``file``, ``directory``, ``symlink`` or ``hardlink``; ``gone`` and ``opaque`` hide."""
+    """One member of a layer: a ``file``, ``directory``, ``symlink`` or ``hardlink``; ``gone`` and ``opaque`` hide.
+
+    ``headers`` are its extended ones.
+    """
 
     path: str
     kind: str
     text: str = ""
     mode: int = 0o644
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Layer = Sequence[Item]
@@ -82,6 +86,7 @@ def archive(layer: Iterable[Item]) -> bytes:
             where = f"{folder}/" if folder else ""
             member = tarfile.TarInfo(item.path)
             member.mode, content = item.mode, b""
+            member.pax_headers = dict(item.headers)
             match item.kind:
                 case "gone":
                     member.name = f"{where}.wh.{name}"

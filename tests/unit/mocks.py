@@ -80,7 +80,7 @@ def planned(name: str, *, product: bool = False, extra_tags: tuple[str, ...] = (
         args={"V": "1"},
         siblings=parents,
         files={f"{name}/Dockerfile": "f" * 64},
-        extra_tags=extra_tags,
+        extra_tags=() if product else extra_tags,
     )
 
 

@@ -99,15 +99,19 @@ def beside(recorder: object) -> dict[str, dict[str, object]]:
     return {name: inputs for (typ, name), inputs in resources.items() if typ.startswith("pulumi-python:dynamic/image:")}
 
 
-def test_images_are_signed_and_tagged_by_digest_and_products_are_not() -> None:
+def test_images_are_signed_attested_and_tagged_by_digest_and_products_are_signed() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
     found = beside(recorder)
-    assert found.pop("torch-published")["ref"] == "r.example/x/torch:abc1234-base"
+    asked = found.pop("torch-published")
+    assert asked["ref"] == "r.example/x/torch:abc1234-base"
+    assert asked["signer"] == {"publicKey": KEY, "transparencyLog": False}
+    assert found.pop("torch-signature")["ref"] == f"r.example/x/torch@{DIGEST}"
     assert sorted(found) == ["extras-provenance", "extras-sbom", "extras-signature", "extras-tag-latest"]
     assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
     assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
     assert found["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}
     assert sorted(values["outputs"]["signed"]["extras"]) == ["by", "provenance", "sbom", "signature"]
+    assert sorted(values["outputs"]["signed"]["torch"]) == ["by", "signature"]
     assert set(values["outputs"]["extraTags"]) == {"extras"}
 
 
@@ -130,6 +134,7 @@ def test_of_a_product_the_registry_is_asked_before_it_is_built(publish: bool) ->
     assert "PRODUCT_IMAGE" not in recorder.image("extras")["build"]["args"]
     (asked,) = beside(recorder).values()
     assert asked["ref"] == "r.example/x/torch:abc1234-base"
+    assert (asked["needed"], "signer" in asked) == (publish, False)
     assert ("hunter2" in repr(asked)) == publish
 
 

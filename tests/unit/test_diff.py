@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from stacks.cli import main
-from stacks.diff.comparison import compare
+from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import fetch
 from stacks.diff.published import StackDiff
 from stacks.diff.published import _base as moved
@@ -53,6 +53,12 @@ BASE = [file("bin/sh"), dpkg(openssl="3.0.1", zlib="1.2")]
 LARGE = [file("opt/large", "large" * 1000), pip("torch", "2.14.0")]
 
 
+def as_json(found: Comparison) -> dict[str, Any]:
+    """Return what a program reads of it."""
+    read: dict[str, Any] = json.loads(json.dumps(found, default=lambda part: part.as_json()))
+    return read
+
+
 class Pair:
     """Two images, and what is said of them."""
 
@@ -64,8 +70,7 @@ class Pair:
             self.registry.image(name, [*map(archive, layers)]) for name, layers in (("a:1", before), ("a:2", after))
         ]
         self.registry.asked.clear()
-        found: dict[str, Any] = compare(*map(fetch, names), thorough=thorough).as_json()
-        return found
+        return as_json(compare(*map(fetch, names), thorough=thorough))
 
     def read(self, layer: list[Item]) -> int:
         """Return how often a layer was asked for."""
@@ -135,11 +140,12 @@ def test_conda_packages_are_told_by_their_records(pair: Pair) -> None:
 
 
 def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) -> None:
-    before = [[file("a", "1"), file("b"), file("same"), file("su", "x", 0o4755)]]
+    before = [[file("a", "1"), file("b"), file("ping"), file("same"), file("su", "x", 0o4755)]]
     after = [
         [
             file("a", "12", 0o4755),
             file("c", "x", 0o666),
+            Item("ping", "file", "x", headers={"SCHILY.xattr.security.capability": "\x01\0\0\x02\0 \0\0"}),
             file("same"),
             file("su", "y", 0o4755),
             Item("open", "directory", mode=0o777),
@@ -152,6 +158,7 @@ def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) 
         "/b": "removed",
         "/c": "added",
         "/open": "added",
+        "/ping": "changed",
         "/su": "changed",
     }
     a = found["files"][0]
@@ -160,6 +167,7 @@ def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) 
         {"kind": "setuid", "path": "/a"},
         {"kind": "world-writable", "path": "/c"},
         {"kind": "world-writable", "path": "/open"},
+        {"kind": "capabilities", "path": "/ping"},
     ]
 
 
@@ -175,7 +183,7 @@ def test_settings_layers_sizes_and_the_base(registry: Registry) -> None:
         [base, archive(LARGE)],
         {"Env": ["A=1", "B=3", "C=x=y"], "Entrypoint": ["/bin/sh", "-c"], "Labels": {label: "debian:13"}},
     )
-    found = compare(fetch(before), fetch(after)).as_json()
+    found = as_json(compare(fetch(before), fetch(after)))
     assert [(each["name"], each["before"], each["after"]) for each in found["settings"]] == [
         ("env B", "2", "3"),
         ("user", "root", None),

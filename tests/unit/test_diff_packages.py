@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
 import struct
+import zlib
 from contextlib import closing
 
 import pytest
@@ -119,8 +121,35 @@ def test_rpms_database_is_read_from_its_headers(folder: str) -> None:
     assert parse(content) == {
         "bash.x86_64": "5.1.8-9.el9",
         "openssl.x86_64": "1:3.0.7-27.el9",
-        "gpg-pubkey": "fd431d51-4ae0493b, 5a6340b3-6229229e",
+        "gpg-pubkey": "5a6340b3-6229229e, fd431d51-4ae0493b",
     }
+
+
+OLDER = zlib.decompress(
+    base64.b64decode(
+        "eNrt279r20AUwPGnyHZTknIhdYcWDIHMFrYkC3vuf1A6dGqwGtUpManBFJw5S5ZsWULWQv+HjP0HSv+J/u6QpUvA9M46B/lMQpYQcL4f+5DeId"
+        "+zBRreOywi4kmu+6QiD83Jmh7L+VxZ5p19+igyFum9ePnqz14+5xXWMSp6fD3aee3OAwAAAACAuzFfu9eUPLpQ/9S5Gqmh0hEAAAAAAItdGPt6"
+        "1PThh+Sb2nbe/2njFRv/snHVxL1Brz74kO5m+/J2O46a262mxN2sEXeiVLySXdrsrW/oj/7Wx1Jh6WmqkpNq1Un12MZjGz+d1vLvB9necNiXZq"
+        "Bfu9IJsn5bRu1kK4nFWzJXlIslvzlZmqn/65P6/0Qdq0N1oOpO/X+T/X+D/X8AAAAAwL3tB7S6SRQ30kiSMOzod5YX4/7n71Wz9Ommvty3uUp5"
+        "UX9lrrKTa9VpCKybOO0OdyQO4iBs6EOxE+A5P0suew7flDzI1998fk3+ipN/xck/bVD8tfGzyb3ov0vfSBiEbQmjpPiFRgAAAAAA4FZIodXgX7"
+        "YUTP3PvQEAAAAAYNHq//LMfxC++NT/wGI95wAAAADut/88oNMc"
+    )
+)
+"""Five such headers as Berkeley DB 5.3 writes them (`db5.3_load` of Debian's db5.3-util, pages of 4 KiB), one of 9 KB."""
+
+
+def test_older_rpms_database_is_a_hash_of_berkeley_db() -> None:
+    parse = database("var/lib/rpm/Packages")
+    assert parse is not None
+    assert parse(OLDER) == {
+        "bash.x86_64": "4.4.20-4.el8",
+        "glibc.x86_64": "2.28-236.el8",
+        "gpg-pubkey": "5a6340b3-6229229e, fd431d51-4ae0493b",
+        "openssl.x86_64": "1:1.1.1k-9.el8",
+    }
+    for end in range(0, len(OLDER), 997):
+        with pytest.raises(ValueError, match="rpm's database cannot be read"):
+            parse(OLDER[:end])
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30])])

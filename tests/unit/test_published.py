@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +21,9 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
         yield served
 
 
-def found(registry: Registry, **login: str) -> str:
-    made = _Asking().create({"ref": f"{registry.address}/a/wheel:x1", "found": None, **login})
+def found(registry: Registry, *, needed: bool = True, **login: str) -> str:
+    asked = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, "signer": None, "found": None}
+    made = _Asking().create({**asked, **login})
     assert made.outs is not None
     assert not set(login) & set(made.outs)
     answer: str = made.outs["found"]
@@ -38,28 +42,63 @@ def test_where_there_is_none_or_none_to_be_seen_it_is_built(registry: Registry, 
     assert found(registry) == ""
 
 
-def test_a_registry_that_only_the_engine_reaches_is_no_error(registry: Registry) -> None:
-    registry.address = "127.0.0.1:9"
-    assert found(registry) == ""
+BROKEN = [
+    ([], "127.0.0.1:9", r"127\.0\.0\.1:9 cannot be asked: .*Connection refused"),
+    ([], "nowhere.invalid", r"nowhere\.invalid cannot be asked: .*(resolve|resolution)"),
+    ([503] * 9, "", r"the registry answers \(503\)"),
+]
 
 
-def test_a_registry_that_is_broken_is_told_before_hours_of_building(registry: Registry) -> None:
-    registry.refusals = [503] * 9
-    with pytest.raises(SlipwayError, match=r"/a/wheel:x1: the registry answers \(503\)$"):
+@pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
+def test_a_registry_that_does_not_answer_is_told_before_hours_of_building(
+    registry: Registry, refusals: list[int], address: str, said: str
+) -> None:
+    registry.refusals, registry.address = refusals, address or registry.address
+    with pytest.raises(SlipwayError, match=rf"/a/wheel:x1: {said}.*; nothing is built that could not be pushed there$"):
         found(registry)
+
+
+@pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
+def test_where_nothing_is_pushed_from_here_it_is_warned_of_that_and_built(
+    registry: Registry, capsys: pytest.CaptureFixture[str], refusals: list[int], address: str, said: str
+) -> None:
+    registry.refusals, registry.address = refusals, address or registry.address
+    assert found(registry, needed=False) == ""
+    assert re.fullmatch(
+        rf"warning: .*/a/wheel:x1: {said}.*; this build product is built anew\n", capsys.readouterr().err
+    )
+
+
+def test_a_registry_that_only_the_engine_trusts_is_no_error(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one without HTTPS in a local network."""
+    registry.address = registry.address.replace("127.0.0.1", "127.1")  # no loopback by its name, and so asked in HTTPS
+    assert found(registry) == ""
+    assert "cannot be asked" in capsys.readouterr().err
 
 
 def test_the_stacks_own_login_is_used_and_not_kept(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     registry.token, registry.login = "t", ("me", "hunter2")
     assert found(registry, username="me", password="hunter2").endswith(digest)
-    assert found(registry, username="me", password="wrong") == ""
+
+
+@pytest.mark.parametrize("token", ["t", None])
+def test_a_login_that_the_registry_does_not_know_is_told_before_hours_of_building(
+    registry: Registry, token: str | None
+) -> None:
+    registry.token, registry.login = token, ("me", "hunter2")
+    with pytest.raises(SlipwayError, match=r"wants a login .* \(401\); nothing is built that could not be") as caught:
+        found(registry, username="me", password="wrong")
+    assert "wrong" not in str(caught.value)
+    assert found(registry) == ""  # as anybody, who may see none
 
 
 def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     name = f"{registry.address}/a/wheel"
-    kept = {"ref": f"{name}:x1", "found": f"{name}@{digest}"}
+    kept: dict[str, Any] = {"ref": f"{name}:x1", "signer": None, "found": f"{name}@{digest}"}
     assert _Asking().read(kept["ref"], kept).outs == kept
     registry.refusals = [401]
     assert _Asking().read(kept["ref"], kept).outs == kept
@@ -69,3 +108,32 @@ def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Regist
     assert _Asking().read(kept["ref"], kept | {"found": ""}).outs == kept | {"found": ""}
     registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     assert _Asking().read(kept["ref"], kept | {"found": ""}).outs == kept
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_product_that_must_be_signed_is_taken_if_it_is(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    signed: bool,
+) -> None:
+    """By a stand-in of cosign: what it verifies is in tests/engine/test_signing.py."""
+    digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    name = f"{registry.address}/a/wheel"
+    program = tmp_path / "cosign"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "Error: no signatures" >&2\nexit {int(not signed)}\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    signer = {"publicKey": "awskms:///k", "transparencyLog": False}
+    made = _Asking().create({"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None})
+    assert made.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
+    assert (tmp_path / "asked").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
+    said = (
+        "" if signed else f"warning: {name}@{digest}: cosign verify: no signatures; this build product is built anew\n"
+    )
+    assert capsys.readouterr().err == said
+    # A refresh takes nothing else.
+    assert _Asking().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs

@@ -121,6 +121,12 @@ def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
             "not signed as slipway:signing says",
         ),
         ({"signing": {"key": KMS, "sbom": False, "provenance": False}}, {"signed": {"torch": SIGNATURE}}, ""),
+        ({"signing": {"key": KMS}}, {**SIGNED, "products": {"wheel": {}}}, "not signed as slipway:signing says"),
+        (
+            {"signing": {"key": KMS}},
+            {"signed": {**SIGNED["signed"], "wheel": SIGNATURE}, "products": {"wheel": {}}},
+            "",
+        ),
         ({"extraTags": ["latest"]}, {}, "not tagged as slipway:extraTags says"),
         ({"extraTags": ["latest"]}, {"extraTags": {"torch": ["r.example/x/torch:latest"]}}, ""),
     ],
