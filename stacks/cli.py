@@ -68,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signed.add_argument("image", metavar="IMAGE", nargs="?", help="only this one; default: all, and their parents")
     signed.set_defaults(run=_verify)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
-    commands.add_parser("docs", help="bring the tables of keys in the images' READMEs up to date").set_defaults(
-        run=_docs
-    )
+    commands.add_parser("docs", help="bring the tables in the images' READMEs up to date").set_defaults(run=_docs)
     options = parser.parse_args(arguments)
     try:
         result: int = options.run(options)
