@@ -98,7 +98,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_compose(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stack", metavar="STACK")
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="which of its images; default: yours, else the last")
-    folder = "the project's folder, which containers see as /workspace; default: this one"
+    folder = "the project's folder, which containers work in; default: this one"
     parser.add_argument("--project", metavar="DIR", type=Path, default=Path(), help=folder)
     parser.add_argument("--cpu", action="store_true", help="ask for no GPU")
     parser.add_argument("--host-network", action="store_true", help="share the machine's network")

@@ -136,8 +136,7 @@ class Mirrors(Model):
     )
     ca_certificate: Certificate | None = Field(
         None,
-        description="PEM of further root certificates that a build trusts, as behind an inspecting proxy, and "
-        "everything in the image.",
+        description="PEM of further root certificates that a build and its image trust, as behind an inspecting proxy.",
     )
 
     @field_validator("downloads")

@@ -30,7 +30,7 @@ MARK: Final = re.compile(r"(?P<mark><!-- keys: (?P<flavors>[a-z ]+) -->\n)(?:\|.
 ARGUMENTS: Final = re.compile(r"(?P<mark><!-- arguments -->\n)(?:\|.*\n)*")
 """The line that stands above a table of arguments, and the table."""
 
-_KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+")
+_KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+(?:\[\]\.[A-Za-z0-9.]+)?")
 
 _SHARED: Final = {
     **{
@@ -104,7 +104,7 @@ def _shared(name: str) -> Described | None:
 
 def _description(key: str, path: Path) -> str:
     """Return what a key means in the flavors that have it."""
-    names = key.removeprefix(f"{NAMESPACE}:").split(".")
+    names = key.removeprefix(f"{NAMESPACE}:").replace("[]", "").split(".")
     for flavor in flavors.names():
         if field := _field(flavors.flavor(flavor).Config, names):
             return field.description or ""
@@ -131,9 +131,10 @@ def _rows(key: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:
     default = field.get_default(call_default_factory=True, validated_data={})
     if not isinstance(default, Model):
         yield key, _shown(default), field.description or ""
+    each = "[]" if isinstance(default, tuple) else ""
     for model in _models(field.annotation):
         for inner in model.model_fields.values():
-            yield from _rows(f"{key}.{inner.alias}", inner)
+            yield from _rows(f"{key}{each}.{inner.alias}", inner)
 
 
 def _shown(default: Any) -> str:

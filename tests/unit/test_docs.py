@@ -64,7 +64,7 @@ def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names
     path.write_text(
         "# Not about it.\n# A What a|b is.\n# hadolint ignore=DL3064\nARG A\nARG APT_MIRROR=''\nFROM scratch\n"
         "# B_1 (slipway:torch.vision)\nARG B_1=1\nARG B_2\n# A Something else.\nARG A=x\n"
-        '# D (the stack, slipway:train.uid) Whose it is.\nARG D=""\n# E Somewhere.\nARG E=https://example.com\n'
+        '# D (the stack, slipway:train[].uid) Whose it is.\nARG D=""\n# E Somewhere.\nARG E=https://example.com\n'
         "ARG LABEL_BASE_NAME\n"
     )
     vision = "Release of torchvision. Default: the newest that goes with this torch."
@@ -72,7 +72,7 @@ def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names
         "| `A` | `x` | by hand | What a\\|b is. |",
         f"| `B_1` | `1` | `slipway:torch.vision` | {vision} |",
         f"| `B_2` | none | `slipway:torch.vision` | {vision} |",
-        "| `D` | empty | the stack, `slipway:train.uid` | Whose it is. |",
+        "| `D` | empty | the stack, `slipway:train[].uid` | Whose it is. |",
         "| `E` | `https://example.com` | `slipway:mirrors.downloads` | Somewhere. |",
         f"| `APT_MIRROR` | empty | `slipway:mirrors.apt` | {Mirrors.model_fields['apt'].description} |",
         "| `LABEL_BASE_NAME` | none | the stack | The label `org.opencontainers.image.base.name`. |",
@@ -85,7 +85,7 @@ def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names
         ("# What it is for.\nARG A\n", "nothing says what A means: write '# A ...' above its ARG"),
         ("# A Too far.\n\nARG A\n", "nothing says what A means"),
         ("# A (slipway:torch.vison) It.\nARG A\n", "no flavor has the key slipway:torch.vison"),
-        ("# A (slipway:train.vision)\nARG A\n", "no flavor has the key slipway:train.vision"),
+        ("# A (slipway:train[].vision)\nARG A\n", "no flavor has the key slipway:train[].vision"),
     ],
 )
 def test_an_argument_of_which_nothing_is_said_or_a_key_that_is_none_is_refused(
