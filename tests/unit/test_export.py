@@ -425,10 +425,12 @@ def test_a_stacks_wheels_come_out_of_what_its_images_install(
 
 
 def test_wheels_come_out_of_dist_whether_or_not_an_image_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen, "_pushed", lambda _, image: image.spec.name)
-    for train in ([], [{}]):
+    monkeypatch.setattr(chosen, "_pushed", lambda _, image: image)
+    people: list[list[dict[str, Any]]] = [[], [{}]]
+    for train in people:
         made = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": train})
-        assert chosen.wheels(made, None) == ["dist"]
+        found: list[Any] = chosen.wheels(made, None)
+        assert [image.spec.name for image in found] == ["dist"]
 
 
 def test_what_cannot_be_exported_is_one_line(
