@@ -68,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signed.add_argument("image", metavar="IMAGE", nargs="?", help="only this one; default: all, and their parents")
     signed.set_defaults(run=_verify)
     commands.add_parser("schema", help="bring Pulumi.yaml's config block up to date").set_defaults(run=_schema)
-    commands.add_parser("docs", help="bring the tables of keys in the images' READMEs up to date").set_defaults(
-        run=_docs
-    )
+    commands.add_parser("docs", help="bring the tables in the images' READMEs up to date").set_defaults(run=_docs)
     options = parser.parse_args(arguments)
     try:
         result: int = options.run(options)
@@ -100,7 +98,7 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 def _add_compose(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stack", metavar="STACK")
     parser.add_argument("image", metavar="IMAGE", nargs="?", help="which of its images; default: yours, else the last")
-    folder = "the project's folder, which containers see as /workspace; default: this one"
+    folder = "the project's folder, which containers work in; default: this one"
     parser.add_argument("--project", metavar="DIR", type=Path, default=Path(), help=folder)
     parser.add_argument("--cpu", action="store_true", help="ask for no GPU")
     parser.add_argument("--host-network", action="store_true", help="share the machine's network")

@@ -23,7 +23,10 @@ from stacks.spec import CONTEXT
 from stacks.versions import ngc_versions
 
 PROJECT: Final = "/workspace"
-"""Where a container has the project's folder."""
+"""Where a container has the project's folder, unless its image has a place for one."""
+
+_PLACE: Final = "PROJECT_ROOT"
+"""Argument of images that have such a place, where Python looks for modules too."""
 
 _OWNER: Final = "USER_ID"
 """Argument of images that are made for one person, whose user id it is."""
@@ -95,7 +98,6 @@ def files(
     if host and _is_wsl():
         raise SlipwayError("--host-network: in WSL the engine's network is not this machine's; publish ports instead")
     uid, gid = owner
-    common = _common(gpus, host)
     # In an image that is not the caller's own, that user has no home and may not write bytecode.
     foreign = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
@@ -105,9 +107,9 @@ def files(
             "platform": image.spec.platform,
             "build": _build(plan, image, folder),
             "environment": {} if _is_of(image, uid) else foreign,
-            **common,
+            **_common(image.spec.args.get(_PLACE, PROJECT), gpus, host),
         },
-        "ngc": {"image": plan.config.mirrors.image(ngc), "environment": foreign, **common},
+        "ngc": {"image": plan.config.mirrors.image(ngc), "environment": foreign, **_common(PROJECT, gpus, host)},
     }
     said = {"mark": _MARK, "stack": plan.stack}
     return {
@@ -117,13 +119,13 @@ def files(
     }
 
 
-def _common(gpus: bool, host: bool) -> dict[str, Any]:
-    """Return what both services have."""
+def _common(place: str, gpus: bool, host: bool) -> dict[str, Any]:
+    """Return what every service has; ``place`` is where it has the project."""
     devices = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
     return {
         "user": "${UID}:${GID}",
-        "volumes": [f".:{PROJECT}"],
-        "working_dir": PROJECT,
+        "volumes": [f".:{place}"],
+        "working_dir": place,
         "command": ["sleep", "infinity"],
         "init": True,
         "shm_size": "${SHM_SIZE}",

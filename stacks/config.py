@@ -118,13 +118,17 @@ class Mirrors(Model):
         description="Parent images: a registry or repository (docker.io, docker.io/nvidia, docker.io/library/debian) "
         "to the prefix that replaces it. The longest match wins.",
     )
-    apt: Url | None = Field(None, description="Base address of the distribution's archive.")
-    python_index: Url | None = Field(None, description="Python package index (PEP 503).")
+    apt: Url | None = Field(
+        None,
+        description="What stands before /debian, /debian-security, /ubuntu or /ubuntu-ports in the address of a mirror "
+        "of the distribution's archive. Default: the parent's.",
+    )
+    python_index: Url | None = Field(None, description="Python package index (PEP 503). Default: pip's own.")
     torch_index: Url | None = Field(
         None,
         description="Index of torch, torchvision, torchaudio and what they pin. Default: the Python index.",
     )
-    git: Url | None = Field(None, description="Base address that stands in for https://github.com.")
+    git: Url | None = Field(None, description="Base address that stands in for https://github.com, of submodules too.")
     downloads: dict[str, Url] = Field(
         default_factory=dict,
         description="Downloads: the public address that something stands below, to the address that replaces it. "
@@ -132,7 +136,7 @@ class Mirrors(Model):
     )
     ca_certificate: Certificate | None = Field(
         None,
-        description="PEM of further root certificates that a build trusts, as behind an inspecting proxy.",
+        description="PEM of further root certificates that a build and its image trust, as behind an inspecting proxy.",
     )
 
     @field_validator("downloads")

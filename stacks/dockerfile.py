@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.errors import SlipwayError
@@ -32,6 +33,31 @@ def arguments(path: Path) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for match in _ARGUMENT.finditer(text):
         found[match["name"]] = match["default"] if match["default"] is not None else found.get(match["name"])
+    return found
+
+
+@dataclass(frozen=True)
+class Described:
+    """What the comment above an argument says of it: what sets it, "" for nobody, and what it means."""
+
+    set_by: str
+    meaning: str
+
+
+def described(path: Path) -> dict[str, Described]:
+    """Return what a Dockerfile says of its arguments, in a line above one of each: ``# NAME (what sets it) Meaning.``.
+
+    A comment that starts with an argument's name is BuildKit's own form of a description, which
+    ``docker buildx build --call outline`` shows (Docker's manual, ``--call``).
+    """
+    found: dict[str, Described] = {}
+    above: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if match := _ARGUMENT.match(line):
+            for comment in above:
+                if said := re.fullmatch(rf"# {match['name']}(?: \((?P<by>[^)]+)\))?(?: (?P<meaning>.+))?", comment):
+                    found.setdefault(match["name"], Described(said["by"] or "", said["meaning"] or ""))
+        above = [*above, line] if line.startswith("#") else []
     return found
 
 

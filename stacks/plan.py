@@ -17,6 +17,15 @@ from stacks.signing import Signer, trusted
 from stacks.source import ROOT, read_stack
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
+MIRROR_ARGS = {
+    "APT_MIRROR": "apt",
+    "PYTHON_INDEX_URL": "python_index",
+    "TORCH_INDEX_URL": "torch_index",
+    "GIT_MIRROR": "git",
+    "CA_CERTIFICATE": "ca_certificate",
+}
+"""Build arguments by which any Dockerfile takes mirrors, and the field of ``Mirrors`` that each is."""
+
 GPU_CHECKS = "checks/gpu.py"
 """What an image's folder has that is run on GPUs, where it has it: a script for the image's Python."""
 
@@ -346,12 +355,6 @@ def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[s
 
     ``declared`` maps the arguments that the Dockerfile takes to the values that they would have, None for none.
     """
-    args = {
-        "APT_MIRROR": mirrors.apt,
-        "PYTHON_INDEX_URL": mirrors.python_index,
-        "TORCH_INDEX_URL": mirrors.torch_index,
-        "GIT_MIRROR": mirrors.git,
-        "CA_CERTIFICATE": mirrors.ca_certificate,
-    }
+    args = {name: getattr(mirrors, field) for name, field in MIRROR_ARGS.items()}
     given = {name: value for name, value in args.items() if value and name in declared}
     return {**dockerfile.mirrored(declared, mirrors.downloads), **given}

@@ -18,7 +18,8 @@ CONTEXT = "dockerfiles"
 PRODUCT_ARG = "PRODUCT_IMAGE"
 """Build argument of every product's Dockerfile: the product itself, by digest, where it need not be built."""
 
-_LABEL_PREFIX = "org.opencontainers.image."
+LABEL_PREFIX = "org.opencontainers.image."
+"""What the names of an image's labels begin with, which the OCI image specification defines."""
 
 
 class _Frozen(BaseModel):
@@ -108,12 +109,12 @@ class ImageSpec(_Frozen):
         base = self.parents.get("BASE_IMAGE")
         if isinstance(base, Outside):
             labels["base.name"] = base.reference
-        return {_LABEL_PREFIX + key: value for key, value in labels.items()}
+        return {LABEL_PREFIX + key: value for key, value in labels.items()}
 
     @property
     def label_args(self) -> dict[str, str]:
         """The build arguments that carry the labels (docker.Image has none): LABEL_TITLE, LABEL_BASE_NAME, ..."""
-        names = {key: key.removeprefix(_LABEL_PREFIX).upper().replace(".", "_") for key in self.labels}
+        names = {key: key.removeprefix(LABEL_PREFIX).upper().replace(".", "_") for key in self.labels}
         return {f"LABEL_{names[key]}": value for key, value in self.labels.items()}
 
     @property

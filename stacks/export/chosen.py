@@ -21,13 +21,16 @@ def image(plan: Plan, name: str | None) -> Image:
 def wheels(plan: Plan, name: str | None) -> list[Image]:
     """Return the images that hold a stack's wheels: the one that is named, else all products that its images install.
 
+    Of a stack that has no image to run (``train: []``) they are those on which nothing stands.
+
     Raises:
         SlipwayError: the stack builds none, one is not pushed, or the registry cannot be asked.
     """
     if name:
         return [_pushed(plan, plan.image(name))]
-    mounted = {parent for each in plan.images if not each.spec.product for parent in each.spec.siblings}
-    found = [each for each in plan.images if each.spec.product and each.spec.name in mounted]
+    run = [each for each in plan.images if not each.spec.product]
+    mounted = {parent for each in run or plan.images for parent in each.spec.siblings}
+    found = [each for each in plan.images if each.spec.product and (each.spec.name in mounted) == bool(run)]
     if not found:
         raise SlipwayError(f"stack {plan.stack} builds no wheels; it installs published ones")
     return [_pushed(plan, each) for each in found]

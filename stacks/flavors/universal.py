@@ -30,6 +30,19 @@ _SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|
 _TAKEN = {"TZ": "it is set by tz", "PATH": "it is the image's own", "HOME": "it is the user's own"}
 
 
+_OWN = {"python": "python", "torch": "torch", "pytorch": "torch"} | {
+    f"torch{name}": f"torch.{name}" for name in ("vision", "audio", "text")
+}
+"""The key that says which of a package there is, where a stack has it already."""
+
+
+def _not_own(value: str) -> str:
+    name = re.split(r"[^A-Za-z0-9_.-]", value.rpartition("::")[2])[0].lower()
+    if name in _OWN:
+        raise ValueError(f"{name} comes with the stack: set slipway:{_OWN[name]}")
+    return value
+
+
 def _matching(pattern: str, example: str) -> Callable[[str], str]:
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
@@ -54,9 +67,11 @@ SystemPackage = Annotated[
 ]
 DnfPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~^-]*", "tmux or git-2.43.5-2.el9"))]
 CondaPackage = Annotated[
-    str, AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3"))
+    str,
+    AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3")),
+    AfterValidator(_not_own),
 ]
-PipPackage = Annotated[str, AfterValidator(_pip)]
+PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_own)]
 
 
 def _nonce(value: str) -> str:

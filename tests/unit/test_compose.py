@@ -30,7 +30,7 @@ def settings(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
 
 
-@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa"])
+@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa", "universal-cu113"])
 def test_train_is_built_with_every_argument_of_the_plan(stack: str, tmp_path: Path) -> None:
     planned = plan.make(stack)
     services, _ = made(tmp_path, planned)
@@ -54,6 +54,14 @@ def test_both_services_work_in_the_project_as_the_caller_on_all_gpus_and_a_netwo
         assert not any(isinstance(value, str) and "\\" in value for value in service.values())
     assert settings(env) == {"UID": "1234", "GID": "100", "HOME_FOLDER": "/tmp", "SHM_SIZE": "8gb"}
     assert services["ngc"]["image"] == f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
+
+
+def test_the_project_is_where_an_image_has_its_place_for_one(tmp_path: Path) -> None:
+    services, _ = made(
+        tmp_path, plan.make("universal-cu132", {**read_stack("universal-cu132"), "projectRoot": "/opt/p"})
+    )
+    assert (services["train"]["volumes"], services["train"]["working_dir"]) == ([".:/opt/p"], "/opt/p")
+    assert services["ngc"]["working_dir"] == "/workspace"
 
 
 def test_without_gpus_none_is_asked_for_and_with_the_hosts_network_that_is(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks import docs
 from stacks.dockerfile import arguments
 from stacks.family.config import MaxJobs
 from stacks.lock import REFRESH_ARG
@@ -30,13 +31,10 @@ def code(path: Path) -> str:
     return "".join(line for line in path.read_text().splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
-def table(dockerfile: str) -> dict[str, tuple[str | None, str]]:
-    """Return the arguments that a README lists: default, None for none, and who sets it."""
-    text = (FOLDER / dockerfile).with_name("README.md").read_text()
-    rows = re.findall(r"^\| `([A-Z][A-Z0-9_]*)` \| (none|empty|`\S+`) \| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)
-    return {
-        name: ({"none": None, "empty": ""}.get(default, default.strip("`")), set_by) for name, default, set_by in rows
-    }
+def set_by(dockerfile: str) -> dict[str, str]:
+    """Return what sets each argument, as a README lists them."""
+    text = docs.arguments(FOLDER / dockerfile)
+    return dict(re.findall(r"^\| `([A-Z][A-Z0-9_]*)` \| \S+ \| ([^|]+) \|", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
@@ -55,12 +53,6 @@ def test_a_script_names_no_address_that_no_argument_replaces() -> None:
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_a_readme_lists_every_argument_with_its_default(dockerfile: str) -> None:
-    declared = arguments(FOLDER / dockerfile)
-    assert {name: default for name, (default, _) in table(dockerfile).items()} == declared
-
-
-@pytest.mark.parametrize("dockerfile", DOCKERFILES)
 def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerfile: str) -> None:
     given = {
         name
@@ -68,9 +60,10 @@ def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerf
         if spec.dockerfile == dockerfile
         for name in (*spec.args, *spec.tuning, *spec.parents, *spec.label_args)
     }
-    listed = table(dockerfile)
-    by_hand = {name for name, (_, set_by) in listed.items() if set_by == "by hand"}
-    mirrors = {name for name, (_, set_by) in listed.items() if set_by.endswith("`slipway:mirrors`")}
+    listed = set_by(dockerfile)
+    assert set(listed) == set(arguments(FOLDER / dockerfile))
+    by_hand = {name for name, whom in listed.items() if whom == "by hand"}
+    mirrors = {name for name, whom in listed.items() if "slipway:mirrors." in whom}
     assert mirrors == {name for name in listed if MIRRORS.fullmatch(name)}
     assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {
         "LABEL_BASE_NAME",

@@ -1,12 +1,18 @@
-"""The tables of keys in the images' READMEs are the models' own."""
+"""The tables in the images' READMEs are the models' and the Dockerfiles' own."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
+import pytest
+
 from stacks import docs, flavors
+from stacks.config import Mirrors
+from stacks.errors import SlipwayError
 from stacks.source import ROOT
+from stacks.spec import CONTEXT
 
 
 def test_every_table_is_current() -> None:
@@ -17,7 +23,8 @@ def test_every_table_is_current() -> None:
 def test_every_flavor_with_keys_of_its_own_has_its_table_in_one_readme() -> None:
     having = [name for name in flavors.names() if len(docs.table([name]).splitlines()) > 2]
     assert set(flavors.names()) - set(having) == {"runners"}
-    named = [name for path in docs.readmes() for name in docs.MARK.search(path.read_text())["flavors"].split()]  # type: ignore[index]
+    marks = [mark for path in docs.readmes() for mark in docs.MARK.finditer(path.read_text())]
+    named = [name for mark in marks for name in mark["flavors"].split()]
     assert sorted(named) == having
 
 
@@ -45,3 +52,45 @@ def test_an_old_table_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     assert docs.write(tmp_path) == [readme]
     assert readme.read_text() == current
     assert docs.write(tmp_path) == []
+
+
+def test_every_image_has_its_table_of_arguments() -> None:
+    having = [path.parent for path, text in docs.readmes().items() if docs.ARGUMENTS.search(text)]
+    assert having == sorted(path.parent for path in (ROOT / CONTEXT).glob("*/Dockerfile"))
+
+
+def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "Dockerfile"
+    path.write_text(
+        "# Not about it.\n# A What a|b is.\n# hadolint ignore=DL3064\nARG A\nARG APT_MIRROR=''\nFROM scratch\n"
+        "# B_1 (slipway:torch.vision)\nARG B_1=1\nARG B_2\n# A Something else.\nARG A=x\n"
+        '# D (the stack, slipway:train[].uid) Whose it is.\nARG D=""\n# E Somewhere.\nARG E=https://example.com\n'
+        "ARG LABEL_BASE_NAME\n"
+    )
+    vision = "Release of torchvision. Default: the newest that goes with this torch."
+    assert docs.arguments(path).splitlines()[2:] == [
+        "| `A` | `x` | by hand | What a\\|b is. |",
+        f"| `B_1` | `1` | `slipway:torch.vision` | {vision} |",
+        f"| `B_2` | none | `slipway:torch.vision` | {vision} |",
+        "| `D` | empty | the stack, `slipway:train[].uid` | Whose it is. |",
+        "| `E` | `https://example.com` | `slipway:mirrors.downloads` | Somewhere. |",
+        f"| `APT_MIRROR` | empty | `slipway:mirrors.apt` | {Mirrors.model_fields['apt'].description} |",
+        "| `LABEL_BASE_NAME` | none | the stack | The label `org.opencontainers.image.base.name`. |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# What it is for.\nARG A\n", "nothing says what A means: write '# A ...' above its ARG"),
+        ("# A Too far.\n\nARG A\n", "nothing says what A means"),
+        ("# A (slipway:torch.vison) It.\nARG A\n", "no flavor has the key slipway:torch.vison"),
+        ("# A (slipway:train[].vision)\nARG A\n", "no flavor has the key slipway:train[].vision"),
+    ],
+)
+def test_an_argument_of_which_nothing_is_said_or_a_key_that_is_none_is_refused(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "Dockerfile").write_text(text)
+    with pytest.raises(SlipwayError, match=re.escape(f"{tmp_path}/Dockerfile: {said}")):
+        docs.arguments(tmp_path / "Dockerfile")

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from stacks import plan
 from stacks.cli import main
 from stacks.diff.image import fetch
-from stacks.export import layout, squashfs
+from stacks.export import chosen, layout, squashfs
 from stacks.export.filesystem import Filesystem
 from stacks.source import ROOT, read_stack
 from tests.unit import layers
@@ -422,6 +422,15 @@ def test_a_stacks_wheels_come_out_of_what_its_images_install(
     capsys.readouterr()
     assert export("local", "--wheels", tmp_path / "none") == 1
     assert capsys.readouterr().err == "stack local builds no wheels; it installs published ones\n"
+
+
+def test_wheels_come_out_of_dist_whether_or_not_an_image_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chosen, "_pushed", lambda _, image: image)
+    people: list[list[dict[str, Any]]] = [[], [{}]]
+    for train in people:
+        made = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": train})
+        found: list[Any] = chosen.wheels(made, None)
+        assert [image.spec.name for image in found] == ["dist"]
 
 
 def test_what_cannot_be_exported_is_one_line(

@@ -119,7 +119,7 @@ MINE = {"name": "alice", "uid": 1000, "gid": 1000}
         {"uid": 1001, "gid": 1001},
         {"uid": 0, "gid": 0},
         {"apt": ["git", "tmux"]},
-        {"pip": ["seaborn==0.11.2"]},
+        {"pip": ["seaborn==0.11.2", "torch-scatter"]},
         {"conda": ["numpy=1.20.3"]},
         {"env": {"WANDB_MODE": "offline"}},
     ],
@@ -234,6 +234,10 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
         ({"conda": ["numpy; rm"]}, "train.0.conda.0: 'numpy; rm': expected a package such as numpy=1.20.3"),
         ({"pip": ["-r x"]}, "train.0.pip.0: '-r x': expected a requirement of pip's"),
         ({"pip": ["x @ https://me:pw@host/x.whl"]}, "must not carry user:password@"),
+        ({"pip": ["torch==2.0"]}, "train.0.pip.0: 'torch==2.0': torch comes with the stack: set slipway:torch"),
+        ({"pip": ["TorchVision"]}, "torchvision comes with the stack: set slipway:torch.vision"),
+        ({"conda": ["conda-forge::pytorch"]}, "pytorch comes with the stack: set slipway:torch"),
+        ({"conda": ["python=3.9"]}, "python comes with the stack: set slipway:python"),
     ],
 )
 def test_one_line_for_each_mistake_of_a_person(person: dict[str, Any], said: str) -> None:

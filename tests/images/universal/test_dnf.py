@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.images.engine import DOCKERFILES, Image
+from tests.images import chain
+from tests.images.engine import DOCKERFILES, Image, docker
 from tests.images.universal.conftest import Built
 from tests.images.universal.test_universal import STACK, pip
-from tests.images.world.upstreams import World
+from tests.images.world.server import Server
+from tests.images.world.upstreams import World, gateway
 
 pytestmark = pytest.mark.slow
 
 CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
+CONDA = "https://conda.anaconda.org"
 ALICE = {"uid": 1234, "gid": 100, "tz": "Asia/Seoul", "dnf": ["less", "sudo"], "conda": ["tree=2.1.1"]}
 
 Mirrors = Callable[[str], dict[str, Any]]
@@ -28,11 +34,18 @@ def mirrors(world: World) -> Mirrors:
     return cache(world.with_dnf)
 
 
+def whole(built: Built, distro: str, more: dict[str, Any], found: dict[str, Any]) -> chain.Chain:
+    """Return Alice's chain on a distribution, built the first time."""
+    return built(STACK, **more, distro=distro, mirrors=found, train=[ALICE])
+
+
 @pytest.mark.parametrize(
-    ("distro", "more"), [("rockylinux9", CPU), ("ubi9", CPU), ("rockylinux8", {})], ids=["rocky", "ubi", "rocky-cuda"]
+    ("distro", "more"),
+    [("rockylinux9", CPU), ("ubi9", CPU), ("rockylinux8", CPU), ("rockylinux8", {})],
+    ids=["rocky", "ubi", "rocky-8", "rocky-cuda"],
 )
 def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: str, more: dict[str, Any]) -> None:
-    made = built(STACK, **more, distro=distro, mirrors=mirrors(distro), train=[ALICE])
+    made = whole(built, distro, more, mirrors(distro))
     image, args = made.image("train"), made.planned["train"].args
     assert distro in args["BASE_IMAGE"] or distro.replace("rockylinux", "rockylinux:") in args["BASE_IMAGE"]
     have = pip(image)
@@ -55,6 +68,72 @@ def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: st
     assert ("gcc-c++" in installed) == ("libnccl" in installed) == (not more)
     left = image.run("find", "/var", "-name", "*.rpm", "-o", "-name", "*.solv", options=("--user=root",))
     assert left == ""
+
+
+def test_a_refresh_asks_anew_for_what_the_distribution_has_mended(built: Built, world: World, mirrors: Mirrors) -> None:
+    """And for nothing of NVIDIA's, which has something newer too. The archive's address is the same every day."""
+    asked: dict[str, Any] = {"distro": "rockylinux8", "train": [ALICE]}
+    found = mirrors("rockylinux8")
+    plain = whole(built, "rockylinux8", {}, found)
+    archives = Path(urlsplit(found["downloads"]["https://dl.rockylinux.org"]).path).parts[1]
+    today = world.cache / "today"
+    downloads = {public: own.replace(f"/{archives}/", "/today/") for public, own in found["downloads"].items()}
+    have = {name: made for name, made in plain.names.items() if name != "train"}
+
+    def refreshed(date: str, archive: str) -> Image:
+        today.unlink(missing_ok=True)
+        today.symlink_to(archive)
+        refresh = {"train": {"REFRESH": date}}
+        mirrored = {**found, "downloads": downloads}
+        return chain.built(STACK, world, have=have, by_hand=refresh, **asked, mirrors=mirrored).image("train")
+
+    def versions(image: Image) -> list[str]:
+        query = "rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "glibc", "cuda-cudart-11-3"
+        return image.run(*query).splitlines()
+
+    glibc, cudart = versions(plain.image("train"))
+    assert glibc == "2.36-1"
+    monday = refreshed("monday", archives)
+    assert versions(monday) == [glibc, cudart]
+    assert refreshed("monday", f"{archives}/later").id() == monday.id()
+    tuesday = refreshed("tuesday", f"{archives}/later")
+    assert versions(tuesday) == ["2.36-2", cudart]
+    today.unlink()
+    docker("rmi", "--force", monday.tag, tuesday.tag)
+
+
+def test_all_is_fetched_from_a_mirror_with_a_root_certificate_of_its_own(
+    built: Built, world: World, mirrors: Mirrors, tmp_path: Path
+) -> None:
+    """By dnf, curl and pip, in the image of compilers and in one's own; what is in the latter trusts it too."""
+    address = gateway()
+    key, root, both = tmp_path / "key.pem", tmp_path / "root.pem", tmp_path / "both.pem"
+    request = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:{address}"
+    subprocess.run([*request.split(), "-keyout", key, "-out", root], check=True, capture_output=True)
+    both.write_text(key.read_text() + root.read_text())
+    mirror = Server(world.cache, address, 0, both)
+    asked: dict[str, Any] = {**CPU, "distro": "rockylinux9", "train": [ALICE]}
+    found = mirrors("rockylinux9")
+    sealed: dict[str, Any] = json.loads(json.dumps(found).replace(world.server.url, mirror.url))
+    # The stand-in of micromamba speaks no TLS.
+    sealed["downloads"][CONDA] = found["downloads"][CONDA]
+    plain = whole(built, "rockylinux9", CPU, found)
+    have = {name: made for name, made in plain.names.items() if name not in {"install", "train"}}
+    behind = {**sealed, "caCertificate": root.read_text()}
+    made = chain.built(STACK, world, have=have, **asked, mirrors=behind)
+    page = mirror.url + "/"
+    code = f"import urllib.request; print(urllib.request.urlopen('{page}').status)"
+    assert made.image("train").run("python", "-c", code) == "200\n"
+    for name in ("install", "train"):
+        made.image(name).run("curl", "-fsS", page)
+    assert "self-signed certificate" in plain.image("train").fails("curl", "-fsS", page)
+    assert "CERTIFICATE_VERIFY_FAILED" in plain.image("train").fails("python", "-c", code)
+    # dnf has no other way to trust it than the argument, and says so.
+    given = {"DOWNLOADS_ROCKY": sealed["downloads"]["https://dl.rockylinux.org"]}
+    told = on_rocky(found).fails("/srv/dnf-install", "less", options=mounted(given))
+    assert "SSL peer certificate or SSH remote key was not OK for " + given["DOWNLOADS_ROCKY"] in told
+    mirror.close()
+    docker("rmi", "--force", *(made.names[name] for name in ("install", "train")))
 
 
 def on_rocky(found: dict[str, Any]) -> Image:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -66,9 +67,9 @@ class _Threads(ThreadingHTTPServer):
 
 
 class Server:
-    """A server of ``folder`` on ``address``, until it is closed."""
+    """A server of ``folder`` on ``address``, until it is closed; over TLS with a ``certificate``, key and all."""
 
-    def __init__(self, folder: Path, address: str, port: int) -> None:
+    def __init__(self, folder: Path, address: str, port: int, certificate: Path | None = None) -> None:
         def handler(*args: object) -> _Handler:
             return _Handler(*args, directory=str(folder))  # type: ignore[arg-type]
 
@@ -76,7 +77,11 @@ class Server:
             self._server = _Threads((address, port), handler)
         except OSError:  # another run has it: builds are not cached from one port to another, that is all
             self._server = _Threads((address, 0), handler)
-        self.url = f"http://{address}:{self._server.server_address[1]}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"http{'s' if certificate else ''}://{address}:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """rpms.py DIRECTORY NVIDIA: the archives of Rocky Linux, UBI and NVIDIA, of signed packages with lists made by createrepo.
 
+Below `later/` are Rocky's and NVIDIA's as they are another day, with newer packages of each.
 A package is Debian's, or one of debs.py's in the folder NVIDIA, under the name that it has on Rocky. Its files are where Debian has them.
 """
 
@@ -29,6 +30,9 @@ LINKS = {"gcc": {"usr/bin/cc": "gcc"}, "gcc-c++": {"usr/bin/c++": "g++"}}
 
 NVIDIA = re.compile(r"(cuda-.*|libcublas.*)-11-3_.*|libcudnn8.*|libnccl.*cuda11\.3_.*")
 RELEASES = ("8", "9")
+LATER = {"BaseOS": ("glibc", "2.36-2", "Provides: /sbin/ldconfig"), "cuda": ("cuda-cudart-11-3", "11.3.999-1")}
+"""What has come by another day: a name, a version and further lines."""
+
 TRUST = """#!/bin/sh
 cat /etc/pki/ca-trust/source/pem/* /etc/pki/ca-trust/source/anchors/* > /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem
 """
@@ -140,20 +144,34 @@ def main() -> None:
     ours = [deb for deb in sorted(nvidia.rglob("ubuntu2004/x86_64/*.deb")) if NVIDIA.fullmatch(deb.name)]
     for deb in ours:
         convert(deb, cuda, [*names(ours), "g++"])
-    run("rpmsign", "--addsign", "--define=_gpg_name tests", "--define=__gpg /usr/bin/gpg", *sorted(work.rglob("*.rpm")))
+    sign(*work.rglob("*.rpm"))
     # One that nobody has signed, for dnf to refuse.
     package(work / "BaseOS", "unsigned", "1-1", empty)
+    publish(work, out)
+    for release in RELEASES:
+        for repository in ROCKY:
+            ubi = out / f"ubi/content/public/ubi/dist/ubi{release}/{release}/x86_64/{repository.lower()}/os"
+            shutil.copytree(work / repository, ubi, copy_function=link)
+    for repository, (name, version, *lines) in LATER.items():
+        package(work / repository, name, version, empty, *lines)
+        sign(work / repository / f"{name}-{version}.rpm")
+    publish(work, out / "later")
+    (out / "key").write_text(run("gpg", "--armor", "--export", "tests"))
+
+
+def sign(*packages: Path) -> None:
+    run("rpmsign", "--addsign", "--define=_gpg_name tests", "--define=__gpg /usr/bin/gpg", *sorted(packages))
+
+
+def publish(work: Path, out: Path) -> None:
+    """Make the lists of all repositories, and put Rocky's and NVIDIA's where their archives have them."""
     for folder in work.iterdir():
         run("createrepo_c", "--quiet", folder)
     for release in RELEASES:
         for repository in ROCKY:
-            shutil.copytree(
-                work / repository, out / f"rocky/pub/rocky/{release}/{repository}/x86_64/os", copy_function=link
-            )
-            ubi = out / f"ubi/content/public/ubi/dist/ubi{release}/{release}/x86_64/{repository.lower()}/os"
-            shutil.copytree(work / repository, ubi, copy_function=link)
-        shutil.copytree(cuda, out / f"nvidia/compute/cuda/repos/rhel{release}/x86_64", copy_function=link)
-    (out / "key").write_text(run("gpg", "--armor", "--export", "tests"))
+            place = out / f"rocky/pub/rocky/{release}/{repository}/x86_64/os"
+            shutil.copytree(work / repository, place, copy_function=link)
+        shutil.copytree(work / "cuda", out / f"nvidia/compute/cuda/repos/rhel{release}/x86_64", copy_function=link)
 
 
 def link(source: str, target: str) -> None:
