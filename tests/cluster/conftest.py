@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -20,6 +21,8 @@ from tests.provider.plugin import CHECKOUT
 CHARTS = Path(__file__).parent / "charts"
 """Stand-ins for ARC's charts, which are in a registry that tests do not reach."""
 
+OFFICIAL = os.environ.get("SLIPWAY_TEST_KUBERNETES_PLUGIN")
+"""The path of Pulumi's own plugin, where a developer has it, to take the stand-in's place."""
 
 STORAGE = {
     "apiVersion": "storage.k8s.io/v1",
@@ -39,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 class RunnersProject(Project):
-    """A project with runners, and the stand-in for Pulumi's Kubernetes plugin."""
+    """A project with runners, and Pulumi's Kubernetes plugin or its stand-in."""
 
     def __init__(self, root: Path, namespace: str, kubeconfig: Path, programs: Path) -> None:
         self.namespace = namespace
@@ -48,9 +51,12 @@ class RunnersProject(Project):
         plugins = root.with_name("plugins")
         plugins.mkdir()
         launcher = plugins / "pulumi-resource-kubernetes"
-        command = shlex.join([sys.executable, "-P", "-m", "tests.cluster.provider"])
-        launcher.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n')
-        launcher.chmod(0o755)
+        if OFFICIAL:
+            launcher.symlink_to(OFFICIAL)
+        else:
+            command = shlex.join([sys.executable, "-P", "-m", "tests.cluster.provider"])
+            launcher.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n')
+            launcher.chmod(0o755)
         # The venv's bin stays first on PATH: the language host takes its Python from there.
         self.environment |= {
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",

@@ -38,6 +38,24 @@ RUN mkdir -p /etc/docker && echo '{"insecure-registries": ["10.213.77.0/24"]}' >
 CMD ["sleep", "infinity"]
 """
 
+ROOTLESS: Final = """ARG BASE
+FROM ${BASE}
+RUN apt-get update -q && \\
+    apt-get install -q -y --no-install-recommends ca-certificates libcap2-bin rootlesskit runc uidmap && \\
+    rm -rf /var/lib/apt/lists/*
+# As root of a container without CAP_SYS_ADMIN they may not write the maps of another's namespace; its owner may.
+RUN chmod u-s /usr/bin/newuidmap /usr/bin/newgidmap && \\
+    setcap cap_setuid=ep /usr/bin/newuidmap && setcap cap_setgid=ep /usr/bin/newgidmap
+RUN useradd --uid 1000 --create-home user && echo user:100000:65536 | tee /etc/subuid > /etc/subgid && \\
+    install -d -o 1000 -g 1000 /run/user/1000 /home/user/.local /home/user/.local/tmp /home/user/.local/share
+COPY buildkitd buildctl /usr/bin/
+USER 1000:1000
+ENV HOME=/home/user USER=user XDG_RUNTIME_DIR=/run/user/1000 TMPDIR=/home/user/.local/tmp \\
+    BUILDKIT_HOST=unix:///run/user/1000/buildkit/buildkitd.sock
+ENTRYPOINT ["rootlesskit", "buildkitd"]
+"""
+"""In place of BuildKit's rootless image: the same BuildKit, and what it stands on from Debian."""
+
 _CONTAINERD: Final = """version = 2
 root = "{folder}/containerd"
 state = "{folder}/state"
@@ -85,6 +103,15 @@ def build(base: str) -> str:
     """Have :data:`IMAGE` in the machine's Docker engine; return its name."""
     engine().images.build(fileobj=io.BytesIO(DOCKERFILE.encode()), tag=IMAGE, buildargs={"BASE": base}, rm=True)
     return IMAGE
+
+
+def build_rootless(base: str, name: str) -> None:
+    """Have :data:`ROOTLESS` in the machine's Docker engine by a name."""
+    with tempfile.TemporaryDirectory() as context:
+        for each in ("buildkitd", "buildctl"):
+            shutil.copy(program(each), context)
+        Path(context, "Dockerfile").write_text(ROOTLESS)
+        engine().images.build(path=context, tag=name, buildargs={"BASE": base}, rm=True)
 
 
 def _plugins() -> Path:

@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes cluster, and Helm, built from their Go modules once and kept in the checkout's cache."""
+"""The programs of a Kubernetes cluster, Helm and BuildKit, built from their Go modules once and kept in the checkout's cache."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ PROGRAMS: Final = {
     "kubelet": ("kubernetes", "k8s.io/kubernetes"),
     "kubectl": ("kubernetes", "k8s.io/kubernetes"),
     "helm": ("helm", "helm.sh/helm/v3"),
+    "buildkitd": ("buildkit", "github.com/moby/buildkit"),
+    "buildctl": ("buildkit", "github.com/moby/buildkit"),
 }
 """Each program's folder below ``go`` and the module in it that has the program below its ``cmd``."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
 import shutil
 import socket
 import ssl
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,11 @@ from typing import Any
 
 import pytest
 
+from components.runners import builder
 from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, free_port, until
-from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, engine, machine
+from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine
+from tests.cluster.programs import program
 from tests.cluster.relay import relay
 from tests.engine.project import MANIFESTS
 from tests.provider.conftest import own_registry
@@ -74,13 +78,28 @@ def manifest(registry: str, name: str, reference: str) -> dict[str, Any]:
     return found
 
 
+def refuses_strangers(address: str) -> None:
+    """Who has no certificate is not answered."""
+    host, _, port = address.partition(":")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((host, int(port)), timeout=10) as plain, context.wrap_socket(plain) as wrapped:
+        wrapped.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+        with pytest.raises(ssl.SSLError, match="bad certificate|certificate required"):
+            wrapped.recv(100)
+
+
+KEYS = {"cacert": "ca", "cert": "cert", "key": "key"}
+"""The options of BuildKit's client, and the files of a client's secret."""
+
+
 class BuildProject(ClusterProject):
     """A project whose images are built on the node."""
 
     def configure(self, runners: dict[str, Any] | None = None, **values: Any) -> None:
         small = {"cpu": "100m", "memory": "1Gi", "cache": "2Gi"}
         own = {"dockerImage": IMAGE, "image": RUNNER, **small, **(runners or {})}
-        mirrors = {"images": {"ghcr.io/actions": "slipway.test"}}
+        mirrors = {"images": {"ghcr.io/actions": "slipway.test", "docker.io/moby": "slipway.test/moby"}}
         super().configure(own, mirrors=mirrors, **values)
 
     def pods(self) -> list[dict[str, Any]]:
@@ -95,7 +114,14 @@ class BuildProject(ClusterProject):
 
     def daemon(self) -> tuple[str, int]:
         """Return where the build service's pod listens."""
-        return self.pods()[0]["status"]["podIP"], 2376
+        (pod,) = self.pods()
+        return pod["status"]["podIP"], pod["spec"]["containers"][0]["ports"][0]["containerPort"]
+
+    def restart(self) -> None:
+        """End the build service's pod, and wait for the next."""
+        (pod,) = self.pods()
+        self.cluster.call("DELETE", self.at("pods", pod["metadata"]["name"]))
+        until(lambda: any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in self.pods()), 180)
 
 
 @pytest.fixture
@@ -129,9 +155,7 @@ def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_p
         before = manifest(registry, f"{project.path}/link0", first["images"]["link0"]["digest"])["layers"]
         assert not [image for image in engine().images.list() if f"{project.path}/link0" in " ".join(image.tags)]
 
-        pod = project.pods()[0]["metadata"]
-        project.cluster.call("DELETE", project.at("pods", pod["name"]))
-        until(lambda: any(other["metadata"]["uid"] != pod["uid"] for other in project.pods()), 180)
+        project.restart()
         configure(word="two")
         shown += project.up(**away).shown
         second = project.outputs()["images"]["link0"]
@@ -139,19 +163,82 @@ def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_p
         assert after[:2] == before[:2]  # the stamp too
         assert after[2:] != before[2:]
 
-        host, _, port = address.partition(":")
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        with socket.create_connection((host, int(port)), timeout=10) as plain, context.wrap_socket(plain) as wrapped:
-            wrapped.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
-            with pytest.raises(ssl.SSLError, match="bad certificate|certificate required"):
-                wrapped.recv(100)
+        refuses_strangers(address)
         assert "PRIVATE KEY" not in shown + project.exported()
         assert "PRIVATE KEY" in project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
     assert project.namespace not in spaces
     assert not project.cluster.items("/api/v1/persistentvolumes")
+
+
+@pytest.fixture
+def volume(node: tuple[Cluster, Machine], tmp_path: Path) -> Iterator[str]:
+    """A class of storage with one volume, which is its user's own, as drivers make it that mind a pod's fsGroup."""
+    folder = tmp_path / "volume"
+    folder.mkdir()
+    os.chown(folder, 1000, 1000)
+    spec = {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": str(folder)}}
+    made = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "own"}}
+    volumes = "/api/v1/persistentvolumes"
+    node[0].call("POST", volumes, {**made, "spec": {**spec, "storageClassName": "own"}})
+    yield "own"
+    node[0].call("DELETE", f"{volumes}/own")
+    until(lambda: not node[0].items(volumes))
+
+
+def test_a_service_without_privileges_builds_and_pushes_and_its_layers_outlive_the_pod(
+    project: BuildProject, node: tuple[Cluster, Machine], registry: str, shell: Path, volume: str, tmp_path: Path
+) -> None:
+    (base,) = json.loads(os.environ["SLIPWAY_MIRRORS"])["images"].values()
+    name = f"slipway.test/{builder.BUILDKIT}"
+    build_rootless(f"{base}:bookworm-slim", name)
+    node[1].load(name)
+    context = tmp_path / "context"
+    (context / "link0").mkdir(parents=True)
+    shutil.copy(shell, context / "link0/busybox")
+    (context / "link0/file.txt").write_text("hello")
+    (context / "Dockerfile").write_text(DOCKERFILE.replace("${BASE_IMAGE}", "scratch"))
+    with relay(project.daemon) as address:
+        service = {"rootless": True, "cache": "2Gi", "cpu": "100m", "memory": "2Gi", "storageClass": volume}
+        project.configure({"build": {**service, "address": address}})
+        project.up()
+        assert project.outputs()["runners"]["buildService"] == address
+        certificates = project.cluster.get(project.at("secrets", "build-client"))["data"]
+        for file, content in certificates.items():
+            (tmp_path / file).write_bytes(base64.b64decode(content))
+
+        def build(word: str) -> list[dict[str, Any]]:
+            target = f"{registry}/{project.path}/rootless:{word}"
+            keys = [f"--tls{option}={tmp_path / file}.pem" for option, file in KEYS.items()]
+            sources = [f"--local={source}={context}" for source in ("context", "dockerfile")]
+            done = subprocess.run(
+                [
+                    program("buildctl"),
+                    f"--addr=tcp://{address}",
+                    *keys,
+                    "build",
+                    "--frontend=dockerfile.v0",
+                    *sources,
+                    f"--opt=build-arg:WORD={word}",
+                    f"--output=type=image,name={target},push=true,registry.insecure=true",
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=300,
+            )
+            assert done.returncode == 0, done.stderr
+            layers: list[dict[str, Any]] = manifest(registry, f"{project.path}/rootless", word)["layers"]
+            return layers
+
+        before = build("one")
+        project.restart()
+        after = build("two")
+        assert after[:2] == before[:2]  # the stamp too
+        assert after[2:] != before[2:]
+        refuses_strangers(address)
+        project.destroy()
 
 
 def test_a_runner_builds_and_pushes_through_its_own_sidecar(
