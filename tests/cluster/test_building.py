@@ -169,7 +169,7 @@ def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_p
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
     assert project.namespace not in spaces
-    assert not project.cluster.items("/api/v1/persistentvolumes")
+    until(lambda: not project.cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
 
 
 @pytest.fixture

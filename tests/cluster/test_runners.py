@@ -34,14 +34,9 @@ def runner_pod(project: ClusterProject, name: str) -> dict[str, Any]:
 
 
 def unscheduled(project: ClusterProject, name: str) -> str:
-    """Return why the scheduler finds no node for a pod."""
-
-    def why() -> str:
-        status = project.cluster.get(project.at("pods", name))["status"]
-        return "".join(c.get("message", "") for c in status.get("conditions", []) if c["reason"] == "Unschedulable")
-
-    message: str = until(why)
-    return message
+    """Return why the scheduler finds no node for a pod, as far as it has said so."""
+    status = project.cluster.get(project.at("pods", name))["status"]
+    return "".join(c.get("message", "") for c in status.get("conditions", []) if c["reason"] == "Unschedulable")
 
 
 @pytest.mark.parametrize("profile", node_names())
@@ -72,7 +67,7 @@ def test_each_profile_is_admitted_its_runner_finds_its_node_and_nothing_is_left(
     assert not [name for name in spaces if name.startswith(project.namespace)]
     classes = cluster.items("/apis/scheduling.k8s.io/v1/priorityclasses")
     assert not [entry for entry in classes if entry["metadata"]["name"].startswith(project.namespace)]
-    assert not cluster.items("/api/v1/persistentvolumes")
+    until(lambda: not cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
 
 
 def test_a_runner_without_a_node_that_has_its_devices_waits_and_says_why(project: ClusterProject) -> None:
@@ -80,7 +75,7 @@ def test_a_runner_without_a_node_that_has_its_devices_waits_and_says_why(project
     with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
         project.up()
         runner_pod(project, "waits")
-        assert f"Insufficient {EFA}" in unscheduled(project, "waits")
+        until(lambda: f"Insufficient {EFA}" in unscheduled(project, "waits"))
 
 
 def test_a_runner_is_not_evicted_while_it_builds(project: ClusterProject) -> None:
