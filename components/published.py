@@ -35,6 +35,8 @@ class PublishedArgs:
 
 
 class _Asking(OfImage):
+    followed = ("ref", "signer")
+
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
         from stacks.registry import Untrusted  # noqa: PLC0415 - a preview asks nobody
 
@@ -46,13 +48,13 @@ class _Asking(OfImage):
                 raise SlipwayError(f"{error}; nothing is built that could not be pushed there") from None
             _warn(error)
             found = ""
-        return {"found": found, "signer": props.get("signer")}
+        return {"found": found}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Forget what has been deleted since, and find what has been pushed since, as by an update that broke off.
 
         Only the machine's own login is at hand here: what that may not see is left as it is. Whose signature counts is
-        as it was when this was first asked: another signer counts from the product's next tag on.
+        as it was when this was last asked; with another signer the next update asks anew.
         """
         from stacks.registry import Repository  # noqa: PLC0415
 
@@ -92,7 +94,7 @@ class Published(Resource, module="image", name="Published"):
     """Asks the registry, once for each tag of a product: the tag is its content, so what is there need not be made.
 
     The answer is kept in the state, where the next preview finds it without a registry. Other credentials are no
-    change, and ``pulumi refresh`` asks again.
+    change; another signer is one, as what was taken before must be signed by it. ``pulumi refresh`` asks again.
     """
 
     found: pulumi.Output[str]

@@ -188,8 +188,8 @@ def _arguments(
         registry=registry,
         target=image.spec.target,
         product=image.spec.product,
-        # An engine elsewhere may reach a registry that this machine does not.
-        needed=plan.config.publish and plan.config.build_on == "engine",
+        # An engine elsewhere may reach a registry that this machine does not; who signs asks it from here.
+        needed=plan.config.publish and (plan.config.build_on == "engine" or plan.config.signing is not None),
         signer=plan.config.signing if plan.config.publish else None,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},
         after=[verified[value] for value in image.args.values() if value in verified],

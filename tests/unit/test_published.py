@@ -137,3 +137,13 @@ def test_a_product_that_must_be_signed_is_taken_if_it_is(
     assert capsys.readouterr().err == said
     # A refresh takes nothing else.
     assert _Asking().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs
+
+
+def test_another_signer_is_a_change_and_another_login_is_none() -> None:
+    """What was taken before, or by a version of Slipway that knew of no signer, must be signed by who signs now."""
+    kept = {"ref": "r.example/a/wheel:x1", "found": "r.example/a/wheel@sha256:1"}
+    signer = {"publicKey": "awskms:///k"}
+    assert not _Asking().diff("", kept, kept | {"signer": None, "username": "u", "password": "p"}).changes
+    assert _Asking().diff("", kept, kept | {"signer": signer}).changes
+    assert _Asking().diff("", kept | {"signer": signer}, kept | {"signer": None}).changes
+    assert not _Asking().diff("", kept | {"signer": signer}, kept | {"signer": signer}).changes
