@@ -101,8 +101,6 @@ class Published(Resource, module="image", name="Published"):
     """``repository@sha256:...``, or nothing where the registry has none, or none for us or that is signed as asked."""
 
     def __init__(self, name: str, args: PublishedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        signer = args.signer and args.signer.model_dump(
-            by_alias=True, exclude_none=True, include=set(Signer.model_fields)
-        )
+        signer = args.signer and args.signer.as_signer()
         inputs = {"ref": args.ref, "needed": args.needed, "signer": signer, "found": None, **login_inputs(args.login)}
         super().__init__(_Asking(), name, inputs, opts)

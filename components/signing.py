@@ -141,5 +141,4 @@ class VerifiedParent(Resource, module="image", name="VerifiedParent"):
     """Who has signed it, in words."""
 
     def __init__(self, name: str, args: VerifiedParentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        signer = args.signer.model_dump(by_alias=True, exclude_none=True)
-        super().__init__(_Verifying(), name, {"ref": args.ref, "signer": signer, "by": None}, opts)
+        super().__init__(_Verifying(), name, {"ref": args.ref, "signer": args.signer.as_signer(), "by": None}, opts)

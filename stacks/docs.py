@@ -34,8 +34,8 @@ _KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+(?:\[\]\.[A-Za-z0-9.]+)?")
 
 _SHARED: Final = {
     **{
-        name: Described(f"{NAMESPACE}:mirrors.{field.alias}", field.description or "")
-        for name, field in ((name, Mirrors.model_fields[field]) for name, field in MIRROR_ARGS.items())
+        name: Described(f"{NAMESPACE}:mirrors.{Mirrors.model_fields[field].alias}", "")
+        for name, field in MIRROR_ARGS.items()
     },
     PRODUCT_ARG: Described(
         "the stack",

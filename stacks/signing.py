@@ -73,6 +73,10 @@ class Signer(Model):
             line for line in str(self.public_key).splitlines() if not line.startswith("-----")
         )
 
+    def as_signer(self) -> dict[str, Any]:
+        """Return who signs as a stack's YAML says it, and nothing of how."""
+        return self.model_dump(by_alias=True, exclude_none=True, include=set(Signer.model_fields))
+
 
 class Signing(Signer):
     """How images are signed after a push, and what is said of them under that signature."""

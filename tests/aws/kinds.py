@@ -213,55 +213,55 @@ def _kept(_client: Client, _name: str, olds: Properties, news: Properties) -> Pr
     return {**olds, **news}
 
 
+@dataclass(frozen=True)
+class _Tagging:
+    """What a service calls the methods that add tags and take them away, and their arguments.
+
+    Tags are a list of keys and values, or, if not ``listed``, an object of them.
+    """
+
+    of: str
+    given: str = "Tags"
+    gone: str = "TagKeys"
+    add: str = "tag_resource"
+    remove: str = "untag_resource"
+    listed: bool = True
+
+
+_TAGGING: Final = {
+    "iam": _Tagging("RoleName", add="tag_role", remove="untag_role"),
+    "logs": _Tagging("resourceArn", "tags", "tagKeys", listed=False),
+    "dynamodb": _Tagging("ResourceArn"),
+    "lambda": _Tagging("Resource", listed=False),
+    "cloudwatch": _Tagging("ResourceARN"),
+    "events": _Tagging("ResourceARN"),
+}
+"""How each service but EC2 is asked."""
+
+
 def retag(client: Client, service: str, of: str, olds: Mapping[str, str], news: Mapping[str, str]) -> None:
     """Make a resource's tags those that are given; ``of`` is what :func:`taggable` returns."""
-    _TAGGING[service][0](client, of, news)
+    if service == "ec2":
+        client.create_tags(Resources=[of], Tags=tags(news))
+    else:
+        how = _TAGGING[service]
+        getattr(client, how.add)(**{how.of: of, how.given: tags(news) if how.listed else news})
     if gone := sorted(olds.keys() - news.keys()):
         untag(client, service, of, gone)
 
 
 def untag(client: Client, service: str, of: str, keys: list[str]) -> None:
     """Take tags away; ``of`` is as in :func:`retag`."""
-    _TAGGING[service][1](client, of, keys)
+    if service == "ec2":
+        client.delete_tags(Resources=[of], Tags=[{"Key": key} for key in keys])
+    else:
+        how = _TAGGING[service]
+        getattr(client, how.remove)(**{how.of: of, how.gone: keys})
 
 
 def taggable(kind: Kind, name: str, outputs: Mapping[str, str]) -> str:
     """Return what :func:`retag` asks for: a resource's id in EC2 and IAM, its ARN elsewhere."""
     return name if kind.service in {"ec2", "iam"} else outputs["arn"]
-
-
-_Add = Callable[[Client, str, Mapping[str, str]], Any]
-_Remove = Callable[[Client, str, list[str]], Any]
-_TAGGING: Final[dict[str, tuple[_Add, _Remove]]] = {
-    "ec2": (
-        lambda client, name, given: client.create_tags(Resources=[name], Tags=tags(given)),
-        lambda client, name, keys: client.delete_tags(Resources=[name], Tags=[{"Key": key} for key in keys]),
-    ),
-    "iam": (
-        lambda client, name, given: client.tag_role(RoleName=name, Tags=tags(given)),
-        lambda client, name, keys: client.untag_role(RoleName=name, TagKeys=keys),
-    ),
-    "logs": (
-        lambda client, arn, given: client.tag_resource(resourceArn=arn, tags=given),
-        lambda client, arn, keys: client.untag_resource(resourceArn=arn, tagKeys=keys),
-    ),
-    "dynamodb": (
-        lambda client, arn, given: client.tag_resource(ResourceArn=arn, Tags=tags(given)),
-        lambda client, arn, keys: client.untag_resource(ResourceArn=arn, TagKeys=keys),
-    ),
-    "lambda": (
-        lambda client, arn, given: client.tag_resource(Resource=arn, Tags=given),
-        lambda client, arn, keys: client.untag_resource(Resource=arn, TagKeys=keys),
-    ),
-    **dict.fromkeys(
-        ("cloudwatch", "events"),
-        (
-            lambda client, arn, given: client.tag_resource(ResourceARN=arn, Tags=tags(given)),
-            lambda client, arn, keys: client.untag_resource(ResourceARN=arn, TagKeys=keys),
-        ),
-    ),
-}
-"""How each service adds tags, and takes them away."""
 
 
 def _create_placement_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
