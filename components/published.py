@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
 from pulumi.dynamic import ReadResult, Resource
@@ -18,6 +18,12 @@ from stacks.signing import Signer
 
 if TYPE_CHECKING:
     from stacks import registry
+
+
+_ONLY_THE_ENGINE: Final = (
+    " (where only the Docker engine knows the way: set HTTPS_PROXY here too, or name the port of a registry that "
+    "speaks plain HTTP)"
+)
 
 
 @dataclass(frozen=True)
@@ -38,17 +44,19 @@ class _Asking(OfImage):
     followed = ("ref", "signer")
 
     def done(self, props: Mapping[str, Any], login: registry.Login | None) -> dict[str, Any]:
-        from stacks.registry import Untrusted  # noqa: PLC0415 - a preview asks nobody
+        from stacks.cosign import Unsigned  # noqa: PLC0415 - a preview asks nobody
+        from stacks.registry import Unreachable, Untrusted  # noqa: PLC0415 - as above
 
         try:
-            found = _found(props, login)
+            return {"found": _found(props, login)}
         except SlipwayError as error:
             # An engine is told apart from this machine whom to trust.
-            if props["needed"] and not isinstance(error, Untrusted):
-                raise SlipwayError(f"{error}; nothing is built that could not be pushed there") from None
-            _warn(error)
-            found = ""
-        return {"found": found}
+            if props["needed"] and not isinstance(error, Unsigned | Untrusted):
+                hint = _ONLY_THE_ENGINE if isinstance(error, Unreachable) else ""
+                raise SlipwayError(f"{error}; nothing is built that could not be pushed there{hint}") from None
+            # A provider has no other way to the user than what it prints.
+            sys.stderr.write(f"warning: {error}; this build product is built anew\n")
+        return {"found": ""}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Forget what has been deleted since, and find what has been pushed since, as by an update that broke off.
@@ -68,7 +76,12 @@ class _Asking(OfImage):
 
 
 def _found(props: Mapping[str, Any], login: registry.Login | None) -> str:
-    """Return what the registry has of a product, by digest, if it is signed as it must be."""
+    """Return what the registry has of a product, by digest.
+
+    Raises:
+        Unsigned: it is not signed as it must be.
+        SlipwayError: that cannot be asked.
+    """
     from stacks import cosign  # noqa: PLC0415 - as above
     from stacks.registry import Repository  # noqa: PLC0415
 
@@ -77,17 +90,8 @@ def _found(props: Mapping[str, Any], login: registry.Login | None) -> str:
         return ""
     found = f"{props['ref'].rpartition(':')[0]}@{digest}"
     if signer := props.get("signer"):
-        try:
-            cosign.verify(found, Signer.model_validate(signer), login)
-        except SlipwayError as error:
-            _warn(error)
-            return ""
+        cosign.verify(found, Signer.model_validate(signer), login)
     return found
-
-
-def _warn(error: SlipwayError) -> None:
-    """Say why a product is built that may be there: a provider has no other way to the user than what it prints."""
-    sys.stderr.write(f"warning: {error}; this build product is built anew\n")
 
 
 class Published(Resource, module="image", name="Published"):

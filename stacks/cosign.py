@@ -35,10 +35,16 @@ PASSWORD: Final = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 
 _MAJOR: Final = 2
 """The version of cosign whose options and form of signatures these are."""
+_UNSIGNED: Final = range(10, 14)
+"""How cosign exits where a registry answers, and what is there is not signed as asked (its errors' exit codes)."""
 _SECONDS: Final = 1800
 """How long a program may take: Syft reads all of an image."""
 _MOST: Final = "2GB"
 """How large an attestation may be that is verified; cosign's own limit, 128 MiB, is for those of others."""
+
+
+class Unsigned(SlipwayError):
+    """An image is not signed by who must have signed it."""
 
 
 def check(signing: Signing | None) -> None:
@@ -101,7 +107,8 @@ def verify(ref: str, signer: Signer, login: Login | None) -> None:
     """Verify that an image is signed by a signer.
 
     Raises:
-        SlipwayError: it is not, or cannot be asked.
+        Unsigned: it is not.
+        SlipwayError: that cannot be asked.
     """
     with _options(signer) as options:
         _run(["cosign", "verify", "--output", "json", *options, ref], ref, login)
@@ -190,7 +197,8 @@ def _run(words: Sequence[str], what: str, login: Login | None) -> str:
         except subprocess.TimeoutExpired:
             raise SlipwayError(f"{what}: {words[0]} did not end within {_SECONDS // 60} minutes") from None
     if done.returncode:
-        raise SlipwayError(f"{what}: {' '.join(words[:2])}: {_said(done.stderr)}")
+        kind = Unsigned if words[0] == "cosign" and done.returncode in _UNSIGNED else SlipwayError
+        raise kind(f"{what}: {' '.join(words[:2])}: {_said(done.stderr)}")
     return done.stdout
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from stacks import cosign, plan, provenance
 from stacks.diff import published
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.registry import Login
+from stacks.registry import Login, Repository
 from stacks.signing import Signing
 
 
@@ -26,7 +26,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
         raise SlipwayError(f"stack {stack}: slipway:signing is not set, so that nothing is signed")
     outputs = published.outputs(stack, root)
     products: Mapping[str, Mapping[str, str]] = outputs.get("products", {})
-    there: Mapping[str, Mapping[str, str]] = {**products, **outputs.get("images", {})}
+    there: Mapping[str, Mapping[str, str]] = {**outputs.get("images", {}), **products}
     pushed = {name: built["ref"] for name, built in there.items() if "@" in built["ref"]}
     if not pushed:
         raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
@@ -39,7 +39,12 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
     for name, ref in pushed.items():
         if image in {None, name}:
             yield f"{name}: {ref}"
-            yield from _image(ref, signing, login, product=name in products)
+            if name not in products:
+                yield from _image(ref, signing, login)
+            elif Repository(ref, login).exists():
+                yield _signature(ref, signing, login)
+            else:
+                yield "  deleted     from the registry, which no image needs; it is built anew where it is needed again"
     if image is None:
         for ref, signer in planned.signers.items():
             cosign.verify(ref, signer, None)
@@ -47,11 +52,13 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             yield f"  signature   {signer.who}"
 
 
-def _image(ref: str, signing: Signing, login: Login | None, *, product: bool) -> Iterator[str]:
+def _signature(ref: str, signing: Signing, login: Login | None) -> str:
     cosign.verify(ref, signing, login)
-    yield f"  signature   {signing.who}"
-    if product:  # of which nothing more is said
-        return
+    return f"  signature   {signing.who}"
+
+
+def _image(ref: str, signing: Signing, login: Login | None) -> Iterator[str]:
+    yield _signature(ref, signing, login)
     if signing.sbom:
         found = cosign.attested(ref, "sbom", signing, login)
         yield f"  sbom        {len(found.get('packages', []))} packages"

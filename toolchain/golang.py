@@ -75,7 +75,8 @@ def _environment(checkout: Checkout) -> dict[str, str]:
 def build(checkout: Checkout, module: str, package: str, target: Path, *, ldflags: str = "") -> None:
     """Build the program `package` of MODULES/`module` into `target`, which appears complete or not at all.
 
-    To be called within `caches`. An interrupted build goes on where it stopped. Raises ToolchainError.
+    To be called within `caches`, or what Go downloads stays for who builds next. An interrupted build goes on where it
+    stopped. Raises ToolchainError.
     """
     folder = MODULES / module
     go = _go(checkout, folder)

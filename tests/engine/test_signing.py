@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.engine.project import Project
 from tests.engine.test_products import machine
@@ -185,7 +186,9 @@ def test_a_build_product_of_others_is_taken_only_if_it_is_signed(programs: str, 
     assert "cosign" not in shown
     signed = first.outputs()["signed"]["link0"]
     assert signed["signature"] == product(first).replace("@sha256:", ":sha256-") + ".sig"
-    assert first.stacks("verify", "t").startswith(f"link0: {product(first)}\n  signature   {signed['by']}\nlink1: ")
+    said = first.stacks("verify", "t")
+    assert said.startswith("link1: ")
+    assert said.endswith(f"link0: {product(first)}\n  signature   {signed['by']}\n")
 
     second, shown = on("second", ours, first.path)
     assert product(second) == product(first)
@@ -198,6 +201,12 @@ def test_a_build_product_of_others_is_taken_only_if_it_is_signed(programs: str, 
     assert f"warning: {product(third)}: cosign verify: " in shown
     assert len({product(made) for made in (first, third, fourth)}) == 3
     assert UNCHANGED.search(fourth.preview("--expect-no-changes").shown)
+
+    # What a retention rule deletes of it is nothing that an image misses.
+    registry, _, repository = product(fourth).partition("@")[0].partition("/")
+    address = f"http://{registry}/v2/{repository}/manifests/{product(fourth).partition('@')[2]}"
+    assert requests.delete(address, timeout=10).status_code == requests.codes.accepted
+    assert re.search(r"^link0: .*\n  deleted     from the registry", fourth.stacks("verify", "t"), re.MULTILINE)
 
 
 @pytest.mark.slow

@@ -54,7 +54,9 @@ def test_a_registry_that_does_not_answer_is_told_before_hours_of_building(
     registry: Registry, refusals: list[int], address: str, said: str
 ) -> None:
     registry.refusals, registry.address = refusals, address or registry.address
-    with pytest.raises(SlipwayError, match=rf"/a/wheel:x1: {said}.*; nothing is built that could not be pushed there$"):
+    hint = "" if refusals else r" \(where only the Docker engine knows the way: set HTTPS_PROXY here too, .*\)"
+    told = rf"/a/wheel:x1: {said}.*; nothing is built that could not be pushed there{hint}$"
+    with pytest.raises(SlipwayError, match=told):
         found(registry)
 
 
@@ -110,33 +112,42 @@ def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Regist
     assert _Asking().read(kept["ref"], kept | {"found": ""}).outs == kept
 
 
-@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("status", [0, 10, 12, 1])
 def test_a_product_that_must_be_signed_is_taken_if_it_is(
     registry: Registry,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    signed: bool,
+    status: int,
 ) -> None:
     """By a stand-in of cosign: what it verifies is in tests/engine/test_signing.py."""
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     name = f"{registry.address}/a/wheel"
     program = tmp_path / "cosign"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "Error: no signatures" >&2\nexit {int(not signed)}\n'
-    )
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "Error: no signatures" >&2\nexit {status}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     signer = {"publicKey": "awskms:///k", "transparencyLog": False}
-    made = _Asking().create({"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None})
+    asked = {"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None}
+    if status == 1:  # any other failure says nothing of the signature
+        with pytest.raises(SlipwayError, match=r"no signatures; nothing is built that could not be pushed there$"):
+            _Asking().create(asked)
+        unneeded = _Asking().create(asked | {"needed": False}).outs
+        assert unneeded is not None
+        assert unneeded["found"] == ""
+        assert capsys.readouterr().err.endswith("no signatures; this build product is built anew\n")
+        return
+    signed = not status
+    made = _Asking().create(asked)
     assert made.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
     assert (tmp_path / "asked").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
     said = (
         "" if signed else f"warning: {name}@{digest}: cosign verify: no signatures; this build product is built anew\n"
     )
     assert capsys.readouterr().err == said
-    # A refresh takes nothing else.
+    # A refresh takes nothing else, and builds nothing.
     assert _Asking().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs
+    assert not capsys.readouterr().err
 
 
 def test_another_signer_is_a_change_and_another_login_is_none() -> None:

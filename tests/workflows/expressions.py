@@ -101,6 +101,8 @@ class _Parser:
             return int(token)
         if self._next("("):
             given = [] if self._next(")") else [self.either()]
+            while given and self._next(","):
+                given.append(self.either())
             assert not given or self._next(")")
             return self._call(token, *given)
         return _LITERALS[token] if token in _LITERALS else self._contexts[token]
@@ -112,6 +114,8 @@ class _Parser:
                 return json.loads(given[0])
             case "toJSON":
                 return json.dumps(given[0], indent=2)
+            case "contains" if isinstance(given[0], str):
+                return _text(given[1]).lower() in given[0].lower()
             case "always":
                 return True
             case "cancelled":

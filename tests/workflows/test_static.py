@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -78,6 +79,7 @@ def test_a_token_may_do_nothing_unless_a_job_says_what() -> None:
         ("build.yml", "id-token"), ("build.yml", "packages"), ("publish.yml", "id-token"), ("publish.yml", "packages"),
         ("up.yml", "id-token"), ("up.yml", "packages"), ("publish.yml", "contents"), ("comment.yml", "pull-requests"),
         ("nightly.yml", "actions"), ("nightly.yml", "contents"), ("nightly.yml", "pull-requests"),
+        ("nightly.yml", "id-token"),
     }  # fmt: skip
 
 
@@ -128,6 +130,38 @@ def test_only_what_publishes_sees_a_secret_and_none_of_them_is_a_clouds() -> Non
     assert up["permissions"]["id-token"] == "write"
     assert up["timeout-minutes"] == 960
     assert up["concurrency"] == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
+
+
+ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml/torch@sha256:0"
+ROLES = {"AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan", "AZURE_SCAN_CLIENT_ID": "0-1"}
+
+
+@pytest.mark.parametrize(
+    ("ref", "variables", "logins"),
+    [
+        (ECR, ROLES, ["aws-actions/configure-aws-credentials", "aws-actions/amazon-ecr-login"]),
+        ("acme.azurecr.io/ml/torch@sha256:0", ROLES, ["Azure/login", "az acr login --name acme"]),
+        ("ghcr.io/acme/torch@sha256:0", ROLES, []),
+        (ECR, {}, []),
+    ],
+)
+def test_a_scan_logs_in_to_a_clouds_registry_as_one_who_may_only_pull(
+    ref: str, variables: Mapping[str, str], logins: list[str]
+) -> None:
+    job = workflow(ROOT, "nightly.yml")["jobs"]["scan"]
+    assert "environment" not in job, "its subject would be that of who publishes"
+    contexts = {"matrix": {"ref": ref}, "vars": variables}
+    used = []
+    for step in job["steps"][:-1]:
+        if not evaluate(step["if"], contexts):
+            continue
+        if "run" not in step:
+            used.append(step["uses"].partition("@")[0])
+            continue
+        told = {name: interpolate(text, contexts) for name, text in step["env"].items()}
+        line = f'az() {{ echo "az $*"; }}; {step["run"]}'
+        used.append(subprocess.run(["bash", "-c", line], env=told, check=True, stdout=-1, text=True).stdout.strip())
+    assert used == logins
 
 
 def test_stacks_never_wait_for_each_other() -> None:
