@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
         raise SlipwayError(f"{ROOT}: its history is not all here: give actions/checkout `fetch-depth: 0`")
     found = affected.since(options.since or _last(ROOT), ROOT)
     said = [*affected.unknown(found), *affected.lines(found)]
-    stacks = {row["stack"]: row["images"] for row in found.as_matrix()["include"]}
+    stacks: dict[str, Sequence[str]] = {stack: [] for stack, removed in found.removed.items() if removed}
+    stacks |= {stack: list(images) for stack, images in found.images.items()}
     if not options.since:
         stacks = dict(_published(stacks, said))
     print("\n".join(said))
@@ -58,7 +59,8 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
     """Yield the stacks to publish and their images, and say why where it is not that they are affected.
 
     Some are never pushed, or to the machine that builds them only; others are not affected and were never published, or
-    elsewhere, or without the signatures and tags that are asked for by now, as neither is a part of an image.
+    elsewhere, or without the signatures and tags that are asked for by now, as neither is a part of an image. And some
+    are published from a commit after the one compared with, as where another stack has failed, and taken back since.
     """
     for stack in stack_names():
         config, specs = plan.resolve(stack)
@@ -76,6 +78,16 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
         elif why := lacking(config, (told or {})["outputs"], plan.extra_tags(stack, config)):
             said.append(f"{stack}: {why}")
             yield stack, [spec.name for spec in specs]
+        elif told and (others := _others(stack, told)):
+            said.append(f"{stack}: published otherwise: {', '.join(others)}")
+            yield stack, [spec.name for spec in specs if spec.name in others]
+
+
+def _others(stack: str, told: Mapping[str, Any]) -> list[str]:
+    """Return the names of the images that are published under another tag than they have now, or are no more."""
+    now = {image.spec.name: image.tag for image in plan.make(stack).images}
+    then = {name: built["tag"] for name, built in deployment.images(told).items()}
+    return [name for name in {**now, **then} if now.get(name) != then.get(name)]
 
 
 def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collection[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,11 @@ _MAIN = "main"
 def run(options: argparse.Namespace) -> int:
     """Preview the stack against what is published of it, then build what that lacks; return Pulumi's exit status.
 
+    Where that is 0, it is 1 if an image is over its budget, as with `python -m stacks diff`.
+
     An image is built if what is published has another tag, for equal tags mean equal content; the others are pulled
-    where they are a parent. Nothing is known of a stack that was never published, so that all of it is built.
+    where they are a parent. Nothing is known of a stack that was never published, so that all of it is built. What the
+    stack has no more is shown to go.
 
     Raises:
         SlipwayError: there is no such stack, or its configuration is wrong.
@@ -37,33 +41,35 @@ def run(options: argparse.Namespace) -> int:
     told = published.stack(ROOT, options.stack)
     known = deployment.images(told) if told else {}
     changed = [name for name, tag in tags.items() if name not in known or known[name]["tag"] != tag]
+    differing = [*changed, *(name for name in known if name not in tags)]
     make_room()
     with pulumi.throwaway(Checkout.here(), options.stack) as stack:
         if told:
             stack.load(deployment.state(told, unbuilt=changed))
-        targets = changed if told else []
-        status, said = stack.preview(targets) if changed else (0, "Nothing would change.\n")
-        write(options.to / f"{options.stack}.txt", compared(options.stack, told, changed) + changes(said))
-        return status or (stack.up(targets) if changed else 0)
+        status, said = stack.preview(differing if told else []) if differing else (0, "Nothing would change.\n")
+        compared_, over = compared(options.stack, told, differing)
+        write(options.to / f"{options.stack}.txt", compared_ + over + changes(said))
+        status = status or (stack.up(changed if told else []) if changed else 0)
+    print(over, end="", file=sys.stderr)
+    return status or int(bool(over))
 
 
-def compared(stack: str, told: Mapping[str, Any] | None, changed: Collection[str]) -> str:
-    """Return how the images that change differ from the published ones, as `python -m stacks diff` says it.
+def compared(stack: str, told: Mapping[str, Any] | None, differing: Collection[str]) -> tuple[str, str]:
+    """Return how images differ from the published ones, and which are over their budgets, as `stacks diff` says both.
 
     As Markdown it is in the job's summary. What is told here goes into a comment, in which nothing that a fork's code
     says may be more than text. That a registry does not let anybody read is no failure of the preview.
     """
-    if not told or not changed:
-        return ""
+    if not told or not differing:
+        return "", ""
     try:
         found = diff(stack, ROOT, before=told["outputs"])
     except SlipwayError as error:
-        return f"python -m stacks diff: {error}\n\n"
-    images = tuple(image for image in found.images if image.name in changed)
+        return f"python -m stacks diff: {error}\n\n", ""
+    images = tuple(image for image in found.images if image.name in differing)
     made = report.of_stack(replace(found, images=images))
     actions.summary(f"{text.markdown(made)}\n")
-    over = "".join(f"{line}\n" for line in report.over(found))
-    return f"{text.terminal(made)}\n{over}\n"
+    return f"{text.terminal(made)}\n\n", "".join(f"{line}\n" for line in report.over(found))
 
 
 def changes(said: str) -> str:

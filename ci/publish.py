@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from ci import actions, deployment, pulumi
+from ci import actions, deployment, pulumi, repository
 from ci.machine import make_room
 from ci.repository import ROOT
 from stacks import plan
 from stacks.errors import SlipwayError, suggest
-from stacks.git import git
 from toolchain.checkout import Checkout
 from toolchain.files import write
 
@@ -18,8 +17,11 @@ from toolchain.files import write
 def run(options: argparse.Namespace) -> int:
     """Bring the stack up on the shared backend; return Pulumi's exit status.
 
+    Jobs for one stack wait for each other, but in no order: a job of an older commit may come last, and is refused.
+
     Raises:
-        SlipwayError: there is no such stack or image, or the job lacks what .github/workflows/README.md asks for.
+        SlipwayError: there is no such stack or image, a later commit was brought up, or the job lacks what
+            .github/workflows/README.md asks for.
     """
     planned = plan.make(options.stack)
     names = [image.spec.name for image in planned.images]
@@ -29,11 +31,18 @@ def run(options: argparse.Namespace) -> int:
             f"it has: {', '.join(names)}"
         )
     targets = pulumi.with_parents(planned, options.image) if options.image else []
+    head = repository.run(ROOT, "rev-parse", "HEAD")
     make_room()
     with pulumi.shared(Checkout.here(), options.stack) as stack:
+        last = stack.commit()
+        if last and not repository.follows(ROOT, head, last):
+            raise SlipwayError(
+                f"stack {options.stack}: it was brought up from {last[:7]}, a later commit than this one, {head[:7]}, "
+                "which would take that back; start the workflow `publish` on main as it is now"
+            )
         if status := stack.up(targets):
             return status
-        told = deployment.public(stack.export(), (git(ROOT, "rev-parse", "HEAD") or "").strip())
+        told = deployment.public(stack.export(), head)
     built = deployment.images(told)
     actions.summary(f"### {options.stack}\n\n| image | published as |\n| --- | --- |\n")
     actions.summary(

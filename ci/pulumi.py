@@ -18,6 +18,7 @@ import yaml
 from ci.actions import variable
 from ci.identity import token, tokens
 from stacks.config import without_secure
+from stacks.cosign import PASSWORD
 from stacks.plan import Plan
 from toolchain import environment, ready
 from toolchain import stack as toolchain_stack
@@ -29,8 +30,14 @@ from toolchain.steps import output, say
 _QUICK = 300.0
 """Seconds for what reads or writes the state once."""
 
+_KEY = "COSIGN_PRIVATE_KEY"
+"""The variable with the key that signs, where the workflows have one."""
+
 _AGAIN = {"PULUMI_ACCESS_TOKEN", "PULUMI_CONFIG_PASSPHRASE"}
 """Settings of Pulumi that the toolchain drops, for the state in ``.slipway``, and a shared state needs."""
+
+_UP = "update"
+"""What the history calls ``pulumi up`` (sdk/go/common/apitype/history.go)."""
 
 _REGISTRY = "**slipway:registry:**"
 """The URNs of a registry and of all that belongs to it."""
@@ -83,6 +90,11 @@ class Stack:
         """Return the state; what is secret in it is encrypted."""
         state: dict[str, Any] = json.loads(self._said("stack", "export"))
         return state
+
+    def commit(self) -> str | None:
+        """Return the commit that the stack was last brought up from, or begun to be, as Pulumi's history has it."""
+        updates = (update for update in json.loads(self._said("stack", "history", "--json")) if update["kind"] == _UP)
+        return next((update["environment"].get("git.head") for update in updates), None)
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take a state for the stack's own."""
@@ -188,8 +200,16 @@ def _readied(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[st
     toolchain_stack.check_name(checkout, stack)
     with alone(checkout, "ci"):
         variables = environment.variables(checkout, ready.ready(checkout, stack, pushing=pushing))
-    # Unset is another thing than empty, which is what a workflow makes of a variable that nobody has defined.
-    return {key: value for key, value in variables.items() if value and key != "PULUMI_CONFIG_PASSPHRASE_FILE"}
+    return defined({key: value for key, value in variables.items() if key != "PULUMI_CONFIG_PASSPHRASE_FILE"})
+
+
+def defined(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables but the empty ones, which is what a workflow makes of those that nobody has defined.
+
+    Beside a key that signs an empty password is one: GitHub knows no secret that is empty.
+    """
+    kept = {PASSWORD} if variables.get(_KEY) else set()
+    return {key: value for key, value in variables.items() if value or key in kept}
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from pathlib import Path
 from ci import published, repository
 from ci.repository import ROOT
 from stacks.errors import SlipwayError
-from stacks.git import git
 
 _TRIES = 5
 _ALL = {"success", "skipped"}
@@ -48,17 +47,12 @@ def _changes(root: Path, told: Mapping[str, str], head: str | None) -> dict[str,
     changes: dict[str, str | None] = {}
     for stack, text in told.items():
         before = published.stack(root, stack)
-        if _follows(root, json.loads(text)["commit"], before["commit"] if before else None):
+        if repository.follows(root, json.loads(text)["commit"], before["commit"] if before else None):
             changes[f"{published.FOLDER}/{stack}.json"] = text
-    if head and _follows(root, head, published.commit(root)):
+    if head and repository.follows(root, head, published.commit(root)):
         changes[published.COMMIT] = f"{head}\n"
         here = {file.name for file in (root / "stacks").glob("Pulumi.*.yaml")}
         for stack in published.names(root):
             if f"Pulumi.{stack}.yaml" not in here:
                 changes[f"{published.FOLDER}/{stack}.json"] = None
     return changes
-
-
-def _follows(root: Path, commit: str, before: str | None) -> bool:
-    """Say whether a commit is not older than another, which may be of a history that was rewritten."""
-    return before is None or commit == before or git(root, "merge-base", "--is-ancestor", commit, before) is None

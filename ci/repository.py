@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stacks.errors import SlipwayError, one_line
+from stacks.git import git
 from toolchain.checkout import Checkout
 
 ROOT = Checkout.here().root
@@ -39,6 +40,11 @@ def commit(root: Path, parent: str | None, changes: Mapping[str, str | None], me
     names = zip(("NAME", "EMAIL"), _ROBOT, strict=True)
     robot = {f"GIT_{role}_{key}": value for key, value in names for role in ("AUTHOR", "COMMITTER")}
     return run(root, "commit-tree", tree, *(["-p", parent] if parent else []), "-m", message, more=robot)
+
+
+def follows(root: Path, commit: str, before: str | None) -> bool:
+    """Say whether a commit is not older than another, which may be of a history that was rewritten."""
+    return before is None or commit == before or git(root, "merge-base", "--is-ancestor", commit, before) is None
 
 
 def push(root: Path, made: str, branch: str, *, force: bool = False) -> None:

@@ -152,6 +152,62 @@ def test_a_stack_that_fails_is_published_by_the_next_push_though_that_does_not_t
     assert world.upto() == event.sha
 
 
+def test_what_is_published_of_a_change_that_is_taken_back_is_taken_back_too(world: World) -> None:
+    before = world.told("two")["outputs"]["images"]["link0"]
+    kept = (world.repository.root / "dockerfiles/link1/Dockerfile").read_text()
+    world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
+    world.repository.configure("two", word="three", runsOn=["self-hosted", "builders"])
+    failed = world.actions().run("publish.yml", world.repository.push("one cannot be built, two is another"))
+    assert failed.results == {
+        "affected stacks": "success", "one / up": "failure", "two / up": "success", "branch published": "success",
+    }, failed.log  # fmt: skip
+    assert world.told("two")["outputs"]["images"]["link0"]["digest"] != before["digest"]
+    world.repository.write("dockerfiles/link1/Dockerfile", kept)
+    world.repository.configure("two", word="two", runsOn=["self-hosted", "builders"])
+    event = world.repository.push("both are as they were")
+    run = world.actions().run("publish.yml", event)
+    assert run.job("two / up").result == "success", run.log
+    assert "two: published otherwise: link0" in run.job("affected stacks").summary
+    assert world.told("two")["commit"] == world.upto() == event.sha
+    assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "two"
+    again = world.actions().run("publish.yml", event)
+    assert again.results == NOTHING_TO_DO, again.log
+
+
+def test_a_run_that_comes_after_a_later_commits_takes_nothing_back(world: World) -> None:
+    world.repository.configure("two", word="three")
+    older = world.repository.push("older")
+    world.repository.configure("two", word="four")
+    later = world.repository.push("later")
+    run = world.actions().run("publish.yml", later)
+    assert run.results == {"affected stacks": "success", "two / up": "success", "branch published": "success"}, run.log
+    run = world.actions().run("publish.yml", older)
+    assert run.job("two / up").result == "failure", run.log
+    assert (
+        f"stack two: it was brought up from {later.sha[:7]}, a later commit than this one, {older.sha[:7]}, which would "
+        "take that back; start the workflow `publish` on main as it is now"
+    ) in run.job("two / up").log.splitlines()
+    assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "four"
+    assert world.upto() == later.sha
+
+
+def test_an_image_that_is_no_more_is_shown_to_go_and_goes(world: World) -> None:
+    world.repository.configure("one")
+    request = world.repository.pull_request()
+    run = world.actions().run("preview.yml", request)
+    assert run.results == {"affected stacks": "success", "one": "success"}, run.log
+    report = (run.artifacts / "report-one/one.txt").read_text()
+    assert re.search(r"^link1: removed$", report, re.MULTILINE), report
+    assert re.search(r"- .*link1 +delete", report), report
+    assert "link0 " not in report
+    world.repository.git("merge", "-q", "--ff-only", request.sha)
+    event = world.repository.push()
+    run = world.actions().run("publish.yml", event)
+    assert run.results == {"affected stacks": "success", "one / up": "success", "branch published": "success"}, run.log
+    assert set(world.told("one")["outputs"]["images"]) == {"link0"}
+    assert world.upto() == event.sha
+
+
 def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(world: World, github: GitHub) -> None:
     before = world.tags()
     world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
@@ -186,6 +242,17 @@ def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(w
         assert f"pull request 7: {said}" in commented.log
     (comment,) = github.comments[7]
     assert report.strip() in comment["body"]
+
+
+def test_a_preview_fails_where_an_image_is_over_its_budget_once_all_is_said_and_built(world: World) -> None:
+    world.repository.configure("one", length=2, budgets={"link0": "0.1 kB"})
+    world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
+    run = world.actions().run("preview.yml", world.repository.pull_request())
+    assert run.job("one").result == "failure", run.log
+    said = r"^stack one: link0: [\d.]+ k?B compressed is over its budget of 100 B \(slipway:budgets\): "
+    assert re.search(said, (run.artifacts / "report-one/one.txt").read_text(), re.MULTILINE)
+    assert re.search(said, run.job("one").log.splitlines()[-1])
+    assert re.search(r"Image\W+link1\b", run.job("one").log), run.job("one").log
 
 
 def test_a_fork_builds_on_products_that_are_published(world: World) -> None:
@@ -260,6 +327,14 @@ def test_a_night_proposes_what_has_moved_and_scans_what_is_published(world: Worl
     assert re.search(
         r'^refresh = "\d{4}-\d\d-\d\d"$', world.repository.git("show", "FETCH_HEAD:stacks/lock.toml"), re.MULTILINE
     )
+    proposed = world.repository.git("rev-parse", "FETCH_HEAD")
+    tuesday = Event("schedule", "refs/heads/main", world.event.sha, {"schedule": "30 4 * * 0,2-6"})
+    again = world.actions(github.address).run("nightly.yml", tuesday)
+    assert set(again.results.values()) == {"success"}, again.log
+    assert "pull request 1: proposes that already" in again.job("parents").log
+    assert len(github.pulls) == len(github.dispatched) == 1
+    world.repository.git("fetch", "-q", "origin", "parents")
+    assert world.repository.git("rev-parse", "FETCH_HEAD") == proposed
     scanned = {given["image"] for job in run.jobs for given in job.scanned}
     images = [image for stack in ("one", "two") for image in world.told(stack)["outputs"]["images"].values()]
     assert scanned == {f"registry:{image['ref']}" for image in images}
