@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs.add_parser("published", help="the matrix of the images that are published")
     comment = verbs.add_parser("comment", help="write a preview's reports to its pull request")
     comment.add_argument("folder", metavar="FOLDER", type=Path)
+    proposed = verbs.add_parser("proposed", help="keep the date of a refresh that a pull request has already")
+    proposed.add_argument("branch", metavar="BRANCH")
     propose = verbs.add_parser("propose", help="open a pull request with what changed in this checkout")
     propose.add_argument("branch", metavar="BRANCH")
     propose.add_argument("--title", required=True)

@@ -57,6 +57,15 @@ def refreshed(root: Path) -> str | None:
     return _read(root).get(_REFRESH)
 
 
+def refresh_in(text: str) -> str | None:
+    """Return the date of the last refresh that a lock's text has; None where there was none.
+
+    Raises:
+        SlipwayError: see :func:`read`.
+    """
+    return _parsed(text).get(_REFRESH)
+
+
 def _read(root: Path) -> Mapping[str, str]:
     try:
         text = path(root).read_text(encoding="utf-8")
