@@ -46,8 +46,13 @@ def text(of: Mapping[str, Any], reports: Iterable[Path]) -> str:
     """Return the comment on a run, with its reports as text that cannot end where it stands."""
     files = list(reports)
     share = _LONGEST // max(len(files), 1)
-    said = [_report(file, share) for file in files] or ["No image would change.\n"]
-    outcome = "was built" if of["conclusion"] == "success" else f"ended with **{of['conclusion']}**"
+    whole = of["conclusion"] == "success"
+    said = [_report(file, share) for file in files]
+    if not said:
+        said = ["No image would change.\n" if whole else "That is not known: see the log.\n"]
+    elif not whole:
+        said = ["Reports may be missing: see the log.\n", *said]
+    outcome = "was built" if whole else f"ended with **{of['conclusion']}**"
     head = f"{MARK}\n{of['head_sha'][:7]} {outcome}: [log]({of['html_url']}). What publishing it would change:\n"
     return "\n".join([head, *said])[:_LONGEST]
 

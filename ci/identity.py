@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from ci.actions import ask, variable
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 from toolchain.files import write
 
 CLOUDS: Mapping[str, tuple[str, str]] = {
@@ -28,6 +29,8 @@ CLOUDS: Mapping[str, tuple[str, str]] = {
 
 RENEW_SECONDS = 180.0
 """GitHub's tokens are valid for five minutes (docs, "OpenID Connect reference": exp - iat)."""
+AGAIN_SECONDS = 15.0
+"""How soon one is asked for again that could not be had: several times before the last one ends."""
 
 
 def token(audience: str) -> str:
@@ -39,7 +42,10 @@ def token(audience: str) -> str:
     url = f"{variable('ACTIONS_ID_TOKEN_REQUEST_URL')}&audience={urllib.parse.quote(audience, safe='')}"
     headers = {"Authorization": f"Bearer {variable('ACTIONS_ID_TOKEN_REQUEST_TOKEN')}"}
     said = ask(urllib.request.Request(url, headers=headers), "the job's identity")  # noqa: S310 - GitHub's
-    value: str = json.loads(said)["value"]
+    try:
+        value: str = json.loads(said)["value"]
+    except (ValueError, KeyError, TypeError):
+        raise SlipwayError("the job's identity: GitHub answers with something that is no token; try again") from None
     return value
 
 
@@ -57,9 +63,14 @@ def tokens(folder: Path) -> Iterator[dict[str, str]]:
             write(file, token(audience), mode=0o600)
 
     def keep() -> None:
-        while not done.wait(RENEW_SECONDS):
-            with suppress(SlipwayError):  # the next one may be had before this one ends
+        seconds = RENEW_SECONDS
+        while not done.wait(seconds):
+            seconds = RENEW_SECONDS
+            try:
                 renew()
+            except Exception as error:  # whatever an answer was, the build needs the next one
+                print(f"not renewed, and asked for again: {one_line(str(error), 240)}", file=sys.stderr)
+                seconds = AGAIN_SECONDS
 
     done = threading.Event()
     renew()

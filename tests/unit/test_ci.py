@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import subprocess
 import sys
@@ -15,9 +16,22 @@ from typing import Any
 import pytest
 import yaml
 
-from ci import actions, comment, deployment, identity, machine, preview, pulumi, record, repository, resolve
+from ci import (
+    actions,
+    comment,
+    deployment,
+    identity,
+    machine,
+    preview,
+    propose,
+    proposed,
+    pulumi,
+    record,
+    repository,
+    resolve,
+)
 from ci.cli import main
-from stacks import plan
+from stacks import lock, plan
 from stacks.errors import SlipwayError
 from stacks.revision import BRANCH_VARIABLE
 from tests.loopback import serving
@@ -125,6 +139,13 @@ def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
         }
     }
     assert yaml.safe_load(pulumi.unpublished(text))["config"]["slipway:publish"] is False
+
+
+def test_what_nobody_defined_is_not_set_but_the_empty_password_of_a_key() -> None:
+    empty = {"AWS_ROLE_ARN": "", "COSIGN_PASSWORD": "", "PATH": "/bin"}
+    assert pulumi.defined({**empty, "COSIGN_PRIVATE_KEY": ""}) == {"PATH": "/bin"}
+    key = {"COSIGN_PRIVATE_KEY": "-----BEGIN", "PATH": "/bin"}
+    assert pulumi.defined({**empty, **key}) == {**key, "COSIGN_PASSWORD": ""}
 
 
 SAID = """Previewing update (one):
@@ -242,11 +263,15 @@ def test_a_comment_is_never_longer_than_github_takes_and_says_so(tmp_path: Path)
     assert said.count("... (cut: the log has all of it)") == said.count("<details>") == said.count("</details>") == 30
 
 
-def test_a_run_that_failed_or_said_nothing_is_told_of() -> None:
+def test_a_run_that_failed_or_said_nothing_is_told_of(tmp_path: Path) -> None:
     said = comment.text({**OF, "conclusion": "failure"}, [])
     assert said.startswith(comment.MARK)
     assert "1234567 ended with **failure**: [log](https://github.com/acme/slipway/actions/runs/1)" in said
-    assert "No image would change." in said
+    assert said.endswith("\nThat is not known: see the log.\n")
+    assert comment.text(OF, []).endswith("\nNo image would change.\n")
+    some = reports(tmp_path / "r", one="would change")
+    assert "\nReports may be missing: see the log.\n" in comment.text({**OF, "conclusion": "failure"}, some)
+    assert "missing" not in comment.text(OF, some)
 
 
 def commenting(folder: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, Any]) -> int:
@@ -353,6 +378,57 @@ def test_tokens_stand_in_files_that_are_renewed_until_they_are_removed(
             assert time.monotonic() < until
             time.sleep(0.01)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("issuer")
+@pytest.mark.parametrize("answer", [b"<html>", b'{"message": "later"}', b"[]"])
+def test_a_bad_answer_is_said_and_asked_for_again_soon(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(identity, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(identity, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
+    monkeypatch.delenv("AZURE_CLIENT_ID", raising=False)
+    bad: list[bytes] = []
+
+    def ask(*asked: Any) -> bytes:
+        if len(bad) == 2:
+            return actions.ask(*asked)
+        bad.append(answer)
+        return answer
+
+    with identity.tokens(tmp_path) as named:
+        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+        first = file.read_text()
+        monkeypatch.setattr(identity, "RENEW_SECONDS", 60)  # what follows is asked for sooner
+        monkeypatch.setattr(identity, "ask", ask)
+        until = time.monotonic() + 10
+        while file.read_text() in {first, ""} or len(bad) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    why = "the job's identity: GitHub answers with something that is no token; try again"
+    assert capsys.readouterr().err.splitlines() == [f"not renewed, and asked for again: {why}"] * 2
+
+
+@pytest.mark.usefixtures("issuer")
+def test_not_even_an_answer_that_breaks_off_ends_the_renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RENEW_SECONDS", "AGAIN_SECONDS"):
+        monkeypatch.setattr(identity, name, 0.05)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
+    with identity.tokens(tmp_path) as named:
+        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+        first = file.read_text()
+        broken = iter([http.client.IncompleteRead(b"{")])
+        monkeypatch.setattr(identity, "token", lambda audience: _or_raise(next(broken, None)) or f"{audience}-later")
+        until = time.monotonic() + 10
+        while file.read_text() in {first, ""}:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def _or_raise(error: Exception | None) -> None:
+    if error:
+        raise error
 
 
 @pytest.mark.usefixtures("issuer")
@@ -465,6 +541,68 @@ def test_the_token_is_sent_to_github_and_stands_in_no_argument(monkeypatch: pyte
     assert said == "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu\n"
     monkeypatch.delenv("GITHUB_TOKEN")
     assert repository._login() == {}
+
+
+# What a night proposes
+
+REQUEST = argparse.Namespace(branch="parents", title="Parents have moved", paths=["stacks/lock.toml"])
+LOCK = "stacks/lock.toml"
+MOVED = {"docker.io/library/debian:bookworm-slim": f"sha256:{'2' * 64}"}
+
+
+@pytest.fixture
+def night(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    for module in (propose, proposed):
+        monkeypatch.setattr(module, "ROOT", checkout.root)
+    monkeypatch.setenv("GITHUB_REF_NAME", "main")
+    lock.write(checkout.root, {}, "2026-01-05")
+    checkout.commit("README.md", "two")
+    return checkout
+
+
+def proposing(checkout: Checkout, **written: Any) -> str:
+    """Propose a lock and return the branch's commit; the checkout is as it was."""
+    lock.write(checkout.root, **written)
+    assert propose.run(REQUEST) == 0
+    checkout.git("checkout", "-q", LOCK)
+    return checkout.git("ls-remote", "origin", "refs/heads/parents").partition("\t")[0]
+
+
+def test_what_is_proposed_already_stays_as_it_is(night: Checkout, github: GitHub) -> None:
+    first = proposing(night, locked=MOVED)
+    night.commit("README.md", "three")
+    assert proposing(night, locked=MOVED) == first
+    assert len(github.dispatched) == len(github.pulls) == 1
+    assert proposing(night, locked=MOVED, refresh="2026-01-12") != first
+    assert len(github.dispatched) == 2
+
+
+def test_what_is_proposed_of_a_file_that_has_changed_since_is_proposed_anew(night: Checkout, github: GitHub) -> None:
+    first = proposing(night, locked=MOVED)
+    lock.write(night.root, {}, "2026-01-12")
+    night.commit("README.md", "three")
+    assert proposing(night, locked=MOVED) != first
+    night.git("fetch", "-q", "origin", "parents")
+    assert night.git("rev-parse", "FETCH_HEAD~1") == night.git("rev-parse", "HEAD")
+    github.pulls.clear()  # closed; what moves is proposed again
+    assert proposing(night, locked=MOVED)
+    assert len(github.pulls) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "kept"), [("2026-01-12", "2026-01-12"), ("2025-12-29", "2026-01-05"), (None, "2026-01-05")]
+)
+def test_a_refresh_that_is_proposed_is_kept_until_it_is_merged(
+    there: str | None, kept: str, night: Checkout, github: GitHub
+) -> None:
+    proposing(night, locked=MOVED, refresh=there)
+    assert proposed.run(REQUEST) == 0
+    assert lock.refreshed(night.root) == kept
+    assert not lock.read(night.root), "digests are asked for anew"
+    night.git("checkout", "-q", LOCK)
+    github.pulls.clear()
+    assert proposed.run(REQUEST) == 0
+    assert lock.refreshed(night.root) == "2026-01-05", "nobody wants what is closed"
 
 
 # Machines

@@ -6,9 +6,11 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from ci import affected, cli, propose
 from stacks import plan
@@ -132,6 +134,15 @@ def test_only_what_publishes_sees_a_secret_and_none_of_them_is_a_clouds() -> Non
     assert up["concurrency"] == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
 
 
+def test_the_example_of_a_call_gives_what_is_asked_for() -> None:
+    text = (ROOT / WORKFLOWS / "README.md").read_text().partition("## build\n\n```yaml\n")[2].partition("```")[0]
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    asked = workflow(ROOT, Path(job["uses"]).name)["on"]["workflow_call"]
+    assert set(job["with"]) <= set(asked["inputs"])
+    assert job["secrets"] == {name: f"${{{{ secrets.{name} }}}}" for name in asked["secrets"]}
+    assert job["permissions"] == workflow(ROOT, Path(job["uses"]).name)["jobs"]["up"]["permissions"]
+
+
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml/torch@sha256:0"
 ROLES = {"AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan", "AZURE_SCAN_CLIENT_ID": "0-1"}
 
@@ -162,6 +173,13 @@ def test_a_scan_logs_in_to_a_clouds_registry_as_one_who_may_only_pull(
         line = f'az() {{ echo "az $*"; }}; {step["run"]}'
         used.append(subprocess.run(["bash", "-c", line], env=told, check=True, stdout=-1, text=True).stdout.strip())
     assert used == logins
+
+
+def test_a_night_reads_parents_that_not_everybody_may_read() -> None:
+    job = workflow(ROOT, "nightly.yml")["jobs"]["parents"]
+    assert job["permissions"]["packages"] == "read"
+    locking = [step for step in job["steps"] if " -m stacks lock" in step.get("run", "")]
+    assert [step["env"] for step in locking] == [{"GITHUB_TOKEN": "${{ github.token }}"}] * 2
 
 
 def test_stacks_never_wait_for_each_other() -> None:
@@ -203,7 +221,7 @@ def test_a_matrix_names_stacks_images_platforms_and_runners_of_the_graph(
         config, specs = plan.resolve(row["stack"])
         assert row["images"] == [spec.name for spec in specs]
         assert row["platform"] == config.platform
-        assert row["runner"] == list(config.runs_on) or [affected.HOSTED[config.platform]]
+        assert row["runner"] == (list(config.runs_on) or [affected.HOSTED[config.platform]])
         assert {interpolate("${{ matrix.platform }}", {"matrix": row})} <= {"linux/amd64", "linux/arm64"}
     read = {
         name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
