@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
         if told:
             stack.load(deployment.state(told, unbuilt=changed))
         status, said = stack.preview(differing if told else []) if differing else (0, "Nothing would change.\n")
-        compared_, over = compared(options.stack, told, differing)
-        write(options.to / f"{options.stack}.txt", compared_ + over + changes(said))
+        table, over = compared(options.stack, told, differing)
+        write(options.to / f"{options.stack}.txt", over + table + changes(said))
         status = status or (stack.up(changed if told else []) if changed else 0)
     print(over, end="", file=sys.stderr)
     return status or int(bool(over))

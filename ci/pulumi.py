@@ -94,7 +94,7 @@ class Stack:
     def commit(self) -> str | None:
         """Return the commit that the stack was last brought up from, or begun to be, as Pulumi's history has it."""
         updates = (update for update in json.loads(self._said("stack", "history", "--json")) if update["kind"] == _UP)
-        return next((update["environment"].get("git.head") for update in updates), None)
+        return next(((update["environment"] or {}).get("git.head") for update in updates), None)
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take a state for the stack's own."""
