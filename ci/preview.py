@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -27,8 +26,6 @@ _MAIN = "main"
 def run(options: argparse.Namespace) -> int:
     """Preview the stack against what is published of it, then build what that lacks; return Pulumi's exit status.
 
-    Where that is 0, it is 1 if an image is over its budget, as with `python -m stacks diff`.
-
     An image is built if what is published has another tag, for equal tags mean equal content; the others are pulled
     where they are a parent. Nothing is known of a stack that was never published, so that all of it is built. What the
     stack has no more is shown to go.
@@ -49,16 +46,15 @@ def run(options: argparse.Namespace) -> int:
         status, said = stack.preview(differing if told else []) if differing else (0, "Nothing would change.\n")
         table, over = compared(options.stack, told, differing)
         write(options.to / f"{options.stack}.txt", over + table + changes(said))
-        status = status or (stack.up(changed if told else []) if changed else 0)
-    print(over, end="", file=sys.stderr)
-    return status or int(bool(over))
+        return status or (stack.up(changed if told else []) if changed else 0)
 
 
 def compared(stack: str, told: Mapping[str, Any] | None, differing: Collection[str]) -> tuple[str, str]:
     """Return how images differ from the published ones, and which are over their budgets, as `stacks diff` says both.
 
     As Markdown it is in the job's summary. What is told here goes into a comment, in which nothing that a fork's code
-    says may be more than text. That a registry does not let anybody read is no failure of the preview.
+    says may be more than text. That a registry does not let anybody read is no failure of the preview, nor is what
+    weighs too much: that is published already, and what would be instead is not weighed before it is pushed.
     """
     if not told or not differing:
         return "", ""
