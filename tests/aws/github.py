@@ -16,7 +16,11 @@ TOKEN = "ghp_of-the-tests"
 
 
 class World:
-    """What this GitHub knows; ``again`` are jobs that are run again, which ``running`` does not allow yet."""
+    """What this GitHub knows; ``again`` are jobs that are run again, which ``running`` does not allow yet.
+
+    ``unreadable`` is its answer for jobs of repositories that who asks may not read, by job; ``forbidden`` what it says
+    where nothing may be run again.
+    """
 
     def __init__(self) -> None:
         self.runners: dict[int, dict[str, Any]] = {}
@@ -25,6 +29,8 @@ class World:
         self.deliveries: list[dict[str, Any]] = []
         self.redelivered: list[int] = []
         self.running = False
+        self.unreadable: dict[int, int] = {}
+        self.forbidden: str | None = None
         self.asked: list[str] = []
         self.tokens = {TOKEN}
         self.bearers: list[str] = []
@@ -53,14 +59,18 @@ class World:
             self.tokens.add(f"ghs_{match[1]}")
             return 201, {"token": f"ghs_{match[1]}"}
         if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)", split.path):
+            if status := self.unreadable.get(int(match[1])):
+                return status, {"message": "Resource not accessible by integration"}
             state = self.jobs.get(int(match[1]))
             return (200, {"id": int(match[1]), "status": state}) if state else (404, {"message": "Not Found"})
         if split.path == "/app/hook/deliveries":
-            return 200, self.deliveries[: int(parse_qs(split.query)["per_page"][0])]
+            return 200, self._deliveries(parse_qs(split.query))
         if match := re.fullmatch(r"/app/hook/deliveries/(\d+)/attempts", split.path):
             self.redelivered.append(int(match[1]))
             return 202, {}
         if match := re.fullmatch(r"/repos/[^/]+/[^/]+/actions/jobs/(\d+)/rerun", split.path):
+            if self.forbidden:
+                return 403, {"message": self.forbidden}
             if self.running:
                 return 403, {"message": "The workflow run containing this job is already running"}
             self.again.append(int(match[1]))
@@ -74,6 +84,21 @@ class World:
         if match := re.fullmatch(r"/(?:orgs/acme|repos/acme/images)/actions/runners(?:/(\d+))?", split.path):
             return self._runner(method, match[1], parse_qs(split.query))
         return 404, {"message": "Not Found"}
+
+    def _deliveries(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
+        """Return a page: it starts at the delivery that ``cursor`` names."""
+        ids = [f"v1_{one['id']}" for one in self.deliveries]
+        start = ids.index(query["cursor"][0]) if "cursor" in query else 0
+        return self.deliveries[start : start + int(query["per_page"][0])]
+
+    def link(self, path: str, answer: Any) -> str | None:
+        """Return the header that says where the next page is; none where there is none."""
+        if urlsplit(path).path != "/app/hook/deliveries" or not answer or answer[-1] is self.deliveries[-1]:
+            return None
+        following = self.deliveries[self.deliveries.index(answer[-1]) + 1]
+        first = "<https://api.github.com/app/hook/deliveries?per_page=100>; rel=\"first\""
+        where = f"https://api.github.com/app/hook/deliveries?per_page=100&cursor=v1_{following['id']}"
+        return f'{first}, <{where}>; rel="next"'
 
     def _runner(self, method: str, number: str | None, query: dict[str, list[str]]) -> tuple[int, Any]:
         if method == "GET":
@@ -110,6 +135,8 @@ def served() -> Iterator[tuple[World, str]]:
             content = b"" if answer is None else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
+            if status == 200 and (link := world.link(self.path, answer)):
+                self.send_header("Link", link)
             self.end_headers()
             self.wfile.write(content)
 

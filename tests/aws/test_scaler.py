@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import requests
+from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from moto.autoscaling.models import FakeAutoScalingGroup
@@ -57,13 +58,25 @@ class Scaler:
     def api(self, service: str) -> Any:
         return client(service, self.moto)
 
-    def deliver(self, body: bytes, *, secret: str = HOOK, event: str = "workflow_job", encoded: bool = False) -> int:
+    def deliver(
+        self,
+        body: bytes,
+        *,
+        secret: str = HOOK,
+        event: str = "workflow_job",
+        encoded: bool = False,
+        content: str = "application/json",
+    ) -> int:
         """Deliver a webhook, signed as GitHub signs it; return the status of the answer."""
         signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
         answer = webhook.handle(
             {
                 "version": "2.0",
-                "headers": {"x-hub-signature-256": f"sha256={signature}", "x-github-event": event},
+                "headers": {
+                    "x-hub-signature-256": f"sha256={signature}",
+                    "x-github-event": event,
+                    "content-type": content,
+                },
                 "body": base64.b64encode(body).decode() if encoded else body.decode(),
                 "isBase64Encoded": encoded,
             },
@@ -166,7 +179,7 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
             NewInstancesProtectedFromScaleIn=True,
             LaunchTemplate={"LaunchTemplateName": NAME, "Version": "$Latest"},
         )
-    rules = {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200}
+    rules = {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200, "lifetime": 7 * 86400}
     with served() as (world, address):
         environment = {
             "JOBS": f"{NAME}-jobs",
@@ -383,56 +396,213 @@ def test_a_registration_that_broke_off_is_made_anew(scaler: Scaler) -> None:
 def test_runners_without_a_machine_are_forgotten_and_others_are_left_alone(scaler: Scaler) -> None:
     scaler.github.register(f"{NAME}-i-0123456789abcdef0")
     scaler.github.register("somebody-elses")
+    another = f"{NAME}-arm64-i-0123456789abcdef0"  # of a stack whose name begins as this one's
+    scaler.github.register(another)
     for number in range(150):
         scaler.github.register(f"other-{number}")
     scaler.round()
     names = {one["name"] for one in scaler.github.runners.values()}
-    assert "somebody-elses" in names
-    assert len(names) == 151
+    assert {"somebody-elses", another} < names
+    assert len(names) == 152
 
 
-def test_a_machine_that_is_to_leave_waits_for_its_job(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+class Hook:
+    """The hook by which machines leave, of which moto knows nothing.
+
+    A machine that is ended waits until it is told to go on, once; ``late`` is whether AWS goes on saying that it waits
+    after that, as one sees who looked a moment before.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.states: dict[str, str] = {}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.late = False
+        make = aws.client
+
+        def made(service: str) -> Any:
+            if service != "autoscaling":
+                return make(service)
+            found = make.__wrapped__(service)
+            self._describe, self._resize = found.describe_auto_scaling_groups, found.set_desired_capacity
+            found.describe_auto_scaling_groups = self._described
+            found.terminate_instance_in_auto_scaling_group = self._terminate
+            found.complete_lifecycle_action = self._complete
+            found.record_lifecycle_action_heartbeat = self._heartbeat
+            return found
+
+        monkeypatch.setattr(keeper, "client", made)
+
+    def leave(self, machine: str) -> None:
+        """Let Auto Scaling end a machine."""
+        self.states[machine] = "Terminating:Wait"
+
+    def _described(self, **arguments: Any) -> Any:
+        answer = self._describe(**arguments)
+        for group in answer["AutoScalingGroups"]:
+            for one in group["Instances"]:
+                state = self.states.get(one["InstanceId"], one["LifecycleState"])
+                one["LifecycleState"] = "Terminating:Wait" if self.late and state.startswith("Terminating") else state
+        return answer
+
+    def _terminate(self, *, InstanceId: str, ShouldDecrementDesiredCapacity: bool) -> None:  # noqa: N803 - AWS's names
+        groups = self._describe()["AutoScalingGroups"]
+        group = next(one for one in groups if InstanceId in {i["InstanceId"] for i in one["Instances"]})
+        name, size = group["AutoScalingGroupName"], group["DesiredCapacity"] - ShouldDecrementDesiredCapacity
+        if size < group["MinSize"]:
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": "Currently, desiredSize equals minSize (0)"}}, "")
+        self._resize(AutoScalingGroupName=name, DesiredCapacity=size)
+        self.leave(InstanceId)
+
+    def _complete(self, **given: Any) -> None:
+        self._heartbeat("complete_lifecycle_action", **given)
+        self.states[given["InstanceId"]] = "Terminating:Proceed"
+
+    def _heartbeat(self, name: str = "record_lifecycle_action_heartbeat", **given: Any) -> None:
+        if self.states.get(given["InstanceId"]) != "Terminating:Wait":
+            said = f"No active Lifecycle Action found with instance ID {given['InstanceId']}"
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": said}}, name)
+        self.calls.append((name, given))
+
+
+@pytest.fixture
+def hook(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> Hook:
+    """The hook of both groups."""
+    assert scaler
+    return Hook(monkeypatch)
+
+
+def working(scaler: Scaler) -> tuple[str, str]:
+    """Have a machine that works on job 1; return it and its runner's name."""
     scaler.job(1)
     scaler.round()
     (machine,) = scaler.instances()
     scaler.round()
     scaler.come_up(busy=True)
-    scaler.job(1, "in_progress")
-    calls = leaving(monkeypatch, machine)
+    scaler.job(1, "in_progress", runner_name=f"{NAME}-{machine}")
+    return machine, f"{NAME}-{machine}"
+
+
+def test_a_machine_that_is_to_leave_waits_for_its_job(scaler: Scaler, hook: Hook) -> None:
+    machine, name = working(scaler)
+    hook.leave(machine)
     scaler.round()
     about = {"AutoScalingGroupName": GROUPS["spot"], "LifecycleHookName": "leave", "InstanceId": machine}
-    assert calls == [("record_lifecycle_action_heartbeat", about)]
-    scaler.github.finish(f"{NAME}-{machine}")
+    assert hook.calls == [("record_lifecycle_action_heartbeat", about)]
+    scaler.github.finish(name)
     scaler.round()
-    assert calls[1:] == [("complete_lifecycle_action", {**about, "LifecycleActionResult": "CONTINUE"})]
+    assert hook.calls[1:] == [("complete_lifecycle_action", {**about, "LifecycleActionResult": "CONTINUE"})]
 
 
-def leaving(monkeypatch: pytest.MonkeyPatch, machine: str) -> list[tuple[str, dict[str, Any]]]:
-    """Let a machine be about to leave, of which moto knows nothing; return what AWS is told of it from now on."""
-    calls: list[tuple[str, dict[str, Any]]] = []
-    make = aws.client
+@pytest.mark.parametrize("late", [False, True])
+def test_a_machine_that_shuts_down_stops_nothing(scaler: Scaler, hook: Hook, late: bool) -> None:
+    """It is on its way for minutes: it is told to go on once, and others have their jobs meanwhile."""
+    machine, name = working(scaler)
+    scaler.github.finish(name)
+    hook.late = late
+    for _ in range(4):
+        scaler.round()
+    assert [what for what, _ in hook.calls] == ["complete_lifecycle_action"]
+    assert (hook.states, scaler.configs()) == ({machine: "Terminating:Proceed"}, {})
+    scaler.job(2)
+    assert scaler.round().desired == scaler.desired() == {"spot": 1, "on-demand": 0}
+
+
+def test_where_fewer_than_none_are_asked_for_a_machine_still_ends(scaler: Scaler, hook: Hook) -> None:
+    """As somebody sets the size of a group to 0, its machines being protected."""
+    machine, name = working(scaler)
+    scaler.github.finish(name)
+    scaler.api("autoscaling").set_desired_capacity(AutoScalingGroupName=GROUPS["spot"], DesiredCapacity=0)
+    assert scaler.instances() == [machine]
+    scaler.round()
+    assert hook.states == {machine: "Terminating:Wait"}
+
+
+@pytest.mark.parametrize("what", ["complete_lifecycle_action", "terminate_instance_in_auto_scaling_group"])
+def test_what_is_refused_for_one_machine_is_said_and_stops_no_other(
+    scaler: Scaler, hook: Hook, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine, name = working(scaler)
+    scaler.github.finish(name)
+    if what.startswith("complete"):
+        hook.leave(machine)
+    make = keeper.client
 
     def made(service: str) -> Any:
-        if service != "autoscaling":
-            return make(service)
-        found = make.__wrapped__(service)
-        describe = found.describe_auto_scaling_groups
+        found = make(service)
 
-        def described(**arguments: Any) -> Any:
-            answer = describe(**arguments)
-            for group in answer["AutoScalingGroups"]:
-                for one in group["Instances"]:
-                    if one["InstanceId"] == machine:
-                        one["LifecycleState"] = "Terminating:Wait"
-            return answer
+        def refuse(**_: Any) -> None:
+            raise ClientError({"Error": {"Code": "ScalingActivityInProgress", "Message": "not now"}}, what)
 
-        found.describe_auto_scaling_groups = described
-        for name in ("record_lifecycle_action_heartbeat", "complete_lifecycle_action"):
-            setattr(found, name, lambda name=name, **given: calls.append((name, given)))
+        if service == "autoscaling":
+            setattr(found, what, refuse)
         return found
 
     monkeypatch.setattr(keeper, "client", made)
-    return calls
+    scaler.job(2)
+    scaler.round()
+    assert scaler.desired()["spot"] == (1 if what.startswith("complete") else 2)  # what was not ended counts
+    (said,) = (one for one in said_by(capsys) if one["did"] == "refused")
+    assert (said["machine"], "not now" in said["why"]) == (machine, True)
+
+
+def said_by(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Return what the keeper printed since."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+def taken_away(machine: str) -> None:
+    """Let EC2 end a machine, as with spot capacity, before its group knows of it."""
+    for reservation in ec2_backends[DEFAULT_ACCOUNT_ID][REGION].reservations.values():
+        for instance in reservation.instances:
+            if instance.id == machine:
+                instance._state.name, instance._state.code = "shutting-down", 32  # noqa: SLF001 - moto has no other way
+
+
+@pytest.mark.parametrize("runner", ["signs off before its group knows", "signs off", "is silent", "is silent and busy"])
+def test_a_job_whose_machine_is_taken_away_is_run_again(scaler: Scaler, hook: Hook, runner: str) -> None:
+    """Through the hook, by which the machine is in its group for minutes."""
+    machine, name = working(scaler)
+    if runner == "signs off before its group knows":
+        taken_away(machine)
+        scaler.github.finish(name)
+        scaler.round()
+    hook.leave(machine)
+    if runner == "signs off":
+        scaler.round()
+        taken_away(machine)
+        scaler.github.finish(name)
+    if runner == "is silent":  # a machine that is broken: EC2 says that it runs
+        scaler.github.named(name).update(status="offline", busy=False)
+    if runner == "is silent and busy":
+        taken_away(machine)
+        scaler.github.named(name).update(status="offline")
+    scaler.round()
+    assert hook.states == {machine: "Terminating:Proceed"}
+    scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
+    for _ in range(3):
+        scaler.round()
+    assert scaler.github.again == [1]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_job_that_failed_by_itself_is_not_run_again_though_a_round_dies(
+    scaler: Scaler, hook: Hook, dies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, name = working(scaler)
+    scaler.github.finish(name)
+    scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
+    if dies:
+        with monkeypatch.context() as patch:
+            patch.setattr(keeper.Keeper, "_over", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                scaler.round()
+        assert machine in scaler.configs()
+    for _ in range(3):
+        scaler.round()
+        if hook.states[machine] == "Terminating:Proceed":
+            taken_away(machine)
+    scaler.round()
+    assert (scaler.configs(), scaler.github.again) == ({}, [])
 
 
 @pytest.mark.parametrize("first", ["machine", "delivery"])

@@ -395,6 +395,7 @@ class Ec2Runners(pulumi.ComponentResource):
             "patience": config.spot_patience * 60,
             "idle": config.idle * 60,
             "boot": config.boot * 60,
+            "lifetime": config.max_lifetime * 24 * 3600,
         }
         own = {
             "NAME": self._name,

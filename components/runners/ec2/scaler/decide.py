@@ -15,6 +15,9 @@ from .jobs import Job
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 
+LEFT = 2 * 3600
+"""Seconds after which a machine is tried again for a job that GitHub gave to none: GitHub too is out of order at times."""
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -29,16 +32,23 @@ class Rules:
     patience: float
     idle: float
     boot: float
+    lifetime: float
 
 
 @dataclass(frozen=True)
 class Machine:
-    """An instance: the kind of capacity it is of, when it started, and whether Auto Scaling waits to end it."""
+    """An instance: the kind of capacity it is of, when it started, and how it stands.
+
+    It is ``leaving`` once Auto Scaling ends it, which ``waits`` for the keeper's word at one point of that and at no
+    other. It is ``gone`` where EC2 does not run it any more.
+    """
 
     id: str
     group: str
     started: float
     leaving: bool = False
+    waits: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,8 @@ class Decision:
     """What to do: ``desired`` machines by kind of capacity, after all else.
 
     ``prepare`` are machines that are to be registered; ``end`` maps those to be ended to why; ``release`` may go now
-    that wait to, ``hold`` are to wait on; ``forget`` are runners at GitHub that have no machine.
+    that wait to, ``hold`` are to wait on; ``lost`` are those whose runner did not sign off after its job; ``forget`` are
+    runners at GitHub that have no machine, ``left`` jobs that it gives to none of these runners.
     """
 
     desired: Mapping[str, int]
@@ -64,7 +75,9 @@ class Decision:
     end: Mapping[str, str] = field(default_factory=dict)
     release: Sequence[str] = ()
     hold: Sequence[str] = ()
+    lost: Collection[str] = ()
     forget: Sequence[int] = ()
+    left: Sequence[int] = ()
 
 
 def decide(
@@ -86,25 +99,36 @@ def decide(
         prepared: machines that have been registered once.
     """
     known = {runner.machine: runner for runner in runners}
-    leaving = [machine for machine in machines if machine.leaving]
     staying = [machine for machine in machines if not machine.leaving]
-    busy = {machine.id for machine in machines if machine.id in known and known[machine.id].busy}
+    # What GitHub says of a runner whose machine is gone is what was, for minutes.
+    there = [machine for machine in machines if not machine.gone]
+    busy = {machine.id for machine in there if machine.id in known and known[machine.id].busy}
+    online = {machine.id for machine in there if machine.id in known and known[machine.id].online}
 
     end: dict[str, str] = {}
     for machine in staying:
-        runner = known.get(machine.id)
+        age = now - machine.started
         if machine.id in busy:
             continue
-        if runner is None and machine.id in prepared:
+        if machine.gone:
+            end[machine.id] = "it was taken away"
+        elif machine.id not in known and machine.id in prepared:
             end[machine.id] = "its job is over"
-        elif (runner is None or not runner.online) and now - machine.started > rules.boot:
+        elif machine.id not in online and age > rules.boot:
             end[machine.id] = "no runner came up on it"
+        elif machine.id in online and age > rules.lifetime:
+            end[machine.id] = "it is as old as it may be"
     # Whoever is neither busy nor at its end can take a job: it starts, or waits for one.
     free = [machine for machine in staying if machine.id not in busy and machine.id not in end]
+    # One that was not ended after its time to come up has been online since: what waits all that time is not for it.
+    idle = any(machine.id in online and now - machine.started > rules.boot + rules.idle for machine in free)
+    jobs = [job for job in jobs if job.left is None or now - job.left > LEFT]
+    left = {job.id for job in jobs if idle and now - job.since > rules.idle}
+    jobs = [job for job in jobs if job.id not in left]
     working = sum(machine.id in busy for machine in staying)
     wanted = min(max(working + len(jobs), rules.least), rules.most)
     for machine in sorted(free, key=lambda one: one.started)[: max(working + len(free) - wanted, 0)]:
-        if now - machine.started > rules.idle and machine.id in known and known[machine.id].online:
+        if now - machine.started > rules.idle and machine.id in online:
             end[machine.id] = "no job came"
     free = [machine for machine in free if machine.id not in end]
 
@@ -113,13 +137,18 @@ def decide(
         if machine.id not in end:
             alive[machine.group] += 1
     more = max(wanted - sum(alive.values()), 0)
-    late = sum(now - job.since >= rules.patience for job in jobs)
+    # Either kind of capacity may be away: each is asked for in its turn.
+    late = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in jobs)
     firm = min(more, max(late - len(free), 0)) if SPOT in rules.groups else more
+    release = [machine.id for machine in machines if machine.waits and machine.id not in busy]
+    going = {*end, *release}
     return Decision(
         desired={group: count + (firm if group == ON_DEMAND else more - firm) for group, count in alive.items()},
         prepare=[machine.id for machine in free if machine.id not in prepared],
         end=end,
-        release=[machine.id for machine in leaving if machine.id not in busy],
-        hold=[machine.id for machine in leaving if machine.id in busy],
+        release=release,
+        hold=[machine.id for machine in machines if machine.waits and machine.id in busy],
+        lost=set(prepared) - {m.id for m in there if m.id not in going or m.id not in known or m.id in online},
         forget=[runner.id for runner in runners if not runner.busy and runner.machine not in {m.id for m in machines}],
+        left=sorted(left),
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 Credentials = Mapping[str, str]
@@ -16,6 +18,9 @@ Credentials = Mapping[str, str]
 
 _TRIES = 4
 """Times that a delivery is tried: an address that answers to none is not asked for ever."""
+
+_PAGES, _LATELY, _AT_ONCE = 10, 1800, 50
+"""Pages of deliveries that are looked at, seconds that these go back, and most deliveries that are made again at once."""
 
 _SECONDS = 10
 """Longest wait for one answer."""
@@ -27,6 +32,17 @@ class Refused(Exception):
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"GitHub answers {status}: {said}")
         self.status = status
+        self._said = said.lower()
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same may be carried out later ("Rate limits for the REST API": 403 as well as 429)."""
+        return self.status >= 500 or self.status == 429 or "rate limit" in self._said
+
+    @property
+    def running(self) -> bool:
+        """Whether it is for the workflow run that still goes on ("... is already running")."""
+        return self.status == 403 and "already running" in self._said
 
 
 class GitHub:
@@ -76,21 +92,21 @@ class GitHub:
                 raise
         return True
 
-    def queued(self, repository: str, job: int) -> bool:
-        """Tell whether a job is still queued; one that GitHub does not know is not."""
-        try:
-            return bool(self._ask("GET", f"/repos/{repository}/actions/jobs/{job}")["status"] == "queued")
-        except Refused as refused:
-            if refused.status == 404:
-                return False
-            raise
+    def state(self, repository: str, job: int) -> str:
+        """Return how a job stands: ``queued``, ``in_progress``, ``completed``, or what else it waits for.
+
+        Raises:
+            Refused: 404 where it is gone, and where who asks may not read the repository.
+        """
+        state: str = self._ask("GET", f"/repos/{repository}/actions/jobs/{job}")["status"]
+        return state
 
     def again(self, repository: str, job: int) -> bool:
         """Run a job again; return false where that cannot be yet, since others of its workflow run still go on."""
         try:
             self._ask("POST", f"/repos/{repository}/actions/jobs/{job}/rerun")
         except Refused as refused:
-            if refused.status == 403:  # "The workflow run containing this job is already running"
+            if refused.running:
                 return False
             raise
         return True
@@ -103,23 +119,40 @@ class GitHub:
         if self._app is None:
             return []
         tried: dict[str, list[dict[str, Any]]] = {}
-        for one in self._ask("GET", "/app/hook/deliveries?per_page=100", by=self._app):
+        for one in self._deliveries(self._app):
             if one["event"] == "workflow_job":
                 tried.setdefault(one["guid"], []).append(one)
         lost = [
             tries[0]["id"]
-            for tries in tried.values()
+            for tries in reversed(tried.values())  # the oldest first
             if len(tries) < _TRIES and not any(one["status"] == "OK" for one in tries)
-        ]
+        ][:_AT_ONCE]
         for delivery in lost:
             self._ask("POST", f"/app/hook/deliveries/{delivery}/attempts", by=self._app)
         return lost
+
+    def _deliveries(self, app: str) -> Iterator[dict[str, Any]]:
+        """Yield what was delivered of late, the newest first."""
+        query: str | None = "per_page=100"
+        for _ in range(_PAGES):
+            found, headers = self._answer("GET", f"/app/hook/deliveries?{query}", by=app)
+            yield from found
+            more = re.search(r'<[^>]*\?([^>]*)>; rel="next"', headers.get("Link", ""))
+            if more is None or datetime.fromisoformat(found[-1]["delivered_at"]).timestamp() < time.time() - _LATELY:
+                return
+            query = more[1]
 
     def _installation(self, number: str) -> str:
         answer = self._ask("POST", f"/app/installations/{number}/access_tokens", by=self._app)
         return f"Bearer {answer['token']}"
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
+        """Return what is answered, or nothing where nothing is."""
+        return self._answer(method, path, body, by=by)[0]
+
+    def _answer(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None
+    ) -> tuple[Any, Mapping[str, str]]:
         request = urllib.request.Request(  # noqa: S310 - the address is the configuration's, and https
             f"{self._api}{path}",
             method=method,
@@ -133,7 +166,7 @@ class GitHub:
         )
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - likewise
-                return json.loads(answer.read() or b"null")
+                return json.loads(answer.read() or b"null"), answer.headers
         except urllib.error.HTTPError as error:
             raise Refused(error.code, " ".join(error.read(300).decode(errors="replace").split())) from None
 

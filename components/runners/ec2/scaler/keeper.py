@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+from botocore.exceptions import ClientError
 
 from .aws import client
 from .decide import Decision, Machine, Rules, Runner, decide
@@ -15,6 +19,9 @@ from .jobs import Job, Jobs, Known
 
 CERTAIN = 120
 """Seconds after which GitHub is asked whether a job is still queued: that it was taken may have got lost on its way."""
+
+LATER = 600
+"""Seconds after which GitHub is asked anew for a job that waits for something else than a runner: as :data:`CERTAIN`."""
 
 _ASKED = 50
 """Most jobs that GitHub is asked for at once, the longest waiting first."""
@@ -63,51 +70,62 @@ class Keeper:
             self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
 
     def _act(self, known: Known) -> Decision:
-        jobs = self._still_queued(known.waiting)
-        machines, prepared = self._machines(), self._prepared()
-        runners = [
-            Runner(one["id"], one["name"].removeprefix(self._prefix), one["status"] == "online", one["busy"])
-            for one in self._github.runners()
-            if one["name"].startswith(self._prefix)
-        ]
+        jobs = self._still_queued(known)
+        # In this order: a machine that has a configuration had its runner before, and one whose runner signs off since
+        # AWS takes it away is seen to be gone.
+        prepared, runners = self._prepared(), self._runners()
+        groups = self._described()
+        machines = self._machines(groups)
         done = decide(time.time(), self._rules, jobs, machines, runners, prepared)
-        ids = {runner.machine: runner.id for runner in runners}
-        groups = {machine.id: self._groups[machine.group] for machine in machines}
-        desired = dict(done.desired)
+        gone = {machine.id for machine in machines if machine.gone}  # GitHub has nothing to agree to
+        ids = {runner.machine: runner.id for runner in runners if runner.machine not in gone}
         kinds = {machine.id: machine.group for machine in machines}
+        desired = dict(done.desired)
+        for job in jobs:
+            if job.id in done.left:
+                self._jobs.leave(job)
+                _say("left", job=job.id, why="GitHub gives it to no runner here: may the runner group its repository?")
         for runner in done.forget:
-            self._github.forget(runner)
-            _say("forgotten", runner=runner)
+            with _refusal("forget", runner=runner):
+                self._github.forget(runner)
+                _say("forgotten", runner=runner)
         for machine, why in done.end.items():
-            if machine in ids and not self._github.forget(ids[machine]):
-                desired[kinds[machine]] += 1  # it got a job since: it stays, and counts
-                continue
-            self._scaling.terminate_instance_in_auto_scaling_group(
-                InstanceId=machine, ShouldDecrementDesiredCapacity=True
-            )
-            if machine in prepared:
-                self._drop(machine)
-            _say("ended", machine=machine, why=why)
+            group = groups[kinds[machine]]
+            desired[kinds[machine]] += 1  # until it is ended, it counts
+            with _refusal("end", machine=machine):
+                if machine in ids and not self._github.forget(ids[machine]):
+                    continue  # it got a job since
+                fewer = group["DesiredCapacity"] > 0  # AWS refuses to have fewer than none
+                self._scaling.terminate_instance_in_auto_scaling_group(
+                    InstanceId=machine, ShouldDecrementDesiredCapacity=fewer
+                )
+                group["DesiredCapacity"] -= fewer
+                desired[kinds[machine]] -= 1
+                self._over(machine, prepared, done.lost)
+                _say("ended", machine=machine, why=why)
         for machine in done.release:
-            if machine not in ids or self._github.forget(ids[machine]):
-                go = self._scaling.complete_lifecycle_action
-                self._hooked(go, groups[machine], machine, LifecycleActionResult="CONTINUE")
-                if machine in prepared:
-                    self._drop(machine)
-                _say("released", machine=machine)
+            with _refusal("release", machine=machine):
+                if machine not in ids or self._github.forget(ids[machine]):
+                    self._over(machine, prepared, done.lost)  # first: after it, that the machine is gone is no loss
+                    go = self._scaling.complete_lifecycle_action
+                    self._hooked(go, self._groups[kinds[machine]], machine, LifecycleActionResult="CONTINUE")
+                    _say("released", machine=machine)
         for machine in done.hold:
-            self._hooked(self._scaling.record_lifecycle_action_heartbeat, groups[machine], machine)
+            with _refusal("hold", machine=machine):
+                self._hooked(self._scaling.record_lifecycle_action_heartbeat, self._groups[kinds[machine]], machine)
         for kind, count in desired.items():
-            self._resize(self._groups[kind], count)
+            with _refusal("resize", group=self._groups[kind]):
+                self._resize(groups[kind], count)
         for machine in done.prepare:
-            self._prepare(machine)
-        for machine in prepared - {machine.id for machine in machines}:
-            self._jobs.lose(f"{self._prefix}{machine}")
-            self._drop(machine)
-            _say("lost", machine=machine)
+            with _refusal("register", machine=machine):
+                self._prepare(machine)
+        for machine in set(done.lost) - {*done.end, *done.release}:
+            with _refusal("lose", machine=machine):
+                self._over(machine, prepared, done.lost)
         self._again(known)
-        for delivery in self._github.deliver_again():
-            _say("delivered again", delivery=delivery)
+        with _refusal("deliver again"):
+            for delivery in self._github.deliver_again():
+                _say("delivered again", delivery=delivery)
         self._explain(jobs)
         return done
 
@@ -115,36 +133,71 @@ class Keeper:
     def _prefix(self) -> str:
         return f"{self._name}-"
 
-    def _still_queued(self, jobs: list[Job]) -> list[Job]:
-        """Return the jobs without those of which GitHub says that they wait no more."""
-        asked = [job for job in jobs if time.time() - job.since > CERTAIN][:_ASKED]
-        over = {job.id for job in asked if not self._github.queued(job.repository, job.id)}
-        for job in asked:
-            if job.id in over:
-                self._jobs.take(job)
-                _say("no longer queued", job=job.id)
-        return [job for job in jobs if job.id not in over]
+    def _still_queued(self, known: Known) -> list[Job]:
+        """Return the jobs that wait, without those of which GitHub says that they do not, or not for a runner.
 
-    def _machines(self) -> list[Machine]:
-        found: dict[str, tuple[str, str]] = {}
-        names = {name: kind for kind, name in self._groups.items()}
-        answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
-        for group in answer["AutoScalingGroups"]:
-            for one in group["Instances"]:
-                found[one["InstanceId"]] = (names[group["AutoScalingGroupName"]], one["LifecycleState"])
+        Where it does not say (the repository is none that the App may read), a job waits on.
+        """
+        now = time.time()
+        asked = [job for job in known.waiting if now - job.since > CERTAIN][:_ASKED]
+        later = [job for job in known.later if now - job.since > LATER][:_ASKED]
+        over = set()
+        for job in asked + later:
+            with _refusal("ask for", job=job.id):
+                state = self._github.state(job.repository, job.id)
+                if state == "queued":
+                    if job in later:
+                        self._jobs.queue(job)  # the next round sees it
+                    continue
+                over.add(job.id)
+                if state in {"in_progress", "completed"}:
+                    self._jobs.take(job)
+                else:
+                    self._jobs.postpone(job)
+                _say("not queued", job=job.id, state=state)
+        return [job for job in known.waiting if job.id not in over]
+
+    def _runners(self) -> list[Runner]:
+        """Return the runners at GitHub that are of this stack's machines; another's name may begin alike."""
+        name = re.compile(rf"{re.escape(self._prefix)}(i-[0-9a-f]+)")
+        return [
+            Runner(one["id"], match[1], one["status"] == "online", one["busy"])
+            for one in self._github.runners()
+            if (match := name.fullmatch(one["name"]))
+        ]
+
+    def _described(self) -> dict[str, dict[str, Any]]:
+        """Return what AWS says of each group, by kind of capacity."""
+        answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self._groups.values()))
+        found = {group["AutoScalingGroupName"]: group for group in answer["AutoScalingGroups"]}
+        return {kind: found[name] for kind, name in self._groups.items()}
+
+    def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
         pages = self._ec2.get_paginator("describe_instances").paginate(
-            Filters=[{"Name": "tag:aws:autoscaling:groupName", "Values": list(names)}]
+            Filters=[{"Name": "tag:aws:autoscaling:groupName", "Values": list(self._groups.values())}]
         )
-        started = {
-            one["InstanceId"]: one["LaunchTime"].timestamp()
+        known = {
+            one["InstanceId"]: (one["LaunchTime"].timestamp(), one["State"]["Name"])
             for page in pages
             for reservation in page["Reservations"]
             for one in reservation["Instances"]
         }
-        return [
-            Machine(machine, kind, started.get(machine, time.time()), leaving=state.startswith("Terminating"))
-            for machine, (kind, state) in sorted(found.items())
-        ]
+        machines = []
+        for kind, group in groups.items():
+            for one in group["Instances"]:
+                machine, state = one["InstanceId"], one["LifecycleState"]
+                started, runs = known.get(machine, (time.time(), "pending"))  # EC2 tells of a new one a moment later
+                machines.append(
+                    Machine(
+                        machine,
+                        kind,
+                        started,
+                        leaving=state.startswith("Terminat"),
+                        waits=state == "Terminating:Wait",
+                        gone=runs not in {"pending", "running"},
+                    )
+                )
+        return sorted(machines, key=lambda machine: machine.id)
 
     def _prepared(self) -> set[str]:
         pages = self._ssm.get_paginator("get_parameters_by_path").paginate(Path=self._path, WithDecryption=False)
@@ -170,35 +223,43 @@ class Keeper:
         )
         _say("registered", machine=machine)
 
-    def _drop(self, machine: str) -> None:
-        """Take away a machine's configuration, by which it is known to be there still, or to have been lost."""
-        self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
+    def _over(self, machine: str, prepared: Collection[str], lost: Collection[str]) -> None:
+        """Take away the configuration of a machine that goes; while it is there, the machine may yet be lost."""
+        if machine in lost:
+            self._jobs.lose(f"{self._prefix}{machine}")
+            _say("lost", machine=machine)
+        if machine in prepared:
+            self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
 
     def _again(self, known: Known) -> None:
         """Run the jobs again that failed on a machine that was lost: taken back by AWS, or broken."""
         for runner, job in known.failed:
             if runner not in known.lost:
                 continue
-            try:
-                done = self._github.again(job.repository, job.id)
-            except Refused as refused:
-                _say("not run again", job=job.id, why=str(refused))
-                self._jobs.take(job)
-                continue
-            if done:
-                self._jobs.take(job)
-                _say("run again", job=job.id)
+            with _refusal("run again", job=job.id):
+                try:
+                    if not self._github.again(job.repository, job.id):
+                        continue
+                    _say("run again", job=job.id)
+                except Refused as refused:
+                    if refused.passes:
+                        raise
+                    _say("not run again", job=job.id, why=str(refused))
+                self._jobs.again(job)
 
-    def _resize(self, group: str, count: int) -> None:
-        answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])
-        found = answer["AutoScalingGroups"][0]
-        count = min(count, found["MaxSize"])  # there are more where the most was lowered: they end with their jobs
-        if found["DesiredCapacity"] != count:
-            self._scaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=count, HonorCooldown=False)
-            _say("resized", group=group, machines=count)
+    def _resize(self, group: Mapping[str, Any], count: int) -> None:
+        name = group["AutoScalingGroupName"]
+        count = min(count, group["MaxSize"])  # there are more where the most was lowered: they end with their jobs
+        if group["DesiredCapacity"] != count:
+            self._scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=count, HonorCooldown=False)
+            _say("resized", group=name, machines=count)
 
     def _hooked(self, call: Any, group: str, machine: str, **more: str) -> None:
-        call(AutoScalingGroupName=group, LifecycleHookName=self._hook, InstanceId=machine, **more)
+        try:
+            call(AutoScalingGroupName=group, LifecycleHookName=self._hook, InstanceId=machine, **more)
+        except ClientError as error:
+            if "No active Lifecycle Action" not in str(error):  # it has gone on since it was looked at
+                raise
 
     def _explain(self, jobs: list[Job]) -> None:
         """Say why there is no machine for a job that has waited longer than capacity may take."""
@@ -219,6 +280,15 @@ class Keeper:
                 for name, (value, unit) in values.items()
             ],
         )
+
+
+@contextmanager
+def _refusal(what: str, **about: object) -> Iterator[None]:
+    """Go on with the rest where GitHub or AWS refuses one thing, and say so: the next round tries it again."""
+    try:
+        yield
+    except (Refused, ClientError) as refused:
+        _say("refused", what=what, why=str(refused), **about)
 
 
 def _say(what: str, **about: object) -> None:

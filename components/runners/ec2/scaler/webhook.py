@@ -29,6 +29,8 @@ def handle(event: Mapping[str, Any], _context: object) -> Answer:
     headers = {name.lower(): value for name, value in event.get("headers", {}).items()}
     if not _signed(content, headers.get("x-hub-signature-256", "")):
         return _answer(401, "the signature is not GitHub's")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return _answer(415, "expected the content type application/json: choose it in the webhook's settings at GitHub")
     if headers.get("x-github-event") != "workflow_job":
         return _answer(200, "not about a job")
     return _job(json.loads(content))
