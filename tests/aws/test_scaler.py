@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -238,7 +238,10 @@ def test_only_what_github_signed_counts(scaler: Scaler) -> None:
         == 401
     )
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
-    assert scaler.deliver(body, encoded=True) == 202
+    assert scaler.deliver(body, content="application/x-www-form-urlencoded") == 415
+    assert scaler.deliver(b"payload=%7B%7D", event="ping", content="application/x-www-form-urlencoded") == 415
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+    assert scaler.deliver(body, encoded=True, content="Application/JSON; charset=utf-8") == 202
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
 
 
@@ -367,6 +370,67 @@ def test_what_github_says_is_over_is_not_waited_for(scaler: Scaler) -> None:
     scaler.github.jobs[1] = "completed"
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
     assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting == []
+
+
+@pytest.mark.parametrize(("state", "ago"), [("waiting", 130), ("pending", 130), ("waiting", 25 * 3600)])
+def test_a_job_that_waits_for_approval_gets_its_machine_after_it(scaler: Scaler, state: str, ago: float) -> None:
+    """GitHub says that it is queued before it asks for approval, and again after that, with when it was made."""
+    scaler.job(1, ago=130)
+    scaler.github.jobs[1] = state
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+    assert scaler.job(1, ago=ago) == 202
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+    (job,) = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting
+    assert time.time() - job.since < 60
+
+
+def test_an_approval_of_which_no_word_arrives_is_asked_for(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaler.job(1, ago=130)
+    scaler.github.jobs[1] = "waiting"
+    scaler.round()
+    scaler.github.jobs[1] = "queued"
+    asked = len(scaler.github.asked)
+    scaler.round()
+    assert "GET /repos/acme/images/actions/jobs/1" not in scaler.github.asked[asked:]
+    monkeypatch.setattr(keeper, "LATER", -1)
+    scaler.round()
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_job_that_github_does_not_show_waits_on_and_stops_no_other(
+    scaler: Scaler, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a repository that the App may not read."""
+    scaler.github.unreadable[1] = status
+    scaler.job(1, ago=200)
+    scaler.job(2)
+    assert scaler.round().desired == {"spot": 2, "on-demand": 0}
+    (said,) = (one for one in said_by(capsys) if one["did"] == "refused")
+    assert (said["job"], f"GitHub answers {status}" in said["why"]) == (1, True)
+
+
+def test_a_job_that_github_gives_to_no_runner_keeps_no_machine(
+    scaler: Scaler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one of a public repository, which a runner group refuses unless it is told to allow them."""
+    scaler.job(1, ago=3600)
+    scaler.round()
+    (machine,) = scaler.instances()
+    scaler.round()
+    scaler.come_up()
+    older(1200 + 500)
+    assert scaler.round().end == {}
+    older(1200 + 601)
+    done = scaler.round()
+    assert (done.left, done.end) == ([1], {machine: "no job came"})
+    assert [one["job"] for one in said_by(capsys) if one["did"] == "left"] == [1]
+    assert scaler.round().desired == {"spot": 0, "on-demand": 0}
+    assert scaler.metric() > 3000  # it waits on: the alarm is to ring
+    scaler.job(2)
+    assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+    scaler.job(1, "in_progress")
+    assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting] == [2]
 
 
 def test_a_machine_on_which_no_runner_comes_up_is_replaced(scaler: Scaler) -> None:
@@ -636,7 +700,49 @@ def test_a_job_that_was_lost_with_its_machine_is_run_again_once(scaler: Scaler, 
     assert scaler.github.again == [1]
     scaler.job(2, "completed", conclusion="failure", runner_name=name, run_attempt=2)
     scaler.round()
+    fail()  # GitHub delivers it again
+    scaler.job(1, "in_progress", runner_name=name)
+    fail()
+    scaler.round()
     assert scaler.github.again == [1]
+
+
+def test_what_comes_late_takes_no_failure_back(scaler: Scaler) -> None:
+    machine, name = working(scaler)
+    scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
+    scaler.job(1, "in_progress", runner_name=name)
+    taken_away(machine)
+    for _ in range(2):
+        scaler.round()
+    assert scaler.github.again == [1]
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "did"),
+    [
+        ("The workflow run containing this job is already running", None),
+        ("API rate limit exceeded for installation ID 678.", "refused"),
+        ("Resource not accessible by integration", "not run again"),
+    ],
+)
+def test_why_a_job_is_not_run_again_is_said(
+    scaler: Scaler, forbidden: str, did: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What passes is tried again, and what does not is said once."""
+    machine, name = working(scaler)
+    taken_away(machine)
+    scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
+    scaler.round()
+    capsys.readouterr()
+    scaler.github.forbidden = forbidden
+    for _ in range(2):
+        scaler.round()
+    said = [one for one in said_by(capsys) if one["did"] in {"refused", "not run again"}]
+    assert [one["did"] for one in said] == {None: [], "refused": ["refused"] * 2}.get(did, [did])
+    assert all(forbidden in one["why"] for one in said)
+    scaler.github.forbidden = None
+    scaler.round()
+    assert scaler.github.again == ([] if did == "not run again" else [1])
 
 
 @pytest.mark.parametrize("conclusion", ["failure", "cancelled", "success"])
@@ -668,22 +774,14 @@ def test_where_github_is_down_nothing_is_ended_and_the_alarm_still_knows(scaler:
 
 
 def test_an_app_signs_in_with_its_key_and_has_lost_deliveries_made_again(scaler: Scaler) -> None:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    ).decode()
-    app = {"app": "12345", "installation": "678", "privateKey": pem}
-    scaler.api("secretsmanager").put_secret_value(
-        SecretId=scaler.environment["GITHUB_SECRET"], SecretString=json.dumps(app)
-    )
-    failed = {"event": "workflow_job", "status": "Invalid HTTP Response: 503", "action": "queued"}
+    key = app(scaler)
     scaler.github.deliveries = [
-        {**failed, "id": 6, "guid": "again", "status": "OK"},
-        {**failed, "id": 5, "guid": "lost"},
-        *({**failed, "id": number, "guid": "hopeless"} for number in (4, 40, 41, 42)),
-        {**failed, "id": 3, "guid": "again"},
-        {**failed, "id": 2, "guid": "ping", "event": "ping"},
-        {**failed, "id": 1, "guid": "fine", "status": "OK"},
+        {**FAILED, "id": 6, "guid": "again", "status": "OK"},
+        {**FAILED, "id": 5, "guid": "lost"},
+        *({**FAILED, "id": number, "guid": "hopeless"} for number in (4, 40, 41, 42)),
+        {**FAILED, "id": 3, "guid": "again"},
+        {**FAILED, "id": 2, "guid": "ping", "event": "ping"},
+        {**FAILED, "id": 1, "guid": "fine", "status": "OK"},
     ]
     scaler.round()
     assert scaler.github.redelivered == [5]
@@ -694,6 +792,47 @@ def test_an_app_signs_in_with_its_key_and_has_lost_deliveries_made_again(scaler:
     assert claims["iss"] == "12345"
     assert claims["exp"] - claims["iat"] <= 600
     assert "ghs_678" in scaler.github.bearers
+
+
+def test_after_a_burst_all_deliveries_that_were_lost_are_made_again(scaler: Scaler) -> None:
+    """The oldest first, and so many at once that the round has its time; of what is old there is one page."""
+    app(scaler)
+    now = datetime.now(UTC).replace(microsecond=0)
+    late = [(120, now), (400, now - timedelta(hours=2))]
+    made = [at for count, at in late for _ in range(count)]
+    scaler.github.deliveries = [
+        {**FAILED, "id": 1000 - number, "guid": str(number), "delivered_at": at.isoformat().replace("+00:00", "Z")}
+        for number, at in enumerate(made)
+    ]
+    for _ in range(5):
+        scaler.round()
+        if len(scaler.github.redelivered) == 50:
+            assert scaler.github.redelivered == list(range(801, 851))
+        for one in scaler.github.deliveries:
+            one["status"] = "OK" if one["id"] in scaler.github.redelivered else one["status"]
+    assert sorted(scaler.github.redelivered) == list(range(801, 1001))
+
+
+FAILED = {
+    "event": "workflow_job",
+    "status": "Invalid HTTP Response: 503",
+    "action": "queued",
+    "delivered_at": "2026-01-28T05:30:41Z",
+}
+"""A delivery that did not arrive ("List deliveries for an app webhook")."""
+
+
+def app(scaler: Scaler) -> rsa.RSAPrivateKey:
+    """Let the keeper be a GitHub App; return its key."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    ).decode()
+    credentials = {"app": "12345", "installation": "678", "privateKey": pem}
+    scaler.api("secretsmanager").put_secret_value(
+        SecretId=scaler.environment["GITHUB_SECRET"], SecretString=json.dumps(credentials)
+    )
+    return key
 
 
 def decoded(part: str) -> bytes:

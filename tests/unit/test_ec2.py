@@ -162,7 +162,7 @@ def test_a_type_that_is_in_no_zone_of_the_subnets_is_refused() -> None:
     assert refused(of("p6.48xlarge", zones="")).endswith("where the subnets are; nor elsewhere in eu-west-1")
 
 
-RULES = Rules(groups=(SPOT, ON_DEMAND), least=0, most=20, patience=300, idle=600, boot=1200)
+RULES = Rules(groups=(SPOT, ON_DEMAND), least=0, most=20, patience=300, idle=600, boot=1200, lifetime=86400)
 
 
 def machines(*started: float, group: str = SPOT) -> list[Machine]:

@@ -288,7 +288,7 @@ def _refusal(what: str, **about: object) -> Iterator[None]:
     try:
         yield
     except (Refused, ClientError) as refused:
-        _say("refused", what=what, why=str(refused), **about)
+        _say("refused", to=what, why=str(refused), **about)
 
 
 def _say(what: str, **about: object) -> None:
