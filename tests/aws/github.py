@@ -96,7 +96,7 @@ class World:
         if urlsplit(path).path != "/app/hook/deliveries" or not answer or answer[-1] is self.deliveries[-1]:
             return None
         following = self.deliveries[self.deliveries.index(answer[-1]) + 1]
-        first = "<https://api.github.com/app/hook/deliveries?per_page=100>; rel=\"first\""
+        first = '<https://api.github.com/app/hook/deliveries?per_page=100>; rel="first"'
         where = f"https://api.github.com/app/hook/deliveries?per_page=100&cursor=v1_{following['id']}"
         return f'{first}, <{where}>; rel="next"'
 

@@ -250,7 +250,8 @@ def the_functions_are_as_they_should_be(project: RunnersProject) -> None:
     for whose in ("keeper", "webhook"):
         assert functions[f"{NAME}-{whose}"]["Handler"] == f"scaler.{whose}.handle"
     told = functions[f"{NAME}-keeper"]["Environment"]["Variables"]
-    assert json.loads(told["RULES"]) == {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200}
+    rules = {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200, "lifetime": 7 * 24 * 3600}
+    assert json.loads(told["RULES"]) == rules
     assert told["RUNNER_ROLE"] == project.api("iam").get_role(RoleName=f"{NAME}-runner")["Role"]["RoleId"]
     (rule,) = project.api("events").list_rules()["Rules"]
     assert (rule["ScheduleExpression"], rule["State"]) == ("rate(1 minute)", "ENABLED")

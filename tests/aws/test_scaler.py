@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import requests
@@ -474,13 +474,14 @@ class Hook:
     """The hook by which machines leave, of which moto knows nothing.
 
     A machine that is ended waits until it is told to go on, once; ``late`` is whether AWS goes on saying that it waits
-    after that, as one sees who looked a moment before.
+    after that, as one sees who looked a moment before. ``refused`` is a call that AWS refuses.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.states: dict[str, str] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.late = False
+        self.refused = ""
         make = aws.client
 
         def made(service: str) -> Any:
@@ -508,23 +509,31 @@ class Hook:
                 one["LifecycleState"] = "Terminating:Wait" if self.late and state.startswith("Terminating") else state
         return answer
 
+    def _fail(self, call: str, code: str, said: str) -> NoReturn:
+        raise ClientError({"Error": {"Code": code, "Message": said}}, call)
+
     def _terminate(self, *, InstanceId: str, ShouldDecrementDesiredCapacity: bool) -> None:  # noqa: N803 - AWS's names
+        if self.refused == "terminate":
+            self._fail("TerminateInstanceInAutoScalingGroup", "ScalingActivityInProgress", "not now")
         groups = self._describe()["AutoScalingGroups"]
         group = next(one for one in groups if InstanceId in {i["InstanceId"] for i in one["Instances"]})
         name, size = group["AutoScalingGroupName"], group["DesiredCapacity"] - ShouldDecrementDesiredCapacity
         if size < group["MinSize"]:
-            raise ClientError({"Error": {"Code": "ValidationError", "Message": "Currently, desiredSize equals minSize (0)"}}, "")
+            said = "Currently, desiredSize equals minSize (0)."
+            self._fail("TerminateInstanceInAutoScalingGroup", "ValidationError", said)
         self._resize(AutoScalingGroupName=name, DesiredCapacity=size)
         self.leave(InstanceId)
 
     def _complete(self, **given: Any) -> None:
+        if self.refused == "complete":
+            self._fail("CompleteLifecycleAction", "Throttling", "not now")
         self._heartbeat("complete_lifecycle_action", **given)
         self.states[given["InstanceId"]] = "Terminating:Proceed"
 
     def _heartbeat(self, name: str = "record_lifecycle_action_heartbeat", **given: Any) -> None:
         if self.states.get(given["InstanceId"]) != "Terminating:Wait":
             said = f"No active Lifecycle Action found with instance ID {given['InstanceId']}"
-            raise ClientError({"Error": {"Code": "ValidationError", "Message": said}}, name)
+            self._fail(name, "ValidationError", said)
         self.calls.append((name, given))
 
 
@@ -581,30 +590,18 @@ def test_where_fewer_than_none_are_asked_for_a_machine_still_ends(scaler: Scaler
     assert hook.states == {machine: "Terminating:Wait"}
 
 
-@pytest.mark.parametrize("what", ["complete_lifecycle_action", "terminate_instance_in_auto_scaling_group"])
+@pytest.mark.parametrize(("refused", "desired"), [("complete", 1), ("terminate", 2)])  # what was not ended counts
 def test_what_is_refused_for_one_machine_is_said_and_stops_no_other(
-    scaler: Scaler, hook: Hook, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scaler: Scaler, hook: Hook, refused: str, desired: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine, name = working(scaler)
     scaler.github.finish(name)
-    if what.startswith("complete"):
+    if refused == "complete":
         hook.leave(machine)
-    make = keeper.client
-
-    def made(service: str) -> Any:
-        found = make(service)
-
-        def refuse(**_: Any) -> None:
-            raise ClientError({"Error": {"Code": "ScalingActivityInProgress", "Message": "not now"}}, what)
-
-        if service == "autoscaling":
-            setattr(found, what, refuse)
-        return found
-
-    monkeypatch.setattr(keeper, "client", made)
+    hook.refused = refused
     scaler.job(2)
     scaler.round()
-    assert scaler.desired()["spot"] == (1 if what.startswith("complete") else 2)  # what was not ended counts
+    assert scaler.desired() == {"spot": desired, "on-demand": 0}
     (said,) = (one for one in said_by(capsys) if one["did"] == "refused")
     assert (said["machine"], "not now" in said["why"]) == (machine, True)
 
@@ -619,7 +616,7 @@ def taken_away(machine: str) -> None:
     for reservation in ec2_backends[DEFAULT_ACCOUNT_ID][REGION].reservations.values():
         for instance in reservation.instances:
             if instance.id == machine:
-                instance._state.name, instance._state.code = "shutting-down", 32  # noqa: SLF001 - moto has no other way
+                instance._state.name, instance._state.code = "shutting-down", 32
 
 
 @pytest.mark.parametrize("runner", ["signs off before its group knows", "signs off", "is silent", "is silent and busy"])

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.runners.ec2.scaler.decide import ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
+from components.runners.ec2.scaler.decide import LEFT, ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
 from components.runners.ec2.scaler.jobs import Job
 from stacks import ec2, flavors
 from stacks.errors import SlipwayError
@@ -178,6 +178,33 @@ def test_the_least_are_there_without_a_job_and_do_not_end() -> None:
     assert (len(done.end), done.desired) == (1, {SPOT: 2, ON_DEMAND: 0})
 
 
+def test_an_idle_machine_that_is_too_old_is_replaced_and_a_busy_one_is_not() -> None:
+    rules = replace(RULES, least=2)
+    there = machines(0, 0, 80_000)
+    runners = [Runner(0, "i-0", online=True, busy=False), Runner(1, "i-1", online=True, busy=True)]
+    runners.append(Runner(2, "i-2", online=True, busy=False))
+    done = decide(90_000, rules, [], there, runners, {"i-0", "i-1", "i-2"})
+    assert done.end == {"i-0": "it is as old as it may be"}
+    assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 3, ON_DEMAND: 0}
+
+
+def test_spot_and_on_demand_are_asked_for_in_turn() -> None:
+    asked = [decide(age, RULES, [Job(1, "a/b", 0)], [], [], set()).desired[SPOT] for age in range(-60, 1500, 60)]
+    assert asked == [1] * 6 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
+
+
+def test_a_job_that_is_given_to_none_is_tried_again_after_some_time() -> None:
+    there = machines(0)
+    runners = [Runner(0, "i-0", online=True, busy=False)]
+    now = RULES.boot + RULES.idle + 1
+    jobs = [Job(1, "a/b", 0), Job(2, "a/b", now - 60)]
+    done = decide(now, RULES, jobs, there, runners, {"i-0"})
+    assert (done.left, done.desired) == ([1], {SPOT: 1, ON_DEMAND: 0})
+    left = replace(jobs[0], left=now)
+    assert decide(now + LEFT, RULES, [left], [], [], set()).desired == {SPOT: 0, ON_DEMAND: 0}
+    assert sum(decide(now + LEFT + 1, RULES, [left], [], [], set()).desired.values()) == 1
+
+
 def test_without_spot_on_demand_is_asked_for_at_once() -> None:
     rules = replace(RULES, groups=(ON_DEMAND,))
     assert decide(0, rules, [Job(1, "a/b", 0)], [], [], set()).desired == {ON_DEMAND: 1}
@@ -189,35 +216,42 @@ def test_without_spot_on_demand_is_asked_for_at_once() -> None:
         st.tuples(
             st.sampled_from([SPOT, ON_DEMAND]),
             st.floats(0, 5000),
-            st.booleans(),
+            st.sampled_from(["", "leaving", "waits"]),
             st.sampled_from(["none", "offline", "idle", "busy"]),
+            st.booleans(),
             st.booleans(),
         ),
         max_size=20,
     ),
 )
 def test_whatever_there_is_no_busy_machine_ends_and_none_is_asked_for_in_vain(
-    waits: list[float], there: list[tuple[str, float, bool, str, bool]]
+    waits: list[float], there: list[tuple[str, float, str, str, bool, bool]]
 ) -> None:
-    found = [Machine(f"i-{n}", group, 5000 - age, leaving) for n, (group, age, leaving, _, _) in enumerate(there)]
+    found = [
+        Machine(f"i-{n}", group, 5000 - age, bool(way), way == "waits", gone)
+        for n, (group, age, way, _, gone, _) in enumerate(there)
+    ]
     runners = [
         Runner(n, f"i-{n}", online=state != "offline", busy=state == "busy")
-        for n, (_, _, _, state, _) in enumerate(there)
+        for n, (_, _, _, state, _, _) in enumerate(there)
         if state != "none"
     ]
-    prepared = {f"i-{n}" for n, (_, _, _, _, known) in enumerate(there) if known}
+    prepared = {f"i-{n}" for n, (_, _, _, _, _, known) in enumerate(there) if known}
     jobs = [Job(n, "a/b", 5000 - wait) for n, wait in enumerate(sorted(waits, reverse=True))]
     done = decide(5000, RULES, jobs, found, runners, prepared)
-    busy = {runner.machine for runner in runners if runner.busy}
-    assert not busy & (set(done.end) | set(done.release))
+    gone = {machine.id for machine in found if machine.gone}
+    busy = {runner.machine for runner in runners if runner.busy} - gone
+    assert not busy & (set(done.end) | set(done.release) | set(done.lost))
+    assert gone & prepared <= set(done.lost) <= prepared
     leaving = {machine.id for machine in found if machine.leaving}
-    assert set(done.release) | set(done.hold) == leaving
+    assert set(done.release) | set(done.hold) == {machine.id for machine in found if machine.waits}
     assert not leaving & (set(done.end) | set(done.prepare))
     kept = [machine for machine in found if not machine.leaving and machine.id not in done.end]
     for group in (SPOT, ON_DEMAND):  # never fewer than there are: Auto Scaling would have to choose one to end
         assert done.desired[group] >= sum(machine.group == group for machine in kept)
     working = sum(machine.id in busy for machine in kept)
-    assert sum(done.desired.values()) == max(len(kept), min(working + len(jobs), RULES.most))
+    counted = len(jobs) - len(done.left)
+    assert sum(done.desired.values()) == max(len(kept), min(working + counted, RULES.most))
     assert not set(done.forget) & {runner.id for runner in runners}
 
 
@@ -236,13 +270,14 @@ class Day:
     """A day of jobs, on machines that take their time to start, with spot capacity that comes and goes.
 
     GitHub gives a job to any runner that is idle; an ephemeral runner is gone after its job. Every minute the keeper's
-    decision is carried out as ``keeper`` does it. Times are in seconds.
+    decision is carried out as ``keeper`` does it. Times are in seconds; ``on_demand`` is whether there is any.
     """
 
     BOOT = (90, 420)
     """How long a machine takes until its runner is up, at least and at most."""
 
-    def __init__(self, seed: int, rules: Rules) -> None:
+    def __init__(self, seed: int, rules: Rules, *, on_demand: bool = True) -> None:
+        self.on_demand = on_demand
         self.random = random.Random(seed)
         self.rules = rules
         self.jobs = self._arrivals()
@@ -296,6 +331,7 @@ class Day:
             Runner(int(m[2:]), m, online=self.up[m] <= now, busy=m in self.busy) for m in self.up if m not in self.over
         ]
         done = decide(now, self.rules, jobs, list(self.machines.values()), runners, self.prepared)
+        assert done.left == []
         for machine in done.end:
             if machine in self.busy:
                 self.killed.append(machine)
@@ -307,10 +343,10 @@ class Day:
         self._launch(now, done)
 
     def _launch(self, now: float, done: Decision) -> None:
-        dry = any(start <= now < start + 3600 for start in self.droughts)
+        dry = {SPOT: any(start <= now < start + 3600 for start in self.droughts), ON_DEMAND: not self.on_demand}
         for group, wanted in done.desired.items():
             there = sum(machine.group == group for machine in self.machines.values())
-            for _ in range(0 if dry and group == SPOT else wanted - there):
+            for _ in range(0 if dry[group] else wanted - there):
                 machine = f"i-{next(self.numbers)}"
                 self.machines[machine] = Machine(machine, group, now)
 
@@ -335,6 +371,16 @@ def test_over_a_day_no_job_waits_longer_than_the_bound_and_it_costs_less_than_ma
     always_on = busiest * 86400
     assert 1 - useful / day.paid < 0.35  # what is paid for starting, waiting and ending
     assert day.paid < always_on / 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_there_is_no_on_demand_capacity_spot_serves_all_once_it_is_back(seed: int) -> None:
+    day = Day(seed, replace(RULES, most=40), on_demand=False)
+    day.run()
+    assert all(work.ended is not None for work in day.jobs)
+    # A drought may follow another; then the rest of the turn that is on-demand's, and what it takes otherwise.
+    bound = 3 * 3600 + RULES.patience + 3 * 60 + Day.BOOT[1]
+    assert 3600 / 2 < max((work.began or 0) - work.queued for work in day.jobs) <= bound
 
 
 def test_where_the_most_is_reached_jobs_wait_their_turn_and_all_are_done() -> None:

@@ -16,7 +16,7 @@ ON_DEMAND = "on-demand"
 SPOT = "spot"
 
 LEFT = 2 * 3600
-"""Seconds after which a machine is tried again for a job that GitHub gave to none: GitHub too is out of order at times."""
+"""Seconds after which another machine is made for a job that GitHub gave to none: it too is out of order at times."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Decision:
     """What to do: ``desired`` machines by kind of capacity, after all else.
 
     ``prepare`` are machines that are to be registered; ``end`` maps those to be ended to why; ``release`` may go now
-    that wait to, ``hold`` are to wait on; ``lost`` are those whose runner did not sign off after its job; ``forget`` are
+    that wait to, ``hold`` are to wait on; ``lost`` are those whose runner may not have ended its job; ``forget`` are
     runners at GitHub that have no machine, ``left`` jobs that it gives to none of these runners.
     """
 

@@ -20,7 +20,7 @@ _TRIES = 4
 """Times that a delivery is tried: an address that answers to none is not asked for ever."""
 
 _PAGES, _LATELY, _AT_ONCE = 10, 1800, 50
-"""Pages of deliveries that are looked at, seconds that these go back, and most deliveries that are made again at once."""
+"""Most pages of deliveries that are looked at, seconds that they go back, and most that are made again at once."""
 
 _SECONDS = 10
 """Longest wait for one answer."""

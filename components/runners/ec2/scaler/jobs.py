@@ -1,9 +1,9 @@
 """The table of jobs: one row for each, ``queued`` until a runner has it or it is over, then ``taken``.
 
-One is ``later`` while GitHub has it wait for something else (an approval), and ``left`` where GitHub gives it to none of
-these runners. One that failed is ``failed`` where it may be run again, for which its runner must be among those that are
-``lost``, and ``again`` after that. A row stays for as long as its job could have been queued, and goes only the ways of
-:data:`_FROM`, so that a delivery that comes late, or twice, or is played again by somebody else, does nothing.
+One is ``later`` while GitHub has it wait for something else (an approval), and ``left`` where GitHub gives it to none
+of these runners. One that failed is ``failed`` where it may be run again, for which its runner must be among those that
+are ``lost``, and ``again`` after that. A row stays for as long as its job could have been queued, and goes only the ways
+of :data:`_FROM`, so that a delivery that comes late, or twice, or is played again by somebody else, does nothing.
 """
 
 from __future__ import annotations
@@ -153,4 +153,3 @@ class Jobs:
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True
-

@@ -21,7 +21,7 @@ CERTAIN = 120
 """Seconds after which GitHub is asked whether a job is still queued: that it was taken may have got lost on its way."""
 
 LATER = 600
-"""Seconds after which GitHub is asked anew for a job that waits for something else than a runner: as :data:`CERTAIN`."""
+"""Seconds after which GitHub is asked anew for a job that waits for something else than a runner: likewise."""
 
 _ASKED = 50
 """Most jobs that GitHub is asked for at once, the longest waiting first."""
