@@ -2,7 +2,7 @@
 
 Every minute the same question is asked anew, so that whatever was lost (a delivery, a call that failed, a machine) is
 made good by the next answer. No machine is ended but after GitHub agreed to forget its runner, which it does not while
-that has a job; the number of machines asked for is never below those that there are.
+that has a job, or where EC2 ended it; the number of machines asked for is never below those that there are.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 One is ``later`` while GitHub has it wait for something else (an approval), and ``left`` where GitHub gives it to none
 of these runners. One that failed is ``failed`` where it may be run again, for which its runner must be among those that
-are ``lost``, and ``again`` after that. A row stays for as long as its job could have been queued, and goes only the ways
-of :data:`_FROM`, so that a delivery that comes late, or twice, or is played again by somebody else, does nothing.
+are ``lost``, and ``again`` after that. A row stays for as long as its job could have been queued, and its state changes
+as :data:`_FROM` says alone: a delivery that comes late, or twice, or is played again by somebody else, does nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Jobs:
         self._put(job, "again")
 
     def lose(self, runner: str) -> None:
-        """Note that a runner is gone, its machine with it, and that nobody here ended it."""
+        """Note that a runner is gone, its machine with it, and may not have ended its job."""
         expires = str(int(time.time()) + LONGEST_QUEUED)
         row = {"id": {"S": runner}, "state": {"S": "lost"}, "expires": {"N": expires}}
         self._client.put_item(TableName=self._table, Item=row)
