@@ -71,6 +71,10 @@ def job(config: KubernetesRunners, validation: Validation, text: str | None = No
         "template": {"metadata": metadata, "spec": pod},
     }
     made = guards.manifest("batch/v1", "Job", NAME, config.namespace, spec=spec)
-    # Longer than the Job itself, whose own end says more.
-    made["metadata"]["annotations"] = {"pulumi.com/timeoutSeconds": str(seconds + 60)}
+    made["metadata"]["annotations"] = {
+        # Longer than the Job itself, whose own end says more.
+        "pulumi.com/timeoutSeconds": str(seconds + 60),
+        # A Job that failed stays so, whatever is mended: the next update makes another.
+        "pulumi.com/replaceUnready": "true",
+    }
     return made

@@ -225,7 +225,17 @@ class KubernetesProvider(Provider):
             return _diff(changed, [key for key in changed if key in {"name", "namespace"}])
         replaces = [key for key in changed if key in REPLACES.get(news["kind"], ())]
         names = [olds["metadata"].get(key) != news["metadata"].get(key) for key in ("name", "namespace")]
+        if self._unready(news):
+            replaces.append('.metadata.annotations["pulumi.com/replaceUnready"]')
         return _diff(changed, [*replaces, *(["metadata"] if any(names) else [])])
+
+    def _unready(self, manifest: Properties) -> bool:
+        """Tell whether a Job that wants to be replaced then is there and has not ended well (provider.go, Diff)."""
+        annotations = manifest["metadata"].get("annotations") or {}
+        if manifest["kind"] != "Job" or annotations.get("pulumi.com/replaceUnready") != "true":
+            return False
+        found = self._api.find(manifest)
+        return found is not None and _done(found) is not True
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         inputs = decode_struct(request.properties)
@@ -324,7 +334,7 @@ def _type(urn: str) -> str:
 
 
 def _diff(changed: list[str], replaces: list[str]) -> provider_pb2.DiffResponse:
-    some = provider_pb2.DiffResponse.DIFF_SOME if changed else provider_pb2.DiffResponse.DIFF_NONE
+    some = provider_pb2.DiffResponse.DIFF_SOME if changed or replaces else provider_pb2.DiffResponse.DIFF_NONE
     return provider_pb2.DiffResponse(changes=some, diffs=changed, replaces=replaces, deleteBeforeReplace=bool(replaces))
 
 

@@ -112,6 +112,10 @@ def test_gpu_checks_that_pass_are_an_output_and_those_that_fail_or_find_no_node_
         failed = project.up(check=False)
         assert failed.returncode != 0
         assert f"no node of eks-p5 (there: 1) offers more than 0 {EFA}" in failed.shown, failed.shown
+    with pool(project.cluster, "eks-p5"):  # mended, and nothing of the stack is changed
+        project.up()
+        assert project.outputs()["runners"]["validation"] == {"image": "r.example/torch:1", "passed": True}
+        assert UNCHANGED.search(project.up().shown)
 
 
 def test_what_runners_and_their_controller_may_not_do(project: ClusterProject) -> None:

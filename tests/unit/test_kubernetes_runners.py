@@ -152,7 +152,9 @@ def test_a_rootless_service_has_no_privileges_and_no_docker() -> None:
 @pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
 def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(image: str, checked: str) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
-    job = objects(recorder)["Job gpu-checks"]["spec"]
+    made = objects(recorder)["Job gpu-checks"]
+    assert made["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
+    job = made["spec"]
     (container,) = job["template"]["spec"]["containers"]
     assert container["image"] == checked
     assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
