@@ -14,12 +14,14 @@ from components.registry import (
     GenericRegistry,
     GhcrRegistry,
     LocalRegistry,
+    Login,
     PasswordRegistry,
     PasswordRegistryArgs,
     Registry,
     RegistryArgs,
 )
 from stacks import aws, ec2, registries, runners
+from stacks.model import qualified
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 
@@ -70,7 +72,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     if products:
         outputs["products"] = {name: built[name] for name in built if name in products}
     if cluster:
-        outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants)}
+        outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants, registry)}
     if machines:
         outputs["runners"] = machines.outputs
     plans = {
@@ -116,14 +118,22 @@ def _cluster(plan: Plan) -> KubernetesRunners | None:
     return kubernetes.KubernetesRunners("runners", args)
 
 
-def _validated(plan: Plan, cluster: KubernetesRunners, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
+def _validated(
+    plan: Plan, cluster: KubernetesRunners, variants: Mapping[str, ImageVariant], registry: Registry
+) -> dict[str, Any]:
     config = plan.config.runners
     asked = config.validation if isinstance(config, runners.KubernetesRunners) else None
     if asked is None:
         return {}
     own = variants.get(asked.image)
-    image, after = (own.ref, [own]) if own else (plan.config.mirrors.image(asked.image), [])
-    return {"validation": cluster.validate(image, after, plan.gpu_checks)}
+    reference = plan.config.mirrors.image(asked.image)
+    image, after = (own.ref, [own]) if own else (reference, [])
+    server = registry.server if own else qualified(reference).partition("/")[0]
+    # One that lasts: ECR's would be another at each update.
+    lasting = server == registry.server and isinstance(registry, PasswordRegistry)
+    login = registry.login([]) if lasting else Login()
+    private = (server, login) if login.password is not None else None
+    return {"validation": cluster.validate(image, after, plan.gpu_checks, private)}
 
 
 _PASSWORD_KINDS: dict[str, type[PasswordRegistry]] = {

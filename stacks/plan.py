@@ -11,7 +11,7 @@ from stacks import context, dockerfile, flavors, lock, preview, revision, tags
 from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
-from stacks.registries import check_sealed
+from stacks.registries import LocalRegistry, check_sealed
 from stacks.runners import ARC_CHARTS, KubernetesRunners
 from stacks.signing import Signer, trusted
 from stacks.source import ROOT, read_stack
@@ -200,7 +200,7 @@ def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) ->
 
 
 def _check_runners(config: StackConfig, names: Sequence[str], where: str, root: Path) -> None:
-    """Refuse charts that are not where they are said to be, and GPU checks of an image that nobody builds or pushes."""
+    """Refuse charts that are not where they are said to be, and GPU checks of an image that the cluster cannot have."""
     runners = config.runners
     if not isinstance(runners, KubernetesRunners):
         return
@@ -221,6 +221,12 @@ def _check_runners(config: StackConfig, names: Sequence[str], where: str, root: 
         raise SlipwayError(
             f"{where}: slipway:runners.validation.image: '{checked.image}' is not pushed, as slipway:publish says, and "
             "no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest"
+        )
+    registry = config.registry
+    if checked and checked.own and isinstance(registry, LocalRegistry) and registry.own:
+        raise SlipwayError(
+            f"{where}: slipway:runners.validation.image: '{checked.image}' is pushed to {registry.address}, this "
+            "machine's own registry, which no cluster reaches: give slipway:registry another, or leave out validation"
         )
 
 

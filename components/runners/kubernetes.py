@@ -13,6 +13,7 @@ import pulumi
 import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
+from components.registry import Login
 from components.runners import arc, builder, guards, pod, validation
 from components.runners.certificates import Certificates, CertificatesArgs
 from components.runners.guards import Manifest
@@ -177,7 +178,11 @@ class KubernetesRunners(pulumi.ComponentResource):
         )
 
     def validate(
-        self, image: pulumi.Input[str], after: Sequence[pulumi.Resource], checks: str | None = None
+        self,
+        image: pulumi.Input[str],
+        after: Sequence[pulumi.Resource],
+        checks: str | None = None,
+        login: tuple[str, Login] | None = None,
     ) -> dict[str, Any]:
         """Declare the GPU checks of an image and return their result; checks that fail, fail the update.
 
@@ -185,6 +190,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             image: its reference.
             after: what makes it.
             checks: its own, a script in Python, where the configuration has no command.
+            login: its registry, and who may pull from there; None where the nodes may, or anybody.
 
         Raises:
             ValueError: the configuration asks for none.
@@ -192,8 +198,22 @@ class KubernetesRunners(pulumi.ComponentResource):
         asked = self._config.validation
         if asked is None:
             raise ValueError("the configuration asks for no validation")
-        made = validation.job(self._config, asked, checks)
+        made = validation.job(self._config, asked, checks, private=login is not None)
         before = [self._declare(validation.script(self._config, checks), *self._guards)] if checks else []
+        if login:
+            before.append(self._login(*login))
         made["spec"]["template"]["spec"]["containers"][0]["image"] = image
         done: Any = self._declare(made, *self._guards, *before, *after)
         return {"image": image, "passed": done.status.apply(lambda status: bool(status and status.succeeded))}
+
+    def _login(self, server: str, login: Login) -> pulumi.CustomResource:
+        held = pulumi.Output.all(login.username, login.password).apply(lambda pair: validation.login(server, *pair))
+        secret = guards.manifest(
+            "v1",
+            "Secret",
+            validation.NAME,
+            self._config.namespace,
+            type="kubernetes.io/dockerconfigjson",
+            stringData=pulumi.Output.secret(held),
+        )
+        return self._declare(secret, *self._guards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 from components.runners import guards
 from components.runners.guards import Manifest
@@ -19,13 +20,22 @@ def script(config: KubernetesRunners, text: str) -> Manifest:
     return guards.manifest("v1", "ConfigMap", NAME, config.namespace, data={_SCRIPT: text})
 
 
-def job(config: KubernetesRunners, validation: Validation, text: str | None = None) -> Manifest:
+def login(server: str, username: str, password: str) -> dict[str, str]:
+    """Return what a secret holds to pull from a registry with (Kubernetes, "Pull an Image from a Private Registry")."""
+    held = {"auths": {server: {"username": username, "password": password}}}
+    return {".dockerconfigjson": json.dumps(held)}
+
+
+def job(
+    config: KubernetesRunners, validation: Validation, text: str | None = None, *, private: bool = False
+) -> Manifest:
     """Return the Job, but for its image. It runs once; a check that fails, or finds no node in time, fails it.
 
     Args:
         config: what the runners are to be.
         validation: the command, if it is not to be the image's own checks.
         text: those, a script in Python.
+        private: whether the image is pulled with the secret :data:`NAME`.
 
     It asks for the same devices as a runner: where the cluster's nodes do not offer what the profile promises (an EFA
     plugin whose list of instance types lacks them, say), it finds no node, and so says what runners would wait for.
@@ -63,6 +73,7 @@ def job(config: KubernetesRunners, validation: Validation, text: str | None = No
         "restartPolicy": "Never",
         "containers": [container],
         "volumes": volumes,
+        **({"imagePullSecrets": [{"name": NAME}]} if private else {}),
     }
     seconds = validation.minutes * 60
     spec = {

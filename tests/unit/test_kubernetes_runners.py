@@ -162,8 +162,40 @@ def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(
     assert values["outputs"]["runners"]["validation"] == {"image": checked, "passed": True}
 
 
+@pytest.mark.parametrize(
+    ("image", "registry", "private"),
+    [
+        ("extras", {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "hunter2"}, True),
+        ("r.example:5000/y:1", {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "hunter2"}, True),
+        ("other.example/y:1", {"kind": "generic", "repository": "r.example/x", "username": "u", "password": "hunter2"}, False),
+        ("extras", {"kind": "local", "address": "r.example:5000"}, False),
+    ],
+)  # fmt: skip
+def test_a_private_registrys_image_is_checked_with_its_login(
+    image: str, registry: dict[str, Any], private: bool
+) -> None:
+    recorder, values = run(
+        runners=runners(validation={"image": image, "command": ["/checks/gpu"]}), registry=registry
+    )
+    made = objects(recorder)
+    spec = made["Job gpu-checks"]["spec"]["template"]["spec"]
+    assert spec.get("imagePullSecrets", []) == ([{"name": "gpu-checks"}] if private else [])
+    assert ("Secret gpu-checks" in made) == private
+    if private:
+        secret = made["Secret gpu-checks"]
+        assert secret["type"] == "kubernetes.io/dockerconfigjson"
+        assert secret["stringData"][SECRET]
+        held = json.loads(secret["stringData"]["value"][".dockerconfigjson"])
+        assert held == {"auths": {"r.example:5000": {"username": "u", "password": "hunter2"}}}
+        assert "hunter2" not in repr(made["Job gpu-checks"]) + repr(values["outputs"])
+
+
+REACHED = {"kind": "generic", "repository": "r.example/x"}
+
+
 def test_an_images_own_checks_are_what_the_job_runs() -> None:
-    config, specs = plan.specs({"flavor": "local", "runners": runners(validation={"image": "torch"})}, "stack t")
+    values = {"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED}
+    config, specs = plan.specs(values, "stack t")
     text = plan._gpu_checks(config, specs, "stack t", ROOT)
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
     asked = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
@@ -181,7 +213,7 @@ def test_an_images_own_checks_are_what_the_job_runs() -> None:
 
 
 def test_the_gpu_checks_of_a_train_image_are_torchs() -> None:
-    values = {"flavor": "universal", "runners": runners(validation={"image": "train"})}
+    values = {"flavor": "universal", "runners": runners(validation={"image": "train"}), "registry": REACHED}
     text = plan._gpu_checks(*plan.specs(values, "stack t"), "stack t", ROOT)
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
 

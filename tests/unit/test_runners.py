@@ -193,6 +193,10 @@ def stack(root: Path, **keys: Any) -> str:
             "slipway:runners.validation.image: 'torch' is not pushed, as slipway:publish says, and no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest",
         ),
         (
+            {"registry": {"kind": "local"}, "runners": {"validation": {"image": "torch", "command": ["x"]}}},
+            "slipway:runners.validation.image: 'torch' is pushed to 127.0.0.1:5000, this machine's own registry, which no cluster reaches: give slipway:registry another, or leave out validation",
+        ),
+        (
             {"runners": {"github": {"url": "https://github.com/acme", "token": "hunter2", "secret": "s"}}},
             "slipway:runners.github: token and secret are given: leave one",
         ),
