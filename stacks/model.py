@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
 
 from stacks.errors import one_line, suggest
+
+Text = TypeVar("Text", str, SecretStr)
 
 
 class Model(BaseModel):
@@ -44,6 +46,19 @@ def _as_text(values: Any) -> Any:
 
 Environment = Annotated[dict[str, str], BeforeValidator(_as_text)]
 """Variables by name; what YAML reads as a number, true or false is taken as text, and nothing else is."""
+
+
+def _given(value: Text) -> Text:
+    if not (value.get_secret_value() if isinstance(value, SecretStr) else value).strip():
+        raise ValueError("is empty: give it, or leave it out")
+    return value
+
+
+Given = Annotated[str, AfterValidator(_given)]
+"""Text that says something."""
+
+Secret = Annotated[SecretStr, AfterValidator(_given)]
+"""A secret that is one: an empty one is a variable that was not set, where it was to be written from."""
 
 
 def _sha256(value: str) -> str:

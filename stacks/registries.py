@@ -16,11 +16,15 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 
 from stacks import docker_login
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.model import Host, Model, Path, Repository, qualified
+from stacks.model import Given, Host, Model, Path, Repository, Secret, qualified
 from stacks.source import NAMESPACE
 
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""
+
+
+def _plain(value: Any) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
 class _Registry(Model):
@@ -90,10 +94,10 @@ class GenericRegistry(_Registry):
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
-    username: str | None = Field(
+    username: Given | None = Field(
         None, description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login."
     )
-    password: SecretStr | None = Field(
+    password: Secret | None = Field(
         None,
         description="Password or token, always a secret. Default: $SLIPWAY_REGISTRY_PASSWORD, else as username.",
     )
@@ -101,11 +105,18 @@ class GenericRegistry(_Registry):
     @model_validator(mode="before")
     @classmethod
     def _from_environment(cls, values: Any) -> Any:
-        """Fill in from the environment, if both are there then: a fork's job has a user name, but no secrets."""
+        """Fill in from the environment, if both are there then: a fork's job has a user name, but no secrets.
+
+        What is given and is another there, shows that the other half there is somebody else's.
+        """
         if not isinstance(values, Mapping):
             return values
-        found = {key: values.get(key) or os.environ.get(variable) for key, variable in cls.VARIABLES.items()}
-        return {**values, **found} if all(found.values()) else values
+        there = {key: os.environ.get(variable) or None for key, variable in cls.VARIABLES.items()}
+        given = {key: values[key] for key in there if values.get(key) is not None}
+        if any(there[key] not in {None, _plain(value)} for key, value in given.items()):
+            return values
+        found = {**there, **given}
+        return values if None in found.values() else {**values, **found}
 
     @field_validator("repository")
     @classmethod
@@ -117,10 +128,10 @@ class GenericRegistry(_Registry):
     def check_half(self) -> None:
         """Refuse a user name without a password, and the reverse."""
         if (self.username is None) != (self.password is None):
-            missing = "password" if self.password is None else "username"
+            missing, given = ("password", "username") if self.password is None else ("username", "password")
             raise ValueError(
-                f"'{missing}' is missing: give username and password (or ${self.VARIABLES[missing]}), or neither "
-                "to use the machine's Docker login"
+                f"'{missing}' is missing: give username and password (or ${self.VARIABLES[missing]}, where "
+                f"${self.VARIABLES[given]} is not another's), or neither to use the machine's Docker login"
             )
 
     def check_login(self) -> None:
@@ -147,10 +158,10 @@ class GhcrRegistry(GenericRegistry):
 
     kind: Literal["ghcr"] = Field(description="GitHub's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as ghcr.io/acme/images.")
-    username: str | None = Field(
+    username: Given | None = Field(
         None, description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login."
     )
-    password: SecretStr | None = Field(
+    password: Secret | None = Field(
         None,
         description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username.",
     )
@@ -169,12 +180,12 @@ class AcrRegistry(GenericRegistry):
 
     kind: Literal["acr"] = Field(description="Azure's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as acme.azurecr.io/images.")
-    username: str | None = Field(
+    username: Given | None = Field(
         None,
         description="Client id of a service principal, or name of a token of the registry. Default: $AZURE_CLIENT_ID, "
         "else the machine's own Docker login.",
     )
-    password: SecretStr | None = Field(
+    password: Secret | None = Field(
         None,
         description="Its secret, or the token's password, always a secret. Default: $AZURE_CLIENT_SECRET, else as "
         "username.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks import github
 from stacks.ec2 import Ec2Runners
-from stacks.model import Host, Model, Reference, check_reference
+from stacks.model import Given, Host, Model, Reference, Secret, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
 
 ARC_VERSION = "0.14.2"
@@ -54,9 +54,9 @@ Label = Annotated[str, AfterValidator(_label)]
 class GitHubApp(Model):
     """A GitHub App that may administer runners."""
 
-    id: str = Field(description="App id or client id; quote it.")
-    installation: str = Field(description="Installation id; quote it.")
-    private_key: SecretStr = Field(description="Private key in PEM, always a secret.")
+    id: Given = Field(description="App id or client id; quote it.")
+    installation: Given = Field(description="Installation id; quote it.")
+    private_key: Secret = Field(description="Private key in PEM, always a secret.")
 
 
 class GitHub(Model):
@@ -66,7 +66,7 @@ class GitHub(Model):
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
     app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")
-    token: SecretStr | None = Field(None, description="Personal access token that does, always a secret.")
+    token: Secret | None = Field(None, description="Personal access token that does, always a secret.")
     secret: Label | None = Field(None, description="Secret in the runners' namespace with either, as ARC reads it.")
 
     @model_validator(mode="after")

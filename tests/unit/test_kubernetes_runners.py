@@ -174,9 +174,7 @@ def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(
 def test_a_private_registrys_image_is_checked_with_its_login(
     image: str, registry: dict[str, Any], private: bool
 ) -> None:
-    recorder, values = run(
-        runners=runners(validation={"image": image, "command": ["/checks/gpu"]}), registry=registry
-    )
+    recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}), registry=registry)
     made = objects(recorder)
     spec = made["Job gpu-checks"]["spec"]["template"]["spec"]
     assert spec.get("imagePullSecrets", []) == ([{"name": "gpu-checks"}] if private else [])

@@ -122,7 +122,15 @@ def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
         ),
         (
             {"kind": "acr", "repository": PASSWORDS["acr"], "username": "u"},
-            "slipway:registry: 'password' is missing: give username and password (or $AZURE_CLIENT_SECRET)",
+            "slipway:registry: 'password' is missing: give username and password (or $AZURE_CLIENT_SECRET, where",
+        ),
+        (
+            {"kind": "generic", "repository": "r.example/x", "username": "u", "password": ""},
+            "slipway:registry.password: is empty: give it, or leave it out",
+        ),
+        (
+            {"kind": "generic", "repository": "r.example/x", "username": "", "password": "p"},
+            "slipway:registry.username: '': is empty: give it, or leave it out",
         ),
     ],
 )
@@ -147,6 +155,20 @@ def test_a_service_principal_comes_from_azures_own_variables(monkeypatch: pytest
     assert isinstance(config.registry, registries.AcrRegistry)
     assert (config.registry.username, config.registry.password) != (None, None)
     assert "hunter2" not in repr(config) + config.model_dump_json()
+
+
+@pytest.mark.parametrize("kind", sorted(PASSWORDS))
+def test_half_of_what_is_given_is_not_made_whole_with_anothers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"acr": registries.AcrRegistry, "ghcr": GhcrRegistry, "generic": registries.GenericRegistry}
+    variables = kinds[kind].VARIABLES
+    monkeypatch.setenv(variables["username"], "principal")
+    monkeypatch.setenv(variables["password"], "hunter2")
+    registry = {"kind": kind, "repository": PASSWORDS[kind]}
+    assert "'password' is missing" in refusal({**registry, "username": "token"})
+    assert "'username' is missing" in refusal({**registry, "password": "other"})
+    load({**registry, "username": "principal"}).registry.check_login()
+    monkeypatch.delenv(variables["username"])
+    load({**registry, "username": "token"}).registry.check_login()
 
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
