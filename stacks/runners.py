@@ -47,6 +47,12 @@ def _scale_set(value: str) -> str:
     return value
 
 
+def _own_namespace(value: str) -> str:
+    if value == "default" or value.startswith("kube-"):
+        raise ValueError("is the cluster's, and runners have theirs to themselves: choose another, such as gpu-runners")
+    return value
+
+
 Quantity = Annotated[str, AfterValidator(_quantity)]
 Label = Annotated[str, AfterValidator(_label)]
 
@@ -67,7 +73,7 @@ class GitHub(Model):
     )
     app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")
     token: Secret | None = Field(None, description="Personal access token that does, always a secret.")
-    secret: Label | None = Field(None, description="Secret in the runners' namespace with either, as ARC reads it.")
+    secret: Label | None = Field(None, description="Secret in the runners' namespace with either, as ARC reads it: to be made after the first update.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -154,7 +160,7 @@ class KubernetesRunners(Model):
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
     kubeconfig: str | None = Field(None, description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.")
     context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    namespace: Annotated[Label, AfterValidator(_scale_set)] = Field(
+    namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_own_namespace)] = Field(
         "slipway-runners",
         description="Namespace that the runners have to themselves; also the name of their scale set.",
     )

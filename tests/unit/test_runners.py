@@ -62,6 +62,8 @@ def refusal(**values: Any) -> str:
         ({"validation": {"image": "r.example/torch", "command": ["x"]}}, "validation.image: expected an image reference with a tag"),
         ({"validation": {"image": "r.example/torch:1"}}, "validation: an image by its reference needs a command"),
         ({"namespace": "n" * 46}, "namespace: expected at most 45 characters"),
+        ({"namespace": "default"}, "namespace: is the cluster's, and runners have theirs to themselves"),
+        ({"namespace": "kube-system"}, "namespace: is the cluster's, and runners have theirs to themselves"),
         ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
     ],
 )  # fmt: skip
