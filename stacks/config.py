@@ -279,6 +279,8 @@ class StackConfig(Model):
                 raise ValueError("the stack has no build service: give it runners with runners.build")
             if isinstance(runners, KubernetesRunners) and runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
+            if isinstance(runners, KubernetesRunners) and (why := runners.cannot_run(info.data.get("platform", ""))):
+                raise ValueError(f"{why}: leave one out")
             registry = info.data.get("registry")
             if info.data.get("publish") and isinstance(registry, LocalRegistry) and registry.own:
                 raise ValueError(

@@ -222,6 +222,8 @@ def _check_runners(config: StackConfig, names: Sequence[str], where: str, root: 
             f"{where}: slipway:runners.validation.image: '{checked.image}' is not pushed, as slipway:publish says, and "
             "no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest"
         )
+    if checked and checked.own and (why := runners.cannot_run(config.platform)):
+        raise SlipwayError(f"{where}: slipway:runners.validation.image: '{checked.image}': {why}: leave out validation")
     registry = config.registry
     if checked and checked.own and isinstance(registry, LocalRegistry) and registry.own:
         raise SlipwayError(

@@ -215,6 +215,11 @@ class KubernetesRunners(Model):
             raise ValueError("gpus is 0: EFA and InfiniBand serve GPUs; leave them out, or ask for GPUs")
         return self
 
+    def cannot_run(self, platform: str) -> str:
+        """Return why the profile's nodes run no image of a platform; empty where they do."""
+        own = f"linux/{node(self.profile).arch}"
+        return "" if platform == own else f"nodes of {self.profile} are {own}, and slipway:platform is {platform}"
+
     @property
     def devices(self) -> dict[str, int]:
         """What each runner has of the node's extended resources, by their names in Kubernetes; none that is 0."""

@@ -24,6 +24,7 @@ class Node:
         name: of the profile, such as ``eks-p5``.
         selector: labels that only such nodes have.
         tolerations: of the taints that such pools are given, as Kubernetes writes them.
+        arch: of its CPUs, such as ``amd64``.
         limits: the most of each extended resource that one pod can have.
         hugepages: size of the 2 MiB pages that go with EFA; None where there is none.
         cores: CPUs; None where nodes of this name differ.
@@ -33,6 +34,7 @@ class Node:
     name: str
     selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, str], ...]
+    arch: str
     limits: Mapping[str, int]
     hugepages: str | None
     cores: int | None
@@ -62,6 +64,7 @@ def node(name: str, *, field: str = "runners.profile") -> Node:
         name=name,
         selector=row["selector"],
         tolerations=tuple(row["tolerations"]),
+        arch=row["arch"],
         limits=row["limits"],
         hugepages=row.get("hugepages"),
         cores=row.get("cores"),

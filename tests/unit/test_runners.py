@@ -199,6 +199,14 @@ def stack(root: Path, **keys: Any) -> str:
             "slipway:runners.validation.image: 'torch' is not pushed, as slipway:publish says, and no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest",
         ),
         (
+            {"platform": "linux/arm64", "buildOn": "runners", "runners": {"build": {}, "profile": "eks-p5"}},
+            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out",
+        ),
+        (
+            {"platform": "linux/arm64", "runners": {"validation": {"image": "torch", "command": ["x"]}}},
+            "slipway:runners.validation.image: 'torch': nodes of cpu are linux/amd64, and slipway:platform is linux/arm64: leave out validation",
+        ),
+        (
             {"registry": {"kind": "local"}, "runners": {"validation": {"image": "torch", "command": ["x"]}}},
             "slipway:runners.validation.image: 'torch' is pushed to 127.0.0.1:5000, this machine's own registry, which no cluster reaches: give slipway:registry another, or leave out validation",
         ),
