@@ -279,7 +279,8 @@ class StackConfig(Model):
                 raise ValueError("the stack has no build service: give it runners with runners.build")
             if isinstance(runners, KubernetesRunners) and runners.build.rootless:
                 raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
-            if isinstance(runners, KubernetesRunners) and (why := runners.cannot_run(info.data.get("platform", ""))):
+            platform = info.data.get("platform")
+            if platform and isinstance(runners, KubernetesRunners) and (why := runners.cannot_run(platform)):
                 raise ValueError(f"{why}: leave one out")
             registry = info.data.get("registry")
             if info.data.get("publish") and isinstance(registry, LocalRegistry) and registry.own:
@@ -297,9 +298,13 @@ class StackConfig(Model):
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The TCP ports of the registry and the mirrors, where they are named: what a build reaches beside the web."""
+        """The TCP ports of the registry and the mirrors, where they are named: what a build reaches beside the web.
+
+        No build elsewhere reaches this machine's own registry, and each machine has it at another port.
+        """
         mirrors = self.mirrors
-        hosts = [self.registry.repository, *mirrors.images.values()]
+        own = isinstance(self.registry, LocalRegistry) and self.registry.own
+        hosts = [*([] if own else [self.registry.repository]), *mirrors.images.values()]
         urls = [mirrors.apt, mirrors.python_index, mirrors.torch_index, mirrors.git, *mirrors.downloads.values()]
         found = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
         return tuple(sorted({port for port in found if port}))

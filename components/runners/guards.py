@@ -13,8 +13,11 @@ from stacks.runners import KubernetesRunners, in_bytes
 
 Manifest = dict[str, Any]
 
-METADATA = "169.254.0.0/16"
-"""Link-local addresses: clouds give a node's own credentials there."""
+CLOUD = ("169.254.0.0/16", "168.63.129.16/32")
+"""Where clouds speak to a node itself: link-local addresses, with its credentials, and Azure's WireServer.
+
+Of IPv6 nothing is let out: Azure's network policy manager drops a policy that names such a block, whole.
+"""
 
 PRIORITY = -1000
 """Below what serves users (0) and above nothing: a build waits, and gives way."""
@@ -130,7 +133,7 @@ _DNS: Manifest = {
 
 def _reached(ports: Sequence[int]) -> Manifest:
     return {
-        "to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA]}}],
+        "to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": list(CLOUD)}}],
         "ports": [{"protocol": "TCP", "port": port} for port in ports],
     }
 

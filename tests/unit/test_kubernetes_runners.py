@@ -69,7 +69,8 @@ def test_keys_reach_the_cluster_as_its_api_has_them() -> None:
     assert made["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "32"
     assert made["NetworkPolicy closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     (rule,) = [r for r in made["NetworkPolicy build"]["spec"]["egress"] if "ipBlock" in r["to"][0]]
-    assert rule["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16"]
+    assert rule["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "168.63.129.16/32"]
+    assert [port["port"] for port in rule["ports"]] == [80, 443]  # and not this machine's own registry's
 
 
 def test_the_charts_are_githubs_at_a_pinned_version_and_the_controller_sees_one_namespace() -> None:
@@ -256,6 +257,7 @@ DNS = Peer("10.0.0.6", "kube-system", {"k8s-app": "kube-dns"})
 API = Peer("172.20.0.1")
 GITHUB_COM = Peer("140.82.121.4")
 METADATA = Peer("169.254.169.254")
+WIRE_SERVER = Peer("168.63.129.16")
 REGISTRY = Peer("192.0.2.7")
 
 
@@ -275,6 +277,9 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
         (RUNNER, REGISTRY, 9, False),
         (RUNNER, GITHUB_COM, 22, False),
         (RUNNER, METADATA, 80, False),
+        (RUNNER, WIRE_SERVER, 80, False),
+        (RUNNER, Peer("fd00:ec2::254"), 80, False),
+        (SERVICE, WIRE_SERVER, 80, False),
         (RUNNER, SERVICE, 2376, True),
         (RUNNER, SERVICE, 2375, False),
         (RUNNER, STRANGER, 5432, False),

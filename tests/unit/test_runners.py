@@ -157,7 +157,7 @@ def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
     assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}  # no rule: nothing may
     assert "ingress" not in build["spec"]
     web = build["spec"]["egress"][1]
-    assert web["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}]
+    assert web["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16", "168.63.129.16/32"]}}]
     assert [port["port"] for port in web["ports"]] == [80, 443]
 
 
