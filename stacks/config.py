@@ -59,6 +59,7 @@ def _url(value: str) -> str:
         )
     if not re.fullmatch(r"https?://[!-~]+", value):
         raise ValueError("expected an http:// or https:// address")
+    _ = urlsplit(value).port  # a ValueError for what is none
     return value.rstrip("/")
 
 
@@ -289,12 +290,6 @@ class StackConfig(Model):
                     "slipway:registry another, or publish: false"
                 )
         return value
-
-    @model_validator(mode="after")
-    def _reached(self) -> Self:
-        if isinstance(self.runners, KubernetesRunners):
-            _ = self.ports  # a ValueError for what is no port, which a network policy would need
-        return self
 
     @property
     def ports(self) -> tuple[int, ...]:

@@ -71,7 +71,8 @@ Sha256 = Annotated[str, AfterValidator(_sha256)]
 """The hash of a file."""
 
 # The grammar of image references is that of the OCI distribution specification.
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
+_PORT = "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"  # 1 to 65535
+_HOST = rf"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::{_PORT})?"
 _NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _PATH = rf"{_NAME}(?:/{_NAME})*"
 _REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")

@@ -319,6 +319,10 @@ class EcrRegistry(_Registry):
                     f"{name}: 'credential' is missing: ECR caches it only with a login; give the ARN of a secret "
                     "named ecr-pullthroughcache/..."
                 )
+        prefixes = [cache.prefix or name for name, cache in value.items()]
+        for prefix in prefixes:
+            if prefixes.count(prefix) > 1:
+                raise ValueError(f"prefix '{prefix}' is there twice: ECR has one for each registry; give another")
         return value
 
     @property

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks import github
 from stacks.ec2 import Ec2Runners
+from stacks.errors import one_line
 from stacks.model import Given, Host, Model, Reference, Secret, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
 
@@ -73,7 +74,10 @@ class GitHub(Model):
     )
     app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")
     token: Secret | None = Field(None, description="Personal access token that does, always a secret.")
-    secret: Label | None = Field(None, description="Secret in the runners' namespace with either, as ARC reads it: to be made after the first update.")
+    secret: Label | None = Field(
+        None,
+        description="Secret in the runners' namespace with either, as ARC reads it: to be made after the first update.",
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -90,8 +94,8 @@ class GitHub(Model):
 class Arc(Model):
     """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
 
-    version: str = Field(ARC_VERSION, description="Release of both charts.")
-    charts: str | None = Field(
+    version: str = Field(ARC_VERSION, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", description="Release of both charts.")
+    charts: Given | None = Field(
         None,
         description="Folder, relative to the checkout, that holds both charts, unpacked, each below its name. "
         "Default: GitHub's registry.",
@@ -121,8 +125,7 @@ class BuildService(Model):
     @field_validator("address")
     @classmethod
     def _port(cls, value: str | None) -> str | None:
-        port = (value or ":1").rpartition(":")[2]
-        if not port.isdecimal() or not 0 < int(port) < 65536:
+        if value is not None and ":" not in value:
             raise ValueError("expected host:port, such as builds.acme.internal:2376")
         return value
 
@@ -213,6 +216,16 @@ class KubernetesRunners(Model):
                 check_count(self.profile, resource, count, field=f"runners.{name}")
         if self.gpus == 0 and (self.efa or self.infiniband):
             raise ValueError("gpus is 0: EFA and InfiniBand serve GPUs; leave them out, or ask for GPUs")
+        if self.validation and not self.validation.command and not self.devices.get(GPU):
+            raise ValueError(
+                f"validation: runners of {self.profile} have no GPU here, and an image's own checks want one: give a "
+                "command, another profile, or leave it out"
+            )
+        if self.group != "default" and github.part(self.github.url, "name"):
+            raise ValueError(
+                f"group '{one_line(self.group)}': runners of a repository are in no group: leave it out, or give the "
+                "organization's github.url"
+            )
         return self
 
     def cannot_run(self, platform: str) -> str:

@@ -58,8 +58,8 @@ def namespace(config: KubernetesRunners) -> Manifest:
 
 
 def controller_namespace(config: KubernetesRunners) -> Manifest:
-    """Return the namespace of the controller and its listener, in which nothing is privileged."""
-    return _namespace(f"{config.namespace}-controller", "baseline")
+    """Return the namespace of the controller and its listener, which need no privilege at all."""
+    return _namespace(f"{config.namespace}-controller", "restricted")
 
 
 def quota(config: KubernetesRunners) -> Manifest:

@@ -76,6 +76,7 @@ def test_a_flavor_is_all_that_is_needed() -> None:
             {"registry": {"kind": "ghcr", "repository": "acme/x"}},
             "stack x: slipway:registry.repository: 'acme/x': expect",
         ),
+        ({"mirrors": {"apt": "http://x:99999"}}, "stack x: slipway:mirrors.apt: 'http://x:99999': port out of range"),
         ({"mirrors": {"apt": "ftp://x"}}, "stack x: slipway:mirrors.apt: 'ftp://x': expected an http:// or https://"),
         ({"mirrors": {"images": {"docker.io:x": "y"}}}, "stack x: slipway:mirrors.images: "),
         (

@@ -113,6 +113,14 @@ def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
             "slipway:registry.pullThroughCache.quay.io.prefix: 'Q': expected 2 to 30 lower-case letters",
         ),
         (
+            {**ECR, "pullThroughCache": {"quay.io": {"prefix": "cached"}, "registry.k8s.io": {"prefix": "cached"}}},
+            "slipway:registry.pullThroughCache: prefix 'cached' is there twice: ECR has one for each registry",
+        ),
+        (
+            {"kind": "local", "address": "127.0.0.1:99999"},
+            "slipway:registry.address: '127.0.0.1:99999': expected host:port, such as 127.0.0.1:5000",
+        ),
+        (
             {"kind": "ghcr", "repository": "docker.io/acme"},
             "slipway:registry.repository: 'docker.io/acme': expected ghcr.io/<owner>/<path>",
         ),

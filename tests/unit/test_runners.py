@@ -64,6 +64,12 @@ def refusal(**values: Any) -> str:
         ({"namespace": "n" * 46}, "namespace: expected at most 45 characters"),
         ({"namespace": "default"}, "namespace: is the cluster's, and runners have theirs to themselves"),
         ({"namespace": "kube-system"}, "namespace: is the cluster's, and runners have theirs to themselves"),
+        ({"arc": {"version": "0.9.0 --x"}}, "arc.version: String should match pattern"),
+        ({"arc": {"charts": ""}}, "arc.charts: is empty: give it, or leave it out"),
+        ({"validation": {"image": "torch"}}, ": validation: runners of cpu have no GPU here, and an image's own checks want one"),
+        ({"profile": "eks-p5", "gpus": 0, "validation": {"image": "torch"}}, ": validation: runners of eks-p5 have no GPU here"),
+        ({"group": "ml", "github": {"url": "https://github.com/acme/images", "secret": "s"}}, ": group 'ml': runners of a repository are in no group"),
+        ({"build": {"address": "builds.example"}}, "build.address: expected host:port, such as builds.acme.internal:2376"),
         ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
     ],
 )  # fmt: skip
@@ -162,6 +168,8 @@ def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
 
 
 def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
+    controllers = guards.controller_namespace(runners())["metadata"]["labels"]
+    assert controllers["pod-security.kubernetes.io/enforce"] == "restricted"
     labels = guards.namespace(runners())["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
     assert labels["pod-security.kubernetes.io/warn"] == "restricted"
