@@ -19,6 +19,9 @@ from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
 WAITED = timedelta(minutes=2)
 """A pod that has no node for so long is told of."""
 
+_RUNNERS = "ephemeralrunners.actions.github.com"
+"""ARC's own object for each runner, there before its pod; a pod that cannot be made leaves its reason here alone."""
+
 _SECONDS = 20
 _LONGEST = 400
 """Characters of a reason: the scheduler gives one for each kind of node."""
@@ -42,8 +45,13 @@ def warnings(config: KubernetesRunners) -> list[str]:
             "kubectl is not on PATH: whether jobs wait for a runner, or for a device that no node offers, is not known"
         ]
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        return [f"the cluster does not answer kubectl: {one_line(said.strip())}"]
+        return [f"the cluster does not answer kubectl: {one_line(_said(error))}"]
+
+
+def _said(error: Exception) -> str:
+    said = getattr(error, "stderr", None) or str(error)
+    # Where time ran out, text is bytes (Python's documentation of TimeoutExpired).
+    return (said.decode(errors="replace") if isinstance(said, bytes) else said).strip()
 
 
 def _items(config: KubernetesRunners, *words: str) -> list[Item]:
@@ -79,31 +87,73 @@ def _controller(config: KubernetesRunners) -> Iterator[str]:
         why = _not_ready(pod)
         if why:
             yield f"{space}/{pod['metadata']['name']} does not work, so that queued jobs get no runner: {why}"
+    if not pods and _items(config, "namespaces", f"--field-selector=metadata.name={space}"):
+        yield f"{space} has no pod, so that queued jobs get no runner: kubectl get events --namespace {space}"
     if pods and not any("listener" in pod["metadata"]["name"] for pod in pods):
         yield (
             f"{space} has no listener, so that queued jobs get no runner: are runners.github.url and its credentials "
-            f"right? kubectl logs --namespace {space} --selector app.kubernetes.io/part-of=gha-rs-controller"
+            f"right? {_log(config)}"
         )
 
 
+def _log(config: KubernetesRunners) -> str:
+    """Return how the controller's log is read."""
+    return (
+        f"kubectl logs --namespace {config.namespace}-controller --selector app.kubernetes.io/part-of=gha-rs-controller"
+    )
+
+
 def _waiting(config: KubernetesRunners) -> Iterator[str]:
-    for pod in _items(config, "pods", f"--namespace={config.namespace}"):
-        made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
-        since = datetime.now(UTC) - made
-        if pod["status"].get("phase") == "Pending" and since > WAITED:
-            name, minutes = pod["metadata"]["name"], int(since.total_seconds() // 60)
-            yield f"{config.namespace}/{name} has waited {minutes} min: {_not_ready(pod)}"
+    pods = _items(config, "pods", f"--namespace={config.namespace}")
+    for pod in pods:
+        if pod["status"].get("phase") == "Pending" and _age(pod) > WAITED:
+            yield f"{config.namespace}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
+    there = {pod["metadata"]["name"] for pod in pods}
+    for runner in _runners(config):
+        name, status = runner["metadata"]["name"], runner.get("status", {})
+        said = one_line(status.get("message") or status.get("reason") or "", _LONGEST)
+        if status.get("phase") == "Failed":
+            yield (
+                f"{config.namespace}/{name} has failed, and takes a runner's place until it is deleted: {said}; "
+                f"kubectl delete --namespace {config.namespace} {_RUNNERS} {name}"
+            )
+        elif status.get("phase") in {None, "", "Pending"} and name not in there and _age(runner) > WAITED:
+            yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {said or _log(config)}"
+
+
+def _runners(config: KubernetesRunners) -> list[Item]:
+    try:
+        return _items(config, _RUNNERS, f"--namespace={config.namespace}")
+    except subprocess.CalledProcessError as error:
+        if "the server doesn't have a resource type" in _said(error):  # before the first update
+            return []
+        raise
+
+
+def _age(made: Item) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(made["metadata"]["creationTimestamp"])
+
+
+def _minutes(made: Item) -> str:
+    return f"{int(_age(made).total_seconds() // 60)} min"
 
 
 def _not_ready(pod: Item) -> str:
-    """Return why a pod does not run; empty where it does, or has ended well."""
-    if pod["status"].get("phase") == "Succeeded":
+    """Return why a pod does not run; empty where it does, or has ended well.
+
+    A container that starts first is asked first: what waits for it only says so.
+    """
+    status = pod["status"]
+    if status.get("phase") == "Succeeded":
         return ""
-    for container in pod["status"].get("containerStatuses", []):
-        state = container.get("state", {}).get("waiting") or container.get("state", {}).get("terminated")
-        if state:
-            return one_line(f"{state.get('reason', '')}: {state.get('message', '')}".rstrip(": "), _LONGEST)
-    for condition in pod["status"].get("conditions", []):
+    if status.get("phase") == "Failed" and status.get("message"):
+        return one_line(f"{status.get('reason', '')}: {status['message']}".lstrip(": "), _LONGEST)
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        state = container.get("state", {})
+        ended = state.get("terminated")
+        if why := state.get("waiting") or (ended if ended and ended.get("exitCode") else None):
+            return one_line(f"{why.get('reason', '')}: {why.get('message', '')}".rstrip(": "), _LONGEST)
+    for condition in status.get("conditions", []):
         if condition["status"] == "False" and condition.get("message"):
             return one_line(condition["message"], _LONGEST)
-    return "" if pod["status"].get("phase") == "Running" else "it is not scheduled yet"
+    return {"Running": "", "Failed": "it has failed"}.get(status.get("phase", ""), "it is not scheduled yet")

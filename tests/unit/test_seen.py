@@ -30,18 +30,24 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def says(folder: Path, nodes: list[Any] = [], pods: list[Any] = [], own: list[Any] = []) -> None:  # noqa: B006
-    """Have kubectl answer with nodes, the runners' pods and those of the controller's namespace."""
-    for name, items in {"nodes": nodes, "pods": pods, "own": own}.items():
-        (folder / f"{name}.json").write_text(json.dumps({"items": items}))
+def says(folder: Path, **items: list[Any]) -> None:
+    """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, and those ``own`` to the controller's
+    namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    """
+    for name in ("nodes", "pods", "own", "runners", "namespaces"):
+        (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
+    (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
+    known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
     program = folder / "kubectl"
     program.write_text(
         f"""#!/bin/sh
 echo "$*" >> {folder}/asked
 case "$*" in
   *"get nodes"*) cat {folder}/nodes.json;;
+  *"get namespaces --field-selector=metadata.name=slipway-runners-controller"*) cat {folder}/namespaces.json;;
+  *"get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) {known};;
   *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
-  *"--namespace=slipway-runners "*) cat {folder}/pods.json;;
+  *"get pods --namespace=slipway-runners "*) cat {folder}/pods.json;;
 esac
 """
     )
@@ -60,14 +66,15 @@ def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> d
 def test_a_cluster_that_is_well_or_has_nothing_yet_gives_no_warning(kubectl: Path) -> None:
     says(kubectl)
     assert seen.warnings(CONFIG) == []
-    says(kubectl, [node()], [pod("r1", minutes=60)], [pod("controller-1"), pod("x-listener")])
+    well = [pod("r1", minutes=60)]
+    says(kubectl, nodes=[node()], pods=well, own=[pod("controller-1"), pod("x-listener")], runners=well)
     assert seen.warnings(CONFIG) == []
     asked = (kubectl / "asked").read_text().splitlines()
     assert all(line.startswith("--context mine get ") for line in asked)
 
 
 def test_a_device_that_no_node_offers_is_told_of_with_what_to_look_at(kubectl: Path) -> None:
-    says(kubectl, [{"status": {"allocatable": {GPU: "8"}}}] * 2)
+    says(kubectl, nodes=[{"status": {"allocatable": {GPU: "8"}}}] * 2)
     (line,) = seen.warnings(CONFIG)
     assert line.startswith(f"no node of eks-p5 (there: 2) offers more than 0 {EFA}, and a runner asks for 32: ")
     assert "supportedInstanceLabels" in line
@@ -84,6 +91,63 @@ def test_jobs_for_which_no_runner_comes_are_told_of(kubectl: Path) -> None:
     reason = {"status": "False", "message": f"0/3 nodes are available: 3 Insufficient {GPU}."}
     says(kubectl, pods=[pod("r1", "Pending", 7, conditions=[reason]), pod("r2", "Pending", 1, conditions=[reason])])
     assert seen.warnings(CONFIG) == [f"slipway-runners/r1 has waited 7 min: {reason['message']}"]
+
+
+def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
+    why = 'Failed to create the pod: pods "r1" is forbidden: violates PodSecurity'
+    failed = pod("r1", "Failed", message=why, reason="InvalidPod")
+    says(
+        kubectl, runners=[failed, pod("r2", "", 7), pod("r3", "Pending", 1), pod("r4", "Pending", 7)], pods=[pod("r4")]
+    )
+    first, second = seen.warnings(CONFIG)
+    assert first == (
+        f"slipway-runners/r1 has failed, and takes a runner's place until it is deleted: {why}; "
+        "kubectl delete --namespace slipway-runners ephemeralrunners.actions.github.com r1"
+    )
+    assert second.startswith("slipway-runners/r2 has waited 7 min and has no pod: kubectl logs --namespace slipway-")
+
+
+def test_a_controllers_namespace_without_a_pod_is_told_of(kubectl: Path) -> None:
+    says(kubectl, namespaces=[{"metadata": {"name": "slipway-runners-controller"}}])
+    (line,) = seen.warnings(CONFIG)
+    assert line.startswith("slipway-runners-controller has no pod, so that queued jobs get no runner: kubectl get ev")
+
+
+def state(**of: Any) -> dict[str, Any]:
+    return {"state": of}
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "why"),
+    [
+        (
+            "Pending",
+            {
+                "initContainerStatuses": [
+                    state(terminated={"exitCode": 0, "reason": "Completed"}),
+                    state(waiting={"reason": "CrashLoopBackOff", "message": "back-off"}),
+                ],
+                "containerStatuses": [state(waiting={"reason": "PodInitializing"})],
+            },
+            "CrashLoopBackOff: back-off",
+        ),
+        ("Failed", {"reason": "Evicted", "message": "low on resource: memory"}, "Evicted: low on resource: memory"),
+        ("Failed", {"containerStatuses": [state(terminated={"exitCode": 1, "reason": "Error"})]}, "Error"),
+        ("Failed", {}, "it has failed"),
+        ("Pending", {}, "it is not scheduled yet"),
+        ("Running", {"initContainerStatuses": [state(terminated={"exitCode": 0, "reason": "Completed"})]}, ""),
+    ],
+)
+def test_the_reason_is_that_of_what_holds_the_pod_up(phase: str, status: dict[str, Any], why: str) -> None:
+    assert seen._not_ready(pod("r1", phase, **status)) == why
+
+
+def test_a_cluster_that_does_not_answer_in_time_is_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen, "_SECONDS", 0.5)
+    program = kubectl / "kubectl"
+    program.write_text("#!/bin/sh\necho 'open a browser at ...' >&2\nexec sleep 60\n")
+    program.chmod(0o755)
+    assert seen.warnings(CONFIG) == ["the cluster does not answer kubectl: open a browser at ..."]
 
 
 def test_without_kubectl_or_a_cluster_one_line_says_what_is_not_known(
