@@ -136,12 +136,25 @@ def test_what_runners_and_their_controller_may_not_do(project: ClusterProject) -
 
 
 def test_credentials_reach_the_cluster_and_are_seen_nowhere_else(project: ClusterProject) -> None:
-    project.configure({"profile": "cpu", "github": {"url": "https://github.com/acme"}})
+    project.environment |= {"SLIPWAY_REGISTRY_USERNAME": "u", "SLIPWAY_REGISTRY_PASSWORD": "hunter2"}
+    project.configure(
+        {
+            "profile": "cpu",
+            "github": {"url": "https://github.com/acme"},
+            "validation": {"image": "r.example/torch:1", "command": ["true"]},
+        },
+        registry={"kind": "generic", "repository": "r.example/x"},
+    )
     project.pulumi("config", "set", "-s", "t", "--secret", "--path", "slipway:runners.github.token", "hunter2")
     with pool(project.cluster, "cpu"):
         seen = [project.preview("--diff").shown, project.up().shown, project.exported()]
     secret = project.cluster.get(project.at("secrets", "github"))["data"]
     assert base64.b64decode(secret["github_token"]) == b"hunter2"
+    pulled = project.cluster.get(project.at("secrets", "gpu-checks"))
+    assert pulled["type"] == "kubernetes.io/dockerconfigjson"
+    assert b"hunter2" in base64.b64decode(pulled["data"][".dockerconfigjson"])
+    job = project.cluster.get(project.at("jobs", "gpu-checks", api="/apis/batch/v1"))
+    assert job["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "gpu-checks"}]
     assert not [text for text in seen if "hunter2" in text or base64.b64encode(b"hunter2").decode() in text]
     (scale_set,) = project.cluster.items(project.at("autoscalingrunnersets", api=SETS))
     assert scale_set["spec"]["githubConfigSecret"] == "github"
