@@ -28,10 +28,10 @@ from pydantic_core import ErrorDetails
 
 from stacks import registries, runners
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.model import PREFIX, Model, qualified
+from stacks.model import Model, check_prefixes, covering
 from stacks.registries import LocalRegistry, Registry
 from stacks.runners import KubernetesRunners, Runners
-from stacks.signing import Signer, Signing, check_prefixes
+from stacks.signing import Signer, Signing
 from stacks.source import NAMESPACE
 from stacks.tags import check_extra, check_tail
 from stacks.versions import Incompatible
@@ -148,19 +148,15 @@ class Mirrors(Model):
     @field_validator("images")
     @classmethod
     def _prefixes(cls, value: dict[str, str]) -> dict[str, str]:
-        for source, target in value.items():
-            for side in (source, target):
-                if not PREFIX.fullmatch(side):
-                    raise ValueError(f"'{one_line(side)}': expected a registry or repository without a tag")
+        check_prefixes(value)
+        for target in value.values():
+            check_prefixes([target])
         return value
 
     def image(self, reference: str) -> str:
         """Return where to pull ``reference`` from: itself, or the same name and tag below a mirror's prefix."""
-        full = qualified(reference)
-        for source in sorted(self.images, key=len, reverse=True):
-            if full.startswith(source) and full[len(source) : len(source) + 1] in {"/", ":", "@"}:
-                return self.images[source] + full[len(source) :]
-        return reference
+        found = covering(self.images, reference)
+        return self.images[found[0]] + found[1] if found else reference
 
 
 class Torch(Model):

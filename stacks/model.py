@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
@@ -80,8 +80,7 @@ _REFERENCE = re.compile(
     rf"(?:{_HOST}/)?{_PATH}(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
 )
 
-PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
-"""A registry or a repository, without a tag."""
+_PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
 
 
 def _host(value: str) -> str:
@@ -117,12 +116,57 @@ Repository = Annotated[str, AfterValidator(_repository)]
 Reference = Annotated[str, AfterValidator(check_reference)]
 
 
+_DOCKER_HUB = "docker.io"
+_ALIASES = {"index.docker.io": _DOCKER_HUB}
+"""Hosts that Docker takes for another."""
+
+
+def _is_host(part: str) -> bool:
+    return "." in part or ":" in part or part == "localhost"
+
+
 def qualified(reference: str) -> str:
     """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
-    host, slash, _ = reference.partition("/")
-    if not slash:
-        return f"docker.io/library/{reference}"
-    return reference if "." in host or ":" in host or host == "localhost" else f"docker.io/{reference}"
+    host, slash, path = reference.partition("/")
+    if not slash or not _is_host(host):
+        host, path = _DOCKER_HUB, reference
+    host = _ALIASES.get(host, host)
+    official = host == _DOCKER_HUB and "/" not in path
+    return f"{host}/library/{path}" if official else f"{host}/{path}"
+
+
+def _named_by(prefix: str) -> tuple[str, ...]:
+    """Return what a prefix may stand for: on Docker Hub one word is an organization or an official image."""
+    below = "/x/y"
+    return (qualified(prefix + below).removesuffix(below), qualified(prefix))
+
+
+def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
+    """Return the longest of the registries and repositories that have an image, and what follows it in its name.
+
+    ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``, ``index.docker.io/library/debian``: however it is spelled.
+    """
+    full = qualified(reference)
+    names = {name: prefix for prefix in prefixes for name in _named_by(prefix)}
+    for name in sorted(names, key=len, reverse=True):
+        if full.startswith(name) and full[len(name) : len(name) + 1] in {"/", ":", "@"}:
+            return names[name], full[len(name) :]
+    return None
+
+
+def check_prefixes(prefixes: Iterable[str]) -> None:
+    """Refuse what is no registry or repository, and one that is there in two spellings.
+
+    Raises:
+        ValueError: naming it.
+    """
+    seen: dict[str, str] = {}
+    for prefix in prefixes:
+        if not _PREFIX.fullmatch(prefix):
+            raise ValueError(f"'{one_line(prefix)}': expected a registry or repository without a tag")
+        for name in _named_by(prefix):
+            if seen.setdefault(name, prefix) != prefix:
+                raise ValueError(f"'{seen[name]}' and '{prefix}' are the same; leave one out")
 
 
 def split(reference: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from stacks import context, dockerfile, flavors, lock, preview, revision, tags
 from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
+from stacks.model import covering, qualified, split
 from stacks.registries import LocalRegistry, check_sealed
 from stacks.runners import ARC_CHARTS, KubernetesRunners
 from stacks.signing import Signer, trusted
@@ -173,6 +174,7 @@ def wanted(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[Ima
     config = flavors.load(values, where)
     images = flavors.flavor(config.flavor).images(config)
     _check_budgets(config, [image.name for image in images if not image.product], where)
+    _check_trust(config, images, where)
     return config, images
 
 
@@ -187,6 +189,18 @@ def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> Non
 
 
 def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) -> None:
+    """Refuse to trust what no image stands on: a mistake in its name would leave what is meant unverified."""
+    parents = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
+    for key in config.trust:
+        if not any(covering([key], parent) for parent in parents):
+            names = sorted({split(qualified(parent))[0] for parent in parents})
+            raise SlipwayError(
+                f"{where}: slipway:trust: '{one_line(key)}': no image of the stack stands on one from there"
+                f"{suggest(key, names)}; they stand on: {', '.join(names) or 'none'}"
+            )
+
+
+def _check_locked(config: StackConfig, specs: Sequence[ImageSpec], where: str) -> None:
     """Refuse to trust what may be another image by the time that it is built on: only a digest is signed."""
     for spec in specs:
         for parent in spec.parents.values():
@@ -252,7 +266,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     """
     written = _written(stack, root)
     config, ordered = specs(written if values is None else values, f"stack {stack}", root)
-    _check_trust(
+    _check_locked(
         config, ordered, f"stack {stack}"
     )  # only here: the lock, which may lack one, is written from the specs
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)

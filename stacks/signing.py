@@ -12,8 +12,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stacks.errors import one_line
-from stacks.model import PREFIX, Model, qualified
+from stacks.model import Model, covering
 
 _KMS = r"(awskms|azurekms|gcpkms|hashivault)://[!-~]+"
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----\n[A-Za-z0-9+/=\n]+-----END PUBLIC KEY-----\n?")
@@ -115,21 +114,7 @@ class Signing(Signer):
         return self
 
 
-def check_prefixes(value: Mapping[str, Signer]) -> None:
-    """Refuse what is no registry or repository.
-
-    Raises:
-        ValueError: naming it.
-    """
-    for prefix in value:
-        if not PREFIX.fullmatch(prefix):
-            raise ValueError(f"'{one_line(prefix)}': expected a registry or repository without a tag")
-
-
 def trusted(trust: Mapping[str, Signer], reference: str) -> Signer | None:
-    """Return whose signature an image must have, by the longest of the prefixes that its name begins with."""
-    full = qualified(reference)
-    for prefix in sorted(trust, key=len, reverse=True):
-        if full.startswith(prefix) and full[len(prefix) : len(prefix) + 1] in {"/", ":", "@"}:
-            return trust[prefix]
-    return None
+    """Return whose signature an image must have, by the longest of the registries and repositories that have it."""
+    found = covering(trust, reference)
+    return trust[found[0]] if found else None

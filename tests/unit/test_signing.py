@@ -73,6 +73,11 @@ def test_who_signs(signing: dict[str, Any], who: str, log: bool) -> None:
             {"docker.io/": {"publicKey": PUBLIC}},
             "'docker.io/': expected a registry or repository without a tag",
         ),
+        (
+            "trust",
+            {"debian": {"publicKey": PUBLIC}, "docker.io/library/debian": {"publicKey": PUBLIC}},
+            "'debian' and 'docker.io/library/debian' are the same; leave one out",
+        ),
         ("trust", {"docker.io": {}}, "give publicKey, or identity and issuer"),
     ],
 )
@@ -105,6 +110,47 @@ def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
     assert trusted(trust, "docker.io/nvidiax/cuda:1") is one
     assert trusted(trust, "ghcr.io/acme/x:1") is None
     assert trusted({"docker.io/library/debian": one}, "debian@sha256:" + "a" * 64) is one
+
+
+@pytest.mark.parametrize(
+    ("spelled", "parents"),
+    [
+        ("nvidia/cuda", ["nvidia/cuda:12.1.1-base-ubuntu20.04", "index.docker.io/nvidia/cuda:1"]),
+        ("nvidia", ["nvidia/cuda:1"]),
+        ("docker.io/debian", ["debian:12", "docker.io/library/debian:12", "docker.io/debian:12"]),
+        ("debian", ["debian:12", "library/debian:12"]),
+        ("index.docker.io", ["debian:12", "nvidia/cuda:1"]),
+        ("index.docker.io/library/debian", ["debian:12"]),
+        ("localhost:5000", ["localhost:5000/debian:12"]),
+    ],
+)
+def test_a_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str]) -> None:
+    signer = Signer.model_validate({"publicKey": PUBLIC})
+    for parent in parents:
+        assert trusted({spelled: signer}, parent) is signer, parent
+    for other in ("ghcr.io/nvidia/cuda:1", "acme.example/debian:12", "localhost:50000/debian:12"):
+        assert trusted({spelled: signer}, other) is None, other
+
+
+def test_an_official_image_is_nearer_than_all_official_images() -> None:
+    one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
+    assert trusted({"docker.io/library": one, "docker.io/debian": other}, "debian:12") is other
+    assert trusted({"library": one, "debian": other}, "ubuntu:24.04") is one
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("quay.io", "no image of the stack stands on one from there; they stand on: docker.io/library/debian"),
+        ("docker.io/library/debain", "no image of the stack stands on one from there (did you mean "),
+        ("docker.io/library/debian/slim", "no image of the stack stands on one from there"),
+    ],
+)
+def test_a_prefix_of_no_parent_is_refused(key: str, said: str) -> None:
+    with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
+        plan.wanted({"flavor": "local", "trust": {key: {"publicKey": PUBLIC}}}, "stack t")
+    assert str(caught.value).startswith(f"stack t: slipway:trust: '{key}': ")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +188,10 @@ def test_a_parent_that_must_be_signed_is_built_on_by_digest(digest: str) -> None
     config = load(base=f"docker.io/acme/base:1{digest}", trust={"docker.io/acme": {"publicKey": PUBLIC}})
     specs = flavors.flavor("local").images(config)
     if digest:
-        plan._check_trust(config, specs, "stack t")
+        plan._check_locked(config, specs, "stack t")
         return
     with pytest.raises(SlipwayError, match=r"^stack t: slipway:trust: docker.io/acme/base:1: its tag may move"):
-        plan._check_trust(config, specs, "stack t")
+        plan._check_locked(config, specs, "stack t")
 
 
 def test_two_stacks_do_not_move_one_tag() -> None:
