@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stacks import context
 from stacks.errors import SlipwayError
 
 COMMENTS = "(comments only)"
 """What stands behind a Dockerfile's name where its comments are meant."""
 
 # A comment, but none of the directives, which stand before all else (Dockerfile reference, parser directives).
-_COMMENT = re.compile(r"\s*#(?!\s*(?:syntax|escape|check)\s*=)", re.IGNORECASE)
+_COMMENT = re.compile(rb"\s*#(?!\s*(?:syntax|escape|check)\s*=)", re.IGNORECASE)
 _ARGUMENT = re.compile(
     r"""^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>["']?)(?P<default>.*?)(?P=quote))?[ \t]*$""", re.MULTILINE
 )
@@ -64,16 +67,29 @@ def described(path: Path) -> dict[str, Described]:
 def told_apart(files: Mapping[str, str], name: str, path: Path) -> dict[str, str]:
     """Return a context's files with the Dockerfile, which lies at ``path``, as two: what it does, and its comments.
 
-    All of its text is hashed by the provider, and edited comments build anew: so a preview can say that it is they.
+    All of it is hashed by the provider, and edited comments build anew: so a preview can say that it is they. The two
+    leave out nothing: ends of lines and the file's mode are told with what it does, and with a comment where it stands.
     """
-    comments: list[str] = []
-    rest: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        (comments if _COMMENT.match(line) else rest).append(line)
-    apart = {name: rest} | ({f"{name} {COMMENTS}": comments} if comments else {})
-    return {key: value for key, value in files.items() if key != name} | {
-        key: hashlib.sha256("\n".join(lines).encode()).hexdigest() for key, lines in apart.items()
-    }
+    comments: list[tuple[bytes, int, bytes]] = []
+    above: list[bytes] = []
+    rest: list[bytes] = []
+    alike: Counter[bytes] = Counter()
+    for line in path.read_bytes().splitlines(keepends=True):
+        if _COMMENT.match(line):
+            above.append(line)
+            continue
+        # Where it stands is told by how the next line begins, which another value or another line elsewhere leaves.
+        begins = b" ".join(re.findall(rb"\w+", line)[:2])
+        comments += [(begins, alike[begins], comment) for comment in above]
+        alike[begins] += 1
+        above.clear()
+        rest.append(line)
+    comments += [(b"", -1, comment) for comment in above]
+    does = context.digest(b"".join(rest), executable=bool(path.stat().st_mode & stat.S_IXUSR))
+    apart = {name: does} | (
+        {f"{name} {COMMENTS}": hashlib.sha256(repr(comments).encode()).hexdigest()} if comments else {}
+    )
+    return {key: value for key, value in files.items() if key != name} | apart
 
 
 def mirrored(values: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks import context
 from stacks.config import Mirrors
 from stacks.dockerfile import arguments, mirrored, told_apart
 from stacks.errors import SlipwayError
@@ -69,3 +70,33 @@ def test_comments_are_told_apart_from_what_a_dockerfile_does(tmp_path: Path) -> 
     assert {key for key in other if other[key] != commented[key]} == {"a/Dockerfile (comments only)"}
     assert told("FROM x\nRUN z # two\n")["a/Dockerfile"] != plain["a/Dockerfile"]
     assert set(told("# syntax=docker/dockerfile:1\nFROM x\n")) == {"a/Dockerfile", "a/b"}
+
+
+def test_whatever_differs_in_a_dockerfile_is_told_as_a_difference(tmp_path: Path) -> None:
+    """As all of it is hashed by the provider: no edit builds anew without a reason that a preview shows."""
+    path = tmp_path / "a" / "Dockerfile"
+    path.parent.mkdir()
+    does, says = "a/Dockerfile", "a/Dockerfile (comments only)"
+
+    def told(text: str, mode: int = 0o644) -> dict[str, str]:
+        path.write_bytes(text.encode())
+        path.chmod(mode)
+        return told_apart(context.files(tmp_path, does), does, path)
+
+    def edited(text: str, mode: int = 0o644) -> set[str]:
+        before, after = told(first), told(text, mode)
+        return {key for key in {**before, **after} if before.get(key) != after.get(key)}
+
+    first = "FROM x\n# one\nRUN y a\n\nRUN y b\n# two\nARG V=1\n"
+    assert edited(first) == set()
+    assert edited("FROM x\nRUN y a\n\n# one\nRUN y b\n# two\nARG V=1\n") == {says}
+    assert edited("FROM x\nRUN y a\n# one\n\nRUN y b\n# two\nARG V=1\n") == {says}
+    assert edited("FROM x\n# one\nRUN y a\n\nRUN y b\nARG V=1\n# two\n") == {says}
+    assert edited(first.replace("\n# two", "\r\n# two")) == {does}
+    assert edited(first.replace("# two\n", "# two\r\n")) == {says}
+    assert edited(first.rstrip("\n")) == {does}
+    assert edited(first, 0o755) == {does}
+    assert edited(first.replace("\n", "\r\n")) == {does, says}
+    # And what it does is not told as a comment, where that stands as it stood.
+    assert edited(first.replace("V=1", "V=2")) == {does}
+    assert edited(first.replace("FROM x\n", "FROM z\nENV a=b\n")) == {does}
