@@ -160,8 +160,7 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
             if was["ref"].partition("@")[0] != image.repository:
                 changes = [Change("repository", was["ref"].partition("@")[0], image.repository), *changes]
     state: State = "new" if was is None else "changed" if changes else "unchanged"
-    # A new image is not asked for: where there is no repository yet, registries want a login that can be refused.
-    if published and changes and planned.config.publish and Repository(image.reference, login).exists():
+    if published and changes and planned.config.publish and Repository(image.reference, login).found():
         later = fetch(image.reference, login)
         content = compare(published, later, thorough=thorough)
     return ImageDiff(
@@ -171,7 +170,7 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
         state,
         image.reference,
         tuple(changes),
-        _base(image, published) if published else None,
+        _base(image, published, login) if published else None,
         later or published,
         content,
         planned.config.budgets.get(spec.name),
@@ -193,7 +192,7 @@ def _change(way: tuple[str, ...], before: Any, after: Any) -> Change:
     return Change(" ".join(way), *(None if value is None else str(value) for value in (before, after)))
 
 
-def _base(image: PlannedImage, published: Image) -> str | None:
+def _base(image: PlannedImage, published: Image, login: Login | None) -> str | None:
     """Say that the outside image that a published one stands on is another one by now, or why that is not known.
 
     A tag is looked up; of a digest, what it was is among the arguments that changed.
@@ -203,7 +202,7 @@ def _base(image: PlannedImage, published: Image) -> str | None:
     if not isinstance(parent, Outside) or parent.digest or "@" in reference or reference == "scratch":
         return None
     try:
-        base = fetch(reference, platform=image.spec.platform)
+        base = fetch(reference, login, image.spec.platform)
     except SlipwayError as error:  # it need not be within reach: the engine pulls it
         return f"cannot be looked up: {error}"
     if published.diff_ids[: len(base.layers)] == base.diff_ids:

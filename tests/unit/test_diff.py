@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +16,14 @@ import zstandard
 from stacks.cli import main
 from stacks.diff.comparison import Comparison, compare
 from stacks.diff.image import fetch
-from stacks.diff.published import StackDiff
+from stacks.diff.published import Change, StackDiff, diff
 from stacks.diff.published import _base as moved
 from stacks.diff.report import of_stack
 from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
+from tests.unit.checkout import STACK, make
 from tests.unit.layers import Item, archive
 from tests.unit.registry import INDEX, Registry, compress, digest_of, hasten, serve
 
@@ -360,12 +362,28 @@ def test_a_base_that_cannot_be_looked_up_is_said_and_ends_nothing(registry: Regi
             licenses="MIT",
             suffix=Suffix(variant="base"),
         )
-        return moved(PlannedImage(spec, "r/a", "1", {"BASE_IMAGE": base}, {}, {}), published)
+        return moved(PlannedImage(spec, "r/a", "1", {"BASE_IMAGE": base}, {}, {}), published, None)
 
     assert said(f"{registry.address}/base:1") is None
     assert said("scratch") is None
     assert re.fullmatch(r"\S+/base:2 has moved: it is sha256:\S+ now, .*", said(f"{registry.address}/base:2") or "")
     assert (said(f"{registry.address}/base:3") or "").startswith("cannot be looked up: ")
+
+
+@pytest.mark.parametrize("answer", [401, 403, 404])
+def test_a_stack_that_moves_to_another_registry_is_compared_with_what_it_published(
+    registry: Registry, tmp_path: Path, answer: int
+) -> None:
+    """A repository that is not there yet may be one that a registry tells nobody of, as GHCR and Docker Hub do."""
+    checkout = make(tmp_path)
+    where = {"kind": "local", "address": registry.address, "path": "new"}
+    checkout.write(STACK, json.dumps({"config": {"slipway:flavor": "local", "slipway:registry": where}}))
+    checkout.write("stacks/lock.toml", f'"docker.io/library/debian:bookworm-slim" = "sha256:{"0" * 64}"\n')
+    registry.digests[f"new/torch:{checkout.tag()}"] = answer
+    then = {"images": {"torch": {"ref": registry.image("old/torch:1", [archive(BASE)])}}}
+    (image,) = diff("local", checkout.root, before=then).images
+    assert (image.state, image.content) == ("changed", None)
+    assert image.changes[0] == Change("repository", f"{registry.address}/old/torch", f"{registry.address}/new/torch")
 
 
 def test_equal_images_have_no_difference(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
