@@ -119,10 +119,11 @@ class Provenance(Resource, module="image", name="Provenance"):
 
 @dataclass(frozen=True)
 class VerifiedParentArgs:
-    """An image that others publish, by digest, and whose signature it must have."""
+    """An image that others publish, by digest, whose signature it must have, and who may pull it."""
 
     ref: str
     signer: Signer
+    login: Login
 
 
 class _Verifying(OfImage):
@@ -141,4 +142,5 @@ class VerifiedParent(Resource, module="image", name="VerifiedParent"):
     """Who has signed it, in words."""
 
     def __init__(self, name: str, args: VerifiedParentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(_Verifying(), name, {"ref": args.ref, "signer": args.signer.as_signer(), "by": None}, opts)
+        inputs = {"ref": args.ref, "signer": args.signer.as_signer(), "by": None, **login_inputs(args.login)}
+        super().__init__(_Verifying(), name, inputs, opts)

@@ -50,7 +50,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
         engine = [cluster.engine()]
     elif builder:
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images})]
-    verified = _supply_chain().verified(plan) if plan.signers else {}
+    verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     files: dict[str, Any] = {}
     for image in plan.images:

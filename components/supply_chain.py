@@ -19,15 +19,21 @@ from components.signing import (
     VerifiedParentArgs,
 )
 from components.tag import ExtraTag, ExtraTagArgs
+from stacks.model import covering
 from stacks.plan import Plan, PlannedImage
 from stacks.signing import Signing
 from stacks.spec import CONTEXT
 
 
-def verified(plan: Plan) -> dict[str, VerifiedParent]:
+def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
     """Declare the verification of the outside parents that must be signed, by reference."""
+    after = pulumi.ResourceOptions(depends_on=[registry])  # which may pull them through
+
+    def login(ref: str) -> Login:
+        return registry.login([]) if covering([registry.server], ref) else Login()
+
     return {
-        ref: VerifiedParent(ref.partition("@")[0], VerifiedParentArgs(ref, signer))
+        ref: VerifiedParent(ref.partition("@")[0], VerifiedParentArgs(ref, signer, login(ref)), after)
         for ref, signer in plan.signers.items()
     }
 

@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from stacks import registries, runners
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.model import Model, check_prefixes, covering
+from stacks.model import Model, check_prefixes, covering, qualified
 from stacks.registries import LocalRegistry, Registry
 from stacks.runners import KubernetesRunners, Runners
 from stacks.signing import Signer, Signing
@@ -307,6 +307,18 @@ class StackConfig(Model):
         """
         mirrored = self.mirrors.image(reference)
         return self.registry.pulled(mirrored) if self.publish else mirrored
+
+    def public(self, pulled: str) -> list[str]:
+        """Return the names for which :meth:`pulled` gives this one: public ones before those of mirrors and caches."""
+        names = [pulled]
+        elsewhere = [*self.mirrors.images.items(), *self.registry.cached.items()]
+        for name in names:
+            for source, target in elsewhere:
+                found = covering([target], name)
+                public = source + found[1] if found else name
+                if public not in names and qualified(self.pulled(public)) == qualified(pulled):
+                    names.append(public)
+        return names[::-1]
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:

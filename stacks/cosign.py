@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from stacks import docker_login
 from stacks.errors import SlipwayError, one_line
 from stacks.registry import Login
 from stacks.signing import Signer, Signing
@@ -217,7 +218,9 @@ def _docker_config(login: Login | None) -> Iterator[Mapping[str, str]]:
         return
     pair = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        Path(folder, "config.json").write_text(json.dumps({"auths": {login.host: {"auth": pair}}}), encoding="utf-8")
+        Path(folder, "config.json").write_text(
+            json.dumps({"auths": {docker_login.name(login.host): {"auth": pair}}}), encoding="utf-8"
+        )
         yield {"DOCKER_CONFIG": folder}
 
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-_NAMES = {"docker.io": "https://index.docker.io/v1/"}
+_NAMES = dict.fromkeys(("docker.io", "index.docker.io"), "https://index.docker.io/v1/")
 """Registries whose credentials Docker keeps under another name."""
+
+
+def name(host: str) -> str:
+    """Return the name under which Docker keeps a registry's credentials."""
+    return _NAMES.get(host, host)
 
 
 def stored(host: str) -> dict[str, Any]:
@@ -18,6 +23,6 @@ def stored(host: str) -> dict[str, Any]:
     import docker.errors  # noqa: PLC0415
 
     try:
-        return docker.auth.load_config().resolve_authconfig(_NAMES.get(host, host)) or {}
+        return docker.auth.load_config().resolve_authconfig(name(host)) or {}
     except docker.errors.DockerException as error:
         raise ValueError(f"the Docker login for it cannot be read: {error}") from None

@@ -149,7 +149,8 @@ def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
     full = qualified(reference)
     names = {name: prefix for prefix in prefixes for name in _named_by(prefix)}
     for name in sorted(names, key=len, reverse=True):
-        if full.startswith(name) and full[len(name) : len(name) + 1] in {"/", ":", "@"}:
+        ends = "/:@" if "/" in name else "/"  # a colon behind a host is a port's, and so another registry's
+        if full.startswith(tuple(name + end for end in ends)):
             return names[name], full[len(name) :]
     return None
 

@@ -20,6 +20,8 @@ from stacks.registry import Login, Repository
 _BUILD_TYPE: Final = "https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md"
 _BY_HAND: Final = "urn:slipway:by-hand"
 """The builder where no job of GitHub Actions builds: nobody vouches for more than the signature."""
+_IMAGE: Final = "pkg:docker/"
+"""How the package URL of an image begins."""
 
 
 def predicate(
@@ -90,7 +92,7 @@ def _public(address: str) -> str:
 def _parent(reference: str, platform: str) -> dict[str, Any]:
     """Return an image that was built on, as a package URL; its digest where it was named by one."""
     name, version = split(qualified(reference))
-    found: dict[str, Any] = {"uri": f"pkg:docker/{name}@{version}?platform={quote(platform, safe='')}"}
+    found: dict[str, Any] = {"uri": f"{_IMAGE}{name}@{version}?platform={quote(platform, safe='')}"}
     if version.startswith("sha256:"):
         found["digest"] = {"sha256": version.removeprefix("sha256:")}
     return found
@@ -115,3 +117,9 @@ def summary(said: Mapping[str, Any]) -> dict[str, str]:
         "revision": source["digest"]["sha1"],
         "date": said["runDetails"]["metadata"]["finishedOn"] or "",
     }
+
+
+def parents(said: Mapping[str, Any]) -> list[str]:
+    """Return the images that a provenance says were built on: ``repository@sha256:...``, or ``repository@tag``."""
+    uris = [one["uri"] for one in said["buildDefinition"]["resolvedDependencies"]]
+    return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]

@@ -52,6 +52,11 @@ class _Registry(Model):
         """Return where a build pulls an outside parent from: the reference itself, but for a registry that caches."""
         return reference
 
+    @property
+    def cached(self) -> Mapping[str, str]:
+        """The registries that are pulled through this one, with where their repositories stand in it."""
+        return {}
+
 
 class LocalRegistry(_Registry):
     """A registry on this machine, without credentials: the one the toolchain starts, or another on loopback."""
@@ -339,11 +344,15 @@ class EcrRegistry(_Registry):
         """Return a repository for each image, unless another stack has them."""
         return frozenset(f"{self.repository}/{image}" for image in images) if self.create else frozenset()
 
+    @property
+    def cached(self) -> Mapping[str, str]:
+        """The registries that ECR caches, with where their repositories stand in it."""
+        return {name: f"{self.host}/{prefix}" for name, prefix in self.prefixes.items()}
+
     def pulled(self, reference: str) -> str:
         """Return the name under which ECR caches a parent; the reference itself where it caches none of its kind."""
         upstream, _, rest = qualified(reference).partition("/")
-        prefix = self.prefixes.get(upstream)
-        return f"{self.host}/{prefix}/{rest}" if prefix else reference
+        return f"{self.cached[upstream]}/{rest}" if upstream in self.cached else reference
 
 
 SEALED = ("registry.password", "runners.github.token", "runners.github.app.privateKey")

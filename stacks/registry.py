@@ -24,7 +24,7 @@ from urllib3.util.retry import Retry
 
 from stacks import docker_login
 from stacks.errors import SlipwayError, one_line
-from stacks.model import check_reference, qualified, split
+from stacks.model import check_reference, covering, qualified, split
 from stacks.registries import GhcrRegistry
 
 INDEXES: Final = (
@@ -88,6 +88,10 @@ class Login:
     username: str
     password: str = field(repr=False)
 
+    def serves(self, reference: str) -> bool:
+        """Say whether it is for the registry that a reference names."""
+        return covering([self.host], reference) is not None
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -140,7 +144,7 @@ class Repository:
         scheme = "http" if re.fullmatch(r"(localhost|127(\.\d+){3})(:\d+)?", self.host) else "https"
         self._url = f"{scheme}://{_HOSTS.get(self.host, self.host)}/v2/{path}"
         self._scope = f"repository:{path}:pull"
-        self._login = login if login and login.host == self.host else None
+        self._login = login if login and login.serves(reference) else None
         self._authorization = ""
         self._refused = False
         self._session = requests.Session()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from stacks import cosign, plan, provenance
+from stacks.config import StackConfig
 from stacks.diff import published
 from stacks.errors import SlipwayError, one_line, suggest
+from stacks.model import qualified
 from stacks.registry import Login, Repository
-from stacks.signing import Signing
+from stacks.signing import Signer, Signing, trusted
 
 
 def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
@@ -36,34 +38,52 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             f"it has: {', '.join(pushed)}"
         )
     login = published.configured_login(planned)
+    # Without provenance nothing but today's configuration and lock say on what images stand.
+    parents = {} if signing.provenance or image else planned.signers
     for name, ref in pushed.items():
         if image in {None, name}:
             yield f"{name}: {ref}"
             if name not in products:
-                yield from _image(ref, signing, login)
+                parents |= yield from _image(ref, signing, planned.config, login)
             elif Repository(ref, login).exists():
                 yield _signature(ref, signing, login)
             else:
                 yield "  deleted     from the registry, which no image needs; it is built anew where it is needed again"
-    if image is None:
-        for ref, signer in planned.signers.items():
-            cosign.verify(ref, signer, None)
+    for ref, signer in parents.items():
+        if qualified(ref) not in map(qualified, pushed.values()):
             yield f"parent: {ref}"
-            yield f"  signature   {signer.who}"
+            yield _signature(ref, signer, login)
 
 
-def _signature(ref: str, signing: Signing, login: Login | None) -> str:
-    cosign.verify(ref, signing, login)
-    return f"  signature   {signing.who}"
+def _signature(ref: str, signer: Signer, login: Login | None) -> str:
+    if _digest(ref):
+        cosign.verify(ref, signer, login if login and login.serves(ref) else None)
+        return f"  signature   {signer.who}"
+    raise SlipwayError(f"{ref}: built on by its tag only, so that nobody knows what was; lock it, and publish anew")
 
 
-def _image(ref: str, signing: Signing, login: Login | None) -> Iterator[str]:
+def _image(
+    ref: str, signing: Signing, config: StackConfig, login: Login | None
+) -> Generator[str, None, dict[str, Signer]]:
+    """Yield what is found of an image; return whose signature the parents must have that it was built on."""
     yield _signature(ref, signing, login)
     if signing.sbom:
         found = cosign.attested(ref, "sbom", signing, login)
         yield f"  sbom        {len(found.get('packages', []))} packages"
-    if signing.provenance:
-        yield from _origin(cosign.attested(ref, "provenance", signing, login))
+    if not signing.provenance:
+        return {}
+    said = cosign.attested(ref, "provenance", signing, login)
+    yield from _origin(said)
+    signers = {parent: _trusted(parent, config) for parent in provenance.parents(said)}
+    return {parent: signer for parent, signer in signers.items() if signer}
+
+
+def _digest(ref: str) -> bool:
+    return "@sha256:" in ref
+
+
+def _trusted(parent: str, config: StackConfig) -> Signer | None:
+    return next(filter(None, (trusted(config.trust, name) for name in config.public(parent))), None)
 
 
 def _origin(said: Mapping[str, Any]) -> Iterator[str]:
@@ -73,8 +93,5 @@ def _origin(said: Mapping[str, Any]) -> Iterator[str]:
         ", with changes that are in no commit" if said["buildDefinition"]["internalParameters"]["uncommitted"] else ""
     )
     yield f"  provenance  {source}{changed}, built {origin['date'] or 'at no known time'}"
-    for parent in said["buildDefinition"]["resolvedDependencies"]:
-        if parent["uri"].startswith("pkg:docker/"):
-            digest = parent.get("digest", {}).get("sha256")
-            name = parent["uri"].removeprefix("pkg:docker/").partition("?")[0]
-            yield f"              on {name}{'' if digest else ', by tag only'}"
+    for parent in provenance.parents(said):
+        yield f"              on {parent}{'' if _digest(parent) else ', by tag only'}"

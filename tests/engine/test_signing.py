@@ -254,13 +254,20 @@ def test_a_parent_that_must_be_signed_is_verified_before_anything_is_built(proje
     assert "Traceback" not in refused.shown
     assert project.outputs()["images"]["link0"] == image  # nothing was built
 
-    project.configure(base=parent, trust={prefix: {"publicKey": keys.public, **log}})
+    signed = {"signing": keys.signing(sbom=False)}
+    project.configure(**signed, base=parent, trust={prefix: {"publicKey": keys.public, **log}})
     project.up()
     outputs = project.outputs()
     (who,) = outputs["verifiedParents"].values()
     assert who.startswith("public key MF")
     assert outputs["images"]["link0"]["ref"] != image["ref"]
     assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+
+    # What is published stands on that parent, whichever the lock has by now.
+    project.stacks("lock", "t")
+    assert f"parent: {prefix}/link0@{image['digest']}\n  signature   public key MF" in project.stacks("verify", "t")
+    project.configure(**signed, base=parent, trust={prefix: {"publicKey": other.public, **log}})
+    assert project.stacks("verify", "t", code=1).startswith(f"{prefix}/link0@{image['digest']}: cosign verify: ")
 
 
 def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_path: Path) -> None:

@@ -62,12 +62,15 @@ class Recorder(pulumi.runtime.Mocks):
         return self.resources["slipway:image:ImageVariant", name]
 
 
-def planned(name: str, *, product: bool = False, extra_tags: tuple[str, ...] = (), **parents: str) -> PlannedImage:
+def planned(
+    name: str, *, product: bool = False, extra_tags: tuple[str, ...] = (), base: str = "", **parents: str
+) -> PlannedImage:
     spec = ImageSpec(
         name=name,
         dockerfile=f"{name}/Dockerfile",
         args={"V": "1"},
-        parents={a: Sibling(image=p) for a, p in parents.items()} or {"BASE_IMAGE": Outside(reference="debian:12")},
+        parents={a: Sibling(image=p) for a, p in parents.items()}
+        or {"BASE_IMAGE": Outside(reference=base or "debian:12")},
         description="d",
         licenses="MIT",
         suffix=Suffix(variant="base"),
@@ -77,7 +80,7 @@ def planned(name: str, *, product: bool = False, extra_tags: tuple[str, ...] = (
         spec=spec,
         repository=f"r.example/x/{name}",
         tag="abc1234-base",
-        args={"V": "1"},
+        args={"V": "1", **({"BASE_IMAGE": base} if base and not parents else {})},
         siblings=parents,
         files={f"{name}/Dockerfile": "f" * 64},
         extra_tags=() if product else extra_tags,
@@ -106,7 +109,13 @@ def run(
             "t",
             flavors.load({"flavor": "local", **config}, "stack t"),
             tuple(
-                planned(name, product=name in products, extra_tags=tuple(config.get("extraTags", ())), **parents)
+                planned(
+                    name,
+                    product=name in products,
+                    extra_tags=tuple(config.get("extraTags", ())),
+                    base=config.get("base", ""),
+                    **parents,
+                )
                 for name, parents in chain.items()
             ),
             gpu_checks,

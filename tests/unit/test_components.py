@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -136,6 +137,23 @@ def test_of_a_product_the_registry_is_asked_before_it_is_built(publish: bool) ->
     assert asked["ref"] == "r.example/x/torch:abc1234-base"
     assert (asked["needed"], "signer" in asked) == (publish, False)
     assert ("hunter2" in repr(asked)) == publish
+
+
+@pytest.mark.parametrize(
+    ("parent", "asks"),
+    [("r.example/base/cuda", ("me", True)), ("r.example:5000/base/cuda", ()), ("docker.io/acme/cuda", ())],
+)
+def test_a_parent_in_the_stacks_own_registry_is_verified_with_the_stacks_own_login(
+    parent: str, asks: tuple[object, ...]
+) -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
+    trust = {parent: {"publicKey": KEY}}
+    recorder, values = run(registry=registry, base=f"{parent}@{DIGEST}", trust=trust)
+    ((name, asked),) = beside(recorder).items()
+    assert (name, asked["ref"]) == (parent, f"{parent}@{DIGEST}")
+    given: list[Any] = [asked[key] for key in ("username", "password") if key in asked]
+    assert tuple(one if isinstance(one, str) else bool(one[SECRET]) for one in given) == asks
+    assert "hunter2" not in repr(values["outputs"])
 
 
 def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:

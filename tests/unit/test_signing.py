@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -122,13 +123,14 @@ def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
         ("index.docker.io", ["debian:12", "nvidia/cuda:1"]),
         ("index.docker.io/library/debian", ["debian:12"]),
         ("localhost:5000", ["localhost:5000/debian:12"]),
+        ("localhost", ["localhost/debian:12"]),
     ],
 )
 def test_a_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str]) -> None:
     signer = Signer.model_validate({"publicKey": PUBLIC})
     for parent in parents:
         assert trusted({spelled: signer}, parent) is signer, parent
-    for other in ("ghcr.io/nvidia/cuda:1", "acme.example/debian:12", "localhost:50000/debian:12"):
+    for other in ("ghcr.io/nvidia/cuda:1", "acme.example/debian:12", "localhost:50000/debian:12", "localhost:80/x:1"):
         assert trusted({spelled: signer}, other) is None, other
 
 
@@ -263,6 +265,10 @@ def test_what_a_program_says_is_one_line_and_its_login_is_its_own(
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for host, name in {"r.example": "r.example", "docker.io": "https://index.docker.io/v1/"}.items():
+        with cosign._docker_config(Login(host, "me", "hunter2")) as variables:
+            config = json.loads(Path(variables["DOCKER_CONFIG"], "config.json").read_text())
+        assert list(config["auths"]) == [name]
     login = Login("r.example", "me", "hunter2")
     ref = "r.example/x@sha256:" + "a" * 64
     with pytest.raises(SlipwayError) as caught:
