@@ -28,6 +28,9 @@ _STACKS = "stacks"
 PARTS = (_STACKS, CONTEXT)
 """The folders that decide what is built."""
 
+_ATTRIBUTES = ".gitattributes"
+_ALL_EXPORTED = b"\n* -export-ignore -export-subst\n"
+
 _ASKED = Path(__file__).with_name("asked.py")
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 _ITEMS = TypeAdapter(list[dict[str, Any]])
@@ -74,14 +77,14 @@ def at(commit: str, root: Path, stacks: Iterable[str] | None = None, variables: 
     Raises:
         SlipwayError: the commit cannot be read, or there is no room for its ``stacks``.
     """
-    there = _ran("git", "-C", root, "ls-tree", "--name-only", commit, *PARTS).decode().split()
+    parts = _packed(root, commit)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
-        if _STACKS in there:
-            _ran("tar", "-x", "-C", folder, given=_packed(root, commit, _STACKS))
+        if _STACKS in parts:
+            _ran("tar", "-x", "-C", folder, given=parts[_STACKS])
         names = stack_names(folder) if stacks is None else list(stacks)
         answers = _asked(folder, names, [*_ENVIRONMENT, *variables]) if names else {}
-    files = cache(Packed(_packed(root, commit, CONTEXT) if CONTEXT in there else b"", CONTEXT).files)
+    files = cache(Packed(parts.get(CONTEXT, b""), CONTEXT).files)
     told: dict[str, Contents] = {}
     silent: dict[str, str] = {}
     for stack, answer in answers.items():
@@ -95,8 +98,24 @@ def at(commit: str, root: Path, stacks: Iterable[str] | None = None, variables: 
     return Told(told, silent)
 
 
-def _packed(root: Path, commit: str, part: str) -> bytes:
-    return _ran("git", "-C", root, "archive", commit, part)
+def _packed(root: Path, commit: str) -> dict[str, bytes]:
+    """Return git's archives of the parts that a commit has, with all that a checkout of it has.
+
+    A commit's own attributes may keep files out of an archive, or write into them, and builds see neither. So they are
+    read from a tree of nothing but them, in which these two are taken back.
+    """
+    where, prefix = _ran("git", "-C", root, "rev-parse", "--absolute-git-dir", "--show-prefix").decode().splitlines()
+    own = f"{commit}:{prefix}"
+    listed = _ran("git", "-C", root, "ls-tree", "-r", "-z", "--name-only", commit, _ATTRIBUTES, *PARTS)
+    paths = [os.fsdecode(path) for path in listed.split(b"\0")]
+    with tempfile.TemporaryDirectory(prefix="slipway-") as tree:
+        for path in paths:
+            if path.rpartition("/")[2] == _ATTRIBUTES:
+                file = Path(tree, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(_ran("git", "-C", root, "cat-file", "blob", own + path) + _ALL_EXPORTED)
+        words = ("git", "-C", tree, "--git-dir", where, "--work-tree", tree, "archive", "--worktree-attributes", own)
+        return {part: _ran(*words, part) for part in PARTS if any(path.startswith(f"{part}/") for path in paths)}
 
 
 def _ran(*words: str | Path, given: bytes = b"") -> bytes:

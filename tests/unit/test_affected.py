@@ -100,6 +100,33 @@ def test_a_mode_counts_and_a_link_too(checkout: Asked) -> None:
     assert checkout.matrix("HEAD") == NONE
 
 
+ATTRIBUTES = "* text=auto\n*.sh export-ignore\nstacks/*.yaml export-ignore\n*.txt export-subst\n*.bat eol=crlf\n"
+
+
+@pytest.mark.parametrize("path", [".gitattributes", "dockerfiles/.gitattributes", "dockerfiles/torch/.gitattributes"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_release_leaves_out_or_writes_into_a_file_is_no_difference(
+    checkout: Asked, path: str, nested: bool
+) -> None:
+    """As attributes of git say of its archives; what they say of a checkout holds."""
+    if nested:
+        shutil.rmtree(checkout.root / ".git")
+        checkout.root = checkout.root.rename(checkout.root.parent / "inner")
+        subprocess.run(["git", "init", "-q", "-b", "main", checkout.root.parent], check=True)
+    checkout.write(path, ATTRIBUTES)
+    for name in ("a.sh", "a.txt", "a.bat"):
+        checkout.write(f"dockerfiles/torch/{name}", "$Format:%H$\n")
+    checkout.commit("README.md", "two\n")
+    for file in (checkout.root / "dockerfiles/torch").glob("a.*"):
+        file.unlink()
+    checkout.git("checkout", "-q", ".")
+    assert (checkout.root / "dockerfiles/torch/a.bat").read_bytes().endswith(b"\r\n")
+    assert checkout.lines("HEAD") == ["nothing to build"]
+    for name in ("a.sh", "a.txt"):
+        checkout.write(f"dockerfiles/torch/{name}", "$Format:%h$\n")
+    assert checkout.lines("HEAD") == ["local", "  torch  files torch/a.sh changed; files torch/a.txt changed"]
+
+
 def test_what_decides_nothing_touches_nothing(checkout: Asked) -> None:
     checkout.commit("README.md", "two\n")
     checkout.commit("dockerfiles/torch/README.md", "ignored\n")
@@ -479,7 +506,9 @@ class World:
         return word, seen, parent, self.built(stack, parent) if parent else None
 
 
-WORDS = st.sampled_from(["one", "two"])
+WORDS = st.sampled_from(["one", "two", "$Format:%H$"])
+EXPORT = "x export-ignore\ny export-subst\n"
+"""Attributes that decide what git packs, and nothing of a build."""
 
 
 @st.composite
@@ -548,6 +577,7 @@ def test_on_real_histories_the_definition_holds(
     with tempfile.TemporaryDirectory() as folder:
         checkout = make(Path(folder))
         checkout.write("stacks/flavors/toy.py", TOY)
+        checkout.write(".gitattributes", data.draw(st.sampled_from(["", EXPORT])))
         checkout.git("init", "-q", "-b", "main")
 
         def commit(world: World, *parents: str) -> str:
