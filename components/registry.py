@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pulumi
+
+from stacks.errors import SlipwayError
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,14 @@ class LocalRegistry(Registry):
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordRegistryArgs(RegistryArgs):
-    """A user name, and a password or token that outlives a build; both or neither."""
+    """A user name, and a password or token that outlives a build; both or neither.
+
+    Without them ``asked`` gives both, for as long as they last.
+    """
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    asked: Callable[[], tuple[str, str]] | None = None
 
 
 class PasswordRegistry(Registry):
@@ -77,11 +83,27 @@ class PasswordRegistry(Registry):
         self._args = args
         super().__init__(name, args, opts)
 
-    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - it lasts
-        """Return the user name and the password, the password as a secret; none where nothing is pushed."""
-        if not self.publish or self._args.password is None:
+    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
+        """Return the user name and the password, the password as a secret; none where nothing is pushed.
+
+        What does not last is asked for once ``after`` is known, and at no preview.
+        """
+        if not self.publish:
             return Login()
-        return Login(self._args.username, pulumi.Output.secret(self._args.password))
+        if self._args.password is not None:
+            return Login(self._args.username, pulumi.Output.secret(self._args.password))
+        asked = self._args.asked
+        if asked is None or pulumi.runtime.is_dry_run():
+            return Login()
+        pair = pulumi.Output.all(*after).apply(lambda _: _answer(asked))
+        return Login(pair[0], pulumi.Output.secret(pair[1]))
+
+
+def _answer(asked: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    try:
+        return asked()
+    except SlipwayError as error:
+        raise pulumi.RunError(str(error)) from None
 
 
 class GenericRegistry(PasswordRegistry):
@@ -93,4 +115,4 @@ class GhcrRegistry(PasswordRegistry):
 
 
 class AcrRegistry(PasswordRegistry):
-    """Azure's container registry: a service principal, or a token of the registry's own."""
+    """Azure's container registry: a service principal, a token of the registry's own, or who the job is."""

@@ -103,6 +103,7 @@ def _registry(plan: Plan) -> Registry:
         publish=plan.config.publish,
         username=config.username,
         password=config.password.get_secret_value() if config.password else None,
+        asked=config.asked,
     )
     return _PASSWORD_KINDS[config.kind]("registry", args)
 

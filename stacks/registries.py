@@ -7,14 +7,15 @@ or come from the environment; nothing asks for them before something is pushed.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from stacks import docker_login
+from stacks import azure, docker_login
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.model import Given, Host, Model, Path, Repository, Secret, qualified
 from stacks.source import NAMESPACE
@@ -97,6 +98,9 @@ class GenericRegistry(_Registry):
     ANONYMOUS: ClassVar[bool] = True
     """Whether there are registries of this kind that take a push from anybody."""
 
+    ELSE: ClassVar[str] = ""
+    """Further variables that will do, as an error says them."""
+
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
     username: Given | None = Field(
@@ -130,6 +134,11 @@ class GenericRegistry(_Registry):
             raise ValueError(f"expected {cls.EXAMPLE}; a registry at another host is kind generic")
         return value
 
+    @property
+    def asked(self) -> Callable[[], tuple[str, str]] | None:
+        """What is to be asked for a user name and a password that do not last; None where nobody is."""
+        return None
+
     def check_half(self) -> None:
         """Refuse a user name without a password, and the reverse."""
         if (self.username is None) != (self.password is None):
@@ -142,9 +151,9 @@ class GenericRegistry(_Registry):
     def check_login(self) -> None:
         """Refuse a registry that takes nobody's push without a login, where there is none."""
         host = self.repository.partition("/")[0]
-        if self.ANONYMOUS or self.password is not None or _docker_login(host):
+        if self.ANONYMOUS or self.password is not None or _docker_login(host) or self.asked:
             return
-        variables = " and ".join(f"${name}" for name in self.VARIABLES.values())
+        variables = " and ".join(f"${name}" for name in self.VARIABLES.values()) + self.ELSE
         key = f"{NAMESPACE}:registry"
         raise SlipwayError(
             f"{key}: no credentials for {host}: set {key}.username and, with `pulumi config set --secret --path`, "
@@ -173,7 +182,7 @@ class GhcrRegistry(GenericRegistry):
 
 
 class AcrRegistry(GenericRegistry):
-    """Azure's container registry, with a service principal or a token of the registry's own."""
+    """Azure's container registry, with a service principal, a token of the registry's own, or who the job is."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {"username": "AZURE_CLIENT_ID", "password": "AZURE_CLIENT_SECRET"}
     # Names, with a domain label's hash, and regional endpoints; the suffixes are Azure's clouds.
@@ -182,6 +191,7 @@ class AcrRegistry(GenericRegistry):
     )
     EXAMPLE: ClassVar[str] = "<registry>.azurecr.io/<path>"
     ANONYMOUS: ClassVar[bool] = False
+    ELSE: ClassVar[str] = ", or " + ", ".join(f"${name}" for name in azure.VARIABLES)
 
     kind: Literal["acr"] = Field(description="Azure's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as acme.azurecr.io/images.")
@@ -195,6 +205,14 @@ class AcrRegistry(GenericRegistry):
         description="Its secret, or the token's password, always a secret. Default: $AZURE_CLIENT_SECRET, else as "
         "username.",
     )
+
+    @property
+    def asked(self) -> Callable[[], tuple[str, str]] | None:
+        """Azure, where no login is given or stored, and the environment says who the program is."""
+        host = self.repository.partition("/")[0]
+        if self.password is not None or not azure.known() or _docker_login(host):
+            return None
+        return functools.partial(azure.login, host)
 
 
 _UPSTREAMS = {

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from stacks import aws, flavors, lock, plan, registries, runners
+from stacks import aws, azure, flavors, lock, plan, registries, runners
 from stacks.config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.registries import EcrRegistry, GhcrRegistry, check_sealed
@@ -28,7 +28,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     kinds = (registries.GenericRegistry, registries.GhcrRegistry, registries.AcrRegistry)
     names = {name for kind in kinds for name in kind.VARIABLES.values()}
-    for name in names:
+    for name in [*names, *azure.VARIABLES]:
         monkeypatch.delenv(name, raising=False)
 
 
