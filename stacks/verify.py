@@ -59,7 +59,7 @@ def _signature(ref: str, signer: Signer, login: Login | None) -> str:
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.serves(ref) else None)
         return f"  signature   {signer.who}"
-    raise SlipwayError(f"{ref}: built on by its tag only, so that nobody knows what was; lock it, and publish anew")
+    raise SlipwayError(f"{ref}: built on by its tag only, and that may have moved since; lock it, and publish anew")
 
 
 def _image(

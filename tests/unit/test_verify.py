@@ -97,7 +97,7 @@ def test_a_parent_that_came_from_a_mirror_or_a_cache_is_known_by_its_public_name
 def test_a_parent_that_is_known_by_its_tag_only_is_not_verified(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SlipwayError, match=rf"^{DEBIAN}@bookworm-slim: built on by its tag only, .*; lock it and"):
+    with pytest.raises(SlipwayError, match=rf"^{DEBIAN}@bookworm-slim: built on by its tag only, .*; lock it, and"):
         ask(checkout, monkeypatch, [f"{DEBIAN}@bookworm-slim"], trust={"debian": {"publicKey": THEIRS}})
 
 
