@@ -377,7 +377,7 @@ def _create_function(client: Client, inputs: Properties) -> tuple[str, Propertie
 
 
 def _update_function(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
-    client.update_function_code(FunctionName=name, ZipFile=_zip(news["code"]))
+    client.update_function_code(FunctionName=name, ZipFile=_zip(news["code"]), Architectures=news["architectures"])
     client.update_function_configuration(**_configuration(news))
     return {**olds, **news}
 

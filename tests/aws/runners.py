@@ -11,7 +11,7 @@ import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import AMIS, Ami
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.ec2 import AMI_PARAMETER
@@ -51,6 +51,7 @@ INSTANCE_TYPES["g4ad.xlarge"] = {
     "GpuInfo": {"Gpus": [{"Count": 1, "Manufacturer": "AMD", "Name": "Radeon Pro V520"}]},
 }
 """A type of which moto does not know: its GPU is not NVIDIA's."""
+InstanceTypeBackend.instance_types.append(InstanceType("g4ad.xlarge"))
 
 del AMIS[1:]
 """Of the machine images that moto makes anew at each reset, one is enough."""
