@@ -486,7 +486,10 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         "gives public addresses, which a machine with several EFA interfaces cannot have",
     ),
     "account": (
-        {"account": "999999999999"},
+        {
+            "account": "999999999999",
+            "github": {key: value.replace(ACCOUNT, "999999999999") for key, value in RUNNERS["github"].items()},
+        },
         f"AWS account ID not allowed: {ACCOUNT}",
     ),
 }
