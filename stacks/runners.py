@@ -157,7 +157,7 @@ class Validation(Model):
 
 
 class KubernetesRunners(Model):
-    """GitHub Actions runners on a Kubernetes cluster, each with a Docker daemon of its own, on nodes of one profile."""
+    """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
@@ -181,12 +181,19 @@ class KubernetesRunners(Model):
     efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: all of the node.")
     infiniband: int | None = Field(None, ge=0, description="InfiniBand devices of each runner. Default: all.")
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
+    daemon: bool = Field(
+        default=True,
+        description="A Docker daemon of each runner's own. Without, jobs build on the build service alone.",
+    )
     cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon is sure to have.")
     memory: Quantity = Field("16Gi", description="Memory of each Docker daemon: what it is sure of, and the most.")
     cache: Quantity = Field("200Gi", description="Volume for the layers of each Docker daemon.")
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     grace: int = Field(
-        720, ge=1, le=1440, description="Minutes that a runner has to end its build when its node is drained."
+        720,
+        ge=1,
+        le=1440,
+        description="Minutes that a runner, or the build service, has for its builds when it is to end.",
     )
 
     build: BuildService | None = Field(None, description="A Docker daemon that all builds share.")
@@ -214,6 +221,8 @@ class KubernetesRunners(Model):
             count = getattr(self, name)
             if count is not None:
                 check_count(self.profile, resource, count, field=f"runners.{name}")
+        if not self.daemon and not self.build:
+            raise ValueError("daemon is false and there is no build service: give runners.build, or leave daemon out")
         if self.gpus == 0 and (self.efa or self.infiniband):
             raise ValueError("gpus is 0: EFA and InfiniBand serve GPUs; leave them out, or ask for GPUs")
         if self.validation and not self.validation.command and not self.devices.get(GPU):

@@ -6,16 +6,20 @@ certificate for its password, and shows one of its own.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from components.runners import guards
 from components.runners.guards import Manifest
-from components.runners.pod import ACCOUNT, CLIENT, Spec, labels, priority_class, scheduling
+from components.runners.pod import ACCOUNT, CLIENT, Spec, labels, placement, priority_class
 from stacks.runners import BuildService, KubernetesRunners
 
 NAME = "build"
 BUILDKIT = "moby/buildkit:v0.25.2-rootless"
 _CERTIFICATES = "/certs"
+_SOCKET = "/run/slipway"
+_PROFILE = "cpu"
+"""Of the service's node: a daemon that stays would keep a node with GPUs for ever, and use none of them."""
 
 _DOCKER: Spec = {
     "port": 2376,
@@ -23,18 +27,19 @@ _DOCKER: Spec = {
     "args": [
         "dockerd",
         "--host=tcp://0.0.0.0:2376",
-        "--host=unix:///var/run/docker.sock",
+        f"--host=unix://{_SOCKET}/docker.sock",
         "--tlsverify",
         f"--tlscacert={_CERTIFICATES}/ca.pem",
         f"--tlscert={_CERTIFICATES}/cert.pem",
         f"--tlskey={_CERTIFICATES}/key.pem",
     ],
-    "ready": ["docker", "info"],
+    "ready": ["docker", f"--host=unix://{_SOCKET}/docker.sock", "info"],
     "container": {"privileged": True},
     "pod": {},
     "env": {"DOCKER_HOST": "tcp://{address}", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": CLIENT},
+    "room": True,
 }
-"""Docker's own image; TLS on its port, and a socket beside it by which its pod alone is asked whether it is ready."""
+"""Docker's own image; TLS on its port, and a socket beside it for its pod alone."""
 
 _ROOTLESS: Spec = {
     "port": 1234,
@@ -59,8 +64,23 @@ _ROOTLESS: Spec = {
     },
     "pod": {"fsGroup": 1000},
     "env": {"BUILDKIT_HOST": "tcp://{address}"},
+    "room": False,
 }
-"""BuildKit's rootless image."""
+"""BuildKit's rootless image; it keeps no images, and its cache within bounds by itself."""
+
+_LEAVE = """\
+while cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "01" && $2 ~ /:{port:04X}$/ {{n++}} END {{exit !n}}'; do
+  sleep 1
+done"""
+"""Waits until nobody is connected: who builds is, as long as the build lasts, and a daemon that ends breaks it off.
+(State 01 is ESTABLISHED: Linux, Documentation/networking/proc_net_tcp.rst.)"""
+
+_ROOM = (Path(__file__).parent / "ec2/boot/room").read_text(encoding="utf-8")
+_KEPT = 24 * 60 * 60
+"""Seconds that an image is left alone: a job may be about to push it."""
+
+_HOURLY = 'trap exit TERM; while :; do sleep 3600 & wait $!; sh -c "$0" room "$@"; done'
+"""Runs a script each hour; the shell is the first process of its container, which ends at once only by a trap."""
 
 
 def _kind(build: BuildService) -> Spec:
@@ -89,10 +109,10 @@ def hosts(config: KubernetesRunners, build: BuildService) -> list[str]:
 def client(config: KubernetesRunners, build: BuildService) -> Spec:
     """Return how a runner's job reaches the service: environment, and the secret with its certificate.
 
-    Docker's own variables would take the place of the runner's own daemon, so they begin with ``BUILD_``.
+    Docker's own variables would take the place of a runner's own daemon: where it has one, they begin with ``BUILD_``.
     """
-    at = own_address(config, build)
-    env = {f"BUILD_{name}": value.format(address=at) for name, value in _kind(build)["env"].items()}
+    at, prefix = own_address(config, build), "BUILD_" if config.daemon else ""
+    env = {f"{prefix}{name}": value.format(address=at) for name, value in _kind(build)["env"].items()}
     return {"env": env, "secret": f"{NAME}-client"}
 
 
@@ -114,8 +134,15 @@ def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
     return made
 
 
-def deployment(config: KubernetesRunners, build: BuildService, image: str) -> Manifest:
-    """Return the daemon. A new one starts when the old has ended: two cannot share their layers."""
+def deployment(config: KubernetesRunners, build: BuildService, image: str, certificate: Any) -> Manifest:
+    """Return the daemon. A new one starts when the old has ended: two cannot share their layers.
+
+    Args:
+        config: what the runners are to be.
+        build: what the service is to be.
+        image: of the daemon.
+        certificate: digest of the server's certificate. A daemon reads it once: another is another pod.
+    """
     kind = _kind(build)
     ready = {"exec": {"command": kind["ready"]}, "periodSeconds": 5, "timeoutSeconds": 5}
     container = {
@@ -125,22 +152,25 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str) -> Ma
         "ports": [{"name": "api", "containerPort": kind["port"]}],
         "securityContext": kind["container"],
         "readinessProbe": ready,
+        "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", _LEAVE.format(port=kind["port"])]}}},
         "resources": {"requests": {"cpu": build.cpu, "memory": build.memory}, "limits": {"memory": build.memory}},
         "volumeMounts": [
             {"name": "layers", "mountPath": kind["state"]},
             {"name": "certificates", "mountPath": _CERTIFICATES, "readOnly": True},
+            *([_SOCKETS] if kind["room"] else []),
         ],
     }
     pod = {
-        **{key: value for key, value in scheduling(config).items() if key != "topologySpreadConstraints"},
+        **placement(_PROFILE),
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),
-        "terminationGracePeriodSeconds": 60,
-        "containers": [container],
+        "terminationGracePeriodSeconds": config.grace * 60,
+        "containers": [container, *([_room(image, kind["state"])] if kind["room"] else [])],
         "volumes": [
             {"name": "layers", "persistentVolumeClaim": {"claimName": NAME}},
             {"name": "certificates", "secret": {"secretName": f"{NAME}-server"}},
+            *([{"name": "socket", "emptyDir": {}}] if kind["room"] else []),
         ],
         **({"securityContext": kind["pod"]} if kind["pod"] else {}),
     }
@@ -148,9 +178,39 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str) -> Ma
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": service_labels()},
-        "template": {"metadata": {"labels": service_labels()}, "spec": pod},
+        "template": {
+            "metadata": {"labels": service_labels(), "annotations": {"slipway/certificate": certificate}},
+            "spec": pod,
+        },
     }
     return guards.manifest("apps/v1", "Deployment", NAME, config.namespace, spec=spec)
+
+
+_SOCKETS: Spec = {"name": "socket", "mountPath": _SOCKET}
+
+
+def _room(image: str, state: str) -> Spec:
+    """Return what makes room on the volume: BuildKit keeps its cache within bounds by itself, Docker its images not."""
+    return {
+        "name": "room",
+        "image": image,
+        "command": ["sh", "-c", _HOURLY, _ROOM, str(_KEPT)],
+        "env": [{"name": "DOCKER_HOST", "value": f"unix://{_SOCKET}/docker.sock"}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "readOnlyRootFilesystem": True,
+        },
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "volumeMounts": [{"name": "layers", "mountPath": state, "readOnly": True}, _SOCKETS],
+    }
+
+
+def disruption_budget(config: KubernetesRunners) -> Manifest:
+    """Return the budget that lets nobody drain the service's node under a build; a deleted pod waits for builds."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels()}}
+    return guards.manifest("policy/v1", "PodDisruptionBudget", NAME, config.namespace, spec=spec)
 
 
 def service(config: KubernetesRunners, build: BuildService) -> Manifest:
@@ -168,7 +228,9 @@ def service(config: KubernetesRunners, build: BuildService) -> Manifest:
 
 
 _PRIVATE = {
+    # Each is read by one controller alone: AWS's load balancer controller, its cloud provider, Azure's.
     "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
+    "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
     "service.beta.kubernetes.io/azure-load-balancer-internal": "true",
 }
 

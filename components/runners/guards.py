@@ -19,9 +19,9 @@ CLOUD = ("169.254.0.0/16", "168.63.129.16/32")
 Of IPv6 nothing is let out: Azure's network policy manager drops a policy that names such a block, whole.
 """
 
-PRIORITY = -1000
-"""Below what serves users (0) and above nothing: a build waits, and gives way."""
-
+PRIORITY = -10
+"""Below what serves users (0): a build waits, and gives way. No lower: for pods below -10 Cluster Autoscaler starts no
+node, and it ends them with theirs at any time (its FAQ, ``--expendable-pods-priority-cutoff``)."""
 
 WEB = (80, 443)
 """Ports of what a build fetches and pushes."""
@@ -53,7 +53,10 @@ def _namespace(name: str, enforced: str) -> Manifest:
 
 
 def namespace(config: KubernetesRunners) -> Manifest:
-    """Return the namespace: its Docker daemons are privileged, which no stricter level admits; others are warned of."""
+    """Return the namespace: its Docker daemons are privileged, which no stricter level admits; others are warned of.
+
+    Nor does one admit BuildKit's rootless daemon: it runs without a seccomp profile.
+    """
     return _namespace(config.namespace, "privileged")
 
 
@@ -71,7 +74,7 @@ def quota(config: KubernetesRunners) -> Manifest:
     checked = int(config.validation is not None)
     hard = {
         "pods": str(count + int(config.build is not None) + checked),
-        "persistentvolumeclaims": str(count + int(config.build is not None)),
+        "persistentvolumeclaims": str(count * config.daemon + int(config.build is not None)),
         **{f"requests.{name}": str((count + checked) * most) for name, most in config.devices.items()},
     }
     return _manifest("v1", "ResourceQuota", "runners", config, spec={"hard": hard})
@@ -79,7 +82,7 @@ def quota(config: KubernetesRunners) -> Manifest:
 
 def limit_range(config: KubernetesRunners) -> Manifest:
     """Return what a container is sure of that asks for nothing, and the largest volume that any pod may claim."""
-    sizes = [config.cache, *([config.build.cache] if config.build else [])]
+    sizes = [*([config.cache] if config.daemon else []), *([config.build.cache] if config.build else [])]
     limits = [
         {"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}},
         {"type": "PersistentVolumeClaim", "max": {"storage": max(sizes, key=in_bytes)}},

@@ -5,6 +5,7 @@ Imported only by stacks that have such runners: ``pulumi_kubernetes`` costs ever
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,10 @@ from stacks.runners import KubernetesRunners as Config
 
 def _same(reference: str) -> str:
     return reference
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,11 +152,13 @@ class KubernetesRunners(pulumi.ComponentResource):
             *builder.secrets(config, made.pem),
             builder.claim(config, build),
             builder.service(config, build),
+            builder.disruption_budget(config),
             *builder.network_policies(config, build, list(args.ports)),
         ]
         before = [self._declare(each, *self._guards) for each in objects]
         image = args.mirrored(builder.BUILDKIT if build.rootless else config.docker_image)
-        self._service = self._declare(builder.deployment(config, build, image), *before)
+        certificate = made.server_cert.apply(_digest)
+        self._service = self._declare(builder.deployment(config, build, image, certificate), *before)
 
     def engine(self) -> docker.Provider:
         """Return the build service as a Docker engine that images can be built on, once it answers.

@@ -26,9 +26,15 @@ KINDS: Mapping[tuple[str, str], Callable[..., pulumi.CustomResource]] = {
     ("scheduling.k8s.io/v1", "PriorityClass"): k8s.scheduling.v1.PriorityClass,
 }
 
+FINAL: Mapping[str, tuple[str, ...]] = {"PriorityClass": ("value", "preemptionPolicy")}
+"""By kind, what the API server lets nobody change, and Pulumi's provider would: such an object is made anew."""
+
 
 def declare(prefix: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Declare one object, under its kind and name after ``prefix``."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
+    if kind in FINAL:
+        anew = pulumi.ResourceOptions(replace_on_changes=list(FINAL[kind]), delete_before_replace=True)
+        opts = pulumi.ResourceOptions.merge(opts, anew)
     body = {to_snake(key): value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
     return KINDS[manifest["apiVersion"], kind](f"{prefix}-{kind}-{name}".lower(), **body, opts=opts)

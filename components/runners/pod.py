@@ -1,4 +1,4 @@
-"""The pod of a GitHub Actions runner: its container, and a Docker daemon of its own beside it. Plain data, no Pulumi.
+"""The pod of a GitHub Actions runner: its container, and, by default, a Docker daemon beside it. Plain data, no Pulumi.
 
 ARC's own ``containerMode: dind`` takes no change ("if any customization is required ... containerMode should remain
 empty, and configuration should be applied to the template", gha-runner-scale-set's values.yaml), so the whole template
@@ -45,7 +45,7 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
             "automountServiceAccountToken": False,
             "priorityClassName": priority_class(config),
             "terminationGracePeriodSeconds": config.grace * 60,
-            "initContainers": [_externals(runner), _daemon(config, docker)],
+            **({"initContainers": [_externals(runner), _daemon(config, docker)]} if config.daemon else {}),
             "containers": [_runner(config, runner, service)],
             "volumes": _volumes(config, service),
         },
@@ -54,16 +54,21 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
 
 def scheduling(config: KubernetesRunners) -> Spec:
     """Return what brings a pod onto a node of the profile, and one runner's build away from another's."""
-    profile = node(config.profile)
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": labels(config)},
     }
-    spec: Spec = {"nodeSelector": dict(profile.selector), "topologySpreadConstraints": [spread]}
-    if profile.tolerations:
-        spec["tolerations"] = [dict(toleration) for toleration in profile.tolerations]
+    return {**placement(config.profile), "topologySpreadConstraints": [spread]}
+
+
+def placement(profile: str) -> Spec:
+    """Return what brings a pod onto a node of a profile."""
+    row = node(profile)
+    spec: Spec = {"nodeSelector": dict(row.selector)}
+    if row.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in row.tolerations]
     return spec
 
 
@@ -127,8 +132,11 @@ def _daemon(config: KubernetesRunners, image: str) -> Spec:
 
 def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
     asked = devices(config)
-    mounts = {"work": WORK, "dind-sock": SOCKETS, **({"shm": "/dev/shm"} if asked else {})}  # noqa: S108 - a pod's own
-    env = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
+    mounts = {"work": WORK, **({"shm": "/dev/shm"} if asked else {})}  # noqa: S108 - a pod's own
+    env: dict[str, str] = {}
+    if config.daemon:
+        mounts["dind-sock"] = SOCKETS
+        env |= {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
     if service:
         mounts["build-client"] = CLIENT
         env |= service["env"]
@@ -146,17 +154,20 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
     if asked:
         container["resources"] = resources(asked)
     if {EFA, INFINIBAND} & asked.keys():
-        # The fabric's memory is pinned; its limit is lifted by this capability alone.
+        # The fabric's memory is pinned. Where a node limits how much, root is exempt with this, and so is what a job
+        # runs by sudo; the runner's own user is not (capabilities(7): Kubernetes sets no ambient ones).
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     return container
 
 
 def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
-    claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
-    if config.storage_class:
-        claim["storageClassName"] = config.storage_class
-    volumes: list[Spec] = [{"name": name, "emptyDir": {}} for name in ("work", "dind-sock", "dind-externals")]
-    volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+    volumes: list[Spec] = [{"name": "work", "emptyDir": {}}]
+    if config.daemon:
+        claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
+        if config.storage_class:
+            claim["storageClassName"] = config.storage_class
+        volumes += [{"name": name, "emptyDir": {}} for name in ("dind-sock", "dind-externals")]
+        volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
     if service:
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
     if devices(config):

@@ -7,7 +7,7 @@ import json
 
 from components.runners import guards
 from components.runners.guards import Manifest
-from components.runners.pod import ACCOUNT, Spec, devices, resources, scheduling
+from components.runners.pod import ACCOUNT, Spec, devices, placement, resources
 from stacks.runners import KubernetesRunners, Validation
 from stacks.versions.nodes import EFA, INFINIBAND
 
@@ -64,10 +64,12 @@ def job(
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     if {EFA, INFINIBAND} & asked.keys():
+        # See the runner's: it counts for root alone, whoever the image's user is.
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
+        container["securityContext"]["runAsUser"] = 0
     container["volumeMounts"] = mounts
     pod: Spec = {
-        **{key: value for key, value in scheduling(config).items() if key != "topologySpreadConstraints"},
+        **placement(config.profile),
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "restartPolicy": "Never",

@@ -40,11 +40,22 @@ RELEASE: Final = "kubernetes:helm.sh/v3:Release"
 MANAGER: Final = "pulumi-test"
 SECONDS: Final = 300.0
 REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
-    "Job": ("spec",),
-    "PriorityClass": ("value",),
-    "PersistentVolumeClaim": ("spec",),
+    "ConfigMap": ("data", "binaryData"),
+    "Deployment": ("spec.selector",),
+    "Job": ("spec.completions", "spec.parallelism", "spec.selector", "spec.template"),
+    "PersistentVolumeClaim": ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
+    "ResourceQuota": ("spec.scopes",),
+    "Secret": ("type", "stringData", "data"),
+    "Service": ("spec.clusterIP",),
 }
-"""By kind, what the API server does not let anybody change."""
+"""By kind, what makes an object anew, as the plugin has it by default; what else changes is changed in place.
+
+pulumi-kubernetes, provider/pkg/provider/diff.go.
+"""
+
+
+IDENTITY: Final = ("metadata.name", "metadata.namespace")
+"""Where these change, the new object is made before the old one is deleted."""
 
 
 class Api:
@@ -223,11 +234,11 @@ class KubernetesProvider(Provider):
         changed = sorted(key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key))
         if _type(request.urn) == RELEASE:
             return _diff(changed, [key for key in changed if key in {"name", "namespace"}])
-        replaces = [key for key in changed if key in REPLACES.get(news["kind"], ())]
-        names = [olds["metadata"].get(key) != news["metadata"].get(key) for key in ("name", "namespace")]
+        paths = (*IDENTITY, *REPLACES.get(news["kind"], ()))
+        replaces = [path for path in paths if _at(olds, path) != _at(news, path)]
         if self._unready(news):
             replaces.append('.metadata.annotations["pulumi.com/replaceUnready"]')
-        return _diff(changed, [*replaces, *(["metadata"] if any(names) else [])])
+        return _diff(changed, replaces)
 
     def _unready(self, manifest: Properties) -> bool:
         """Tell whether a Job that wants to be replaced then is there and has not ended well (provider.go, Diff)."""
@@ -333,9 +344,21 @@ def _type(urn: str) -> str:
     return urn.split("::")[2].rpartition("$")[2]
 
 
+def _at(manifest: Properties, path: str) -> object:
+    found: object = manifest
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
 def _diff(changed: list[str], replaces: list[str]) -> provider_pb2.DiffResponse:
     some = provider_pb2.DiffResponse.DIFF_SOME if changed or replaces else provider_pb2.DiffResponse.DIFF_NONE
-    return provider_pb2.DiffResponse(changes=some, diffs=changed, replaces=replaces, deleteBeforeReplace=bool(replaces))
+    return provider_pb2.DiffResponse(
+        changes=some,
+        diffs=changed,
+        replaces=replaces,
+        deleteBeforeReplace=bool(replaces) and not set(IDENTITY) & set(replaces),
+    )
 
 
 if __name__ == "__main__":

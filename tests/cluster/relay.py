@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def relay(target: Callable[[], tuple[str, int]]) -> Iterator[str]:
-    """Pass connections on to where ``target`` says at the time, until the block ends; yield ``127.0.0.1:port``."""
+def relay(target: Callable[[], tuple[str, int]], host: str = "127.0.0.1") -> Iterator[str]:
+    """Pass connections on to where ``target`` says at the time, until the block ends; yield ``host:port``."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -25,9 +25,9 @@ def relay(target: Callable[[], tuple[str, int]]) -> Iterator[str]:
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
 
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with Server((host, 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_address[1]}"
+        yield f"{host}:{server.server_address[1]}"
         server.shutdown()
 
 

@@ -10,6 +10,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.cluster.control_plane import Cluster, control_plane, free_port, until
 from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine
 from tests.cluster.programs import program
 from tests.cluster.relay import relay
+from tests.cluster.test_runners import UNCHANGED
 from tests.engine.project import MANIFESTS
 from tests.provider.conftest import own_registry
 
@@ -164,6 +166,12 @@ def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_p
         assert after[2:] != before[2:]
 
         refuses_strangers(address)
+        with relay(project.daemon, "127.0.0.2") as service["address"]:  # for which the certificate is not
+            configure(word="two")
+            shown += project.up(**away).shown
+            assert project.outputs()["images"]["link0"]["digest"] == second["digest"]
+            refuses_strangers(service["address"])
+            assert UNCHANGED.search(project.up(**away).shown)
         assert "PRIVATE KEY" not in shown + project.exported()
         assert "PRIVATE KEY" in project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
         project.destroy()
@@ -239,6 +247,36 @@ def test_a_service_without_privileges_builds_and_pushes_and_its_layers_outlive_t
         assert after[2:] != before[2:]
         refuses_strangers(address)
         project.destroy()
+
+
+def test_whoever_builds_is_waited_for_when_the_pod_is_to_end(project: BuildProject) -> None:
+    project.configure({"build": {"cache": "2Gi", "cpu": "100m", "memory": "1Gi"}})
+    project.up()
+    (pod,) = project.pods()
+    path = project.at("pods", pod["metadata"]["name"])
+    with socket.create_connection(project.daemon(), timeout=10):
+        project.cluster.call("DELETE", path)
+        time.sleep(10)
+        (status,) = [
+            each for each in project.cluster.get(path)["status"]["containerStatuses"] if each["name"] == "daemon"
+        ]
+        assert "running" in status["state"]
+    until(lambda: any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in project.pods()), 60)
+    project.destroy()
+
+
+def test_checks_run_on_a_node_and_their_failure_is_said_in_their_words(project: BuildProject) -> None:
+    def checks(script: str) -> dict[str, Any]:
+        return {"validation": {"image": IMAGE, "command": ["sh", "-c", script], "minutes": 3}}
+
+    project.configure(checks("echo this node has no fabric; exit 3"))
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert "this node has no fabric" in failed.shown, failed.shown
+    project.configure(checks("grep -q 'NoNewPrivs:.1' /proc/self/status && ! test -e /var/run/secrets/kubernetes.io"))
+    project.up()
+    assert project.outputs()["runners"]["validation"] == {"image": IMAGE, "passed": True}
+    project.destroy()
 
 
 def test_a_runner_builds_and_pushes_through_its_own_sidecar(

@@ -22,26 +22,31 @@ RUNNER, BUILD, CHECKS = (
     "Deployment.slipway-runners.build",
     "Job.slipway-runners.gpu-checks",
 )
+LONE, ROOTLESS = "Pod.rootless.runner", "Deployment.rootless.build"
+"""A runner without a daemon, and BuildKit's rootless service."""
+
+RUNNERS, BUILDS = {RUNNER, LONE}, {BUILD, ROOTLESS}
+ALL = RUNNERS | BUILDS | {CHECKS}
 
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
-    "CKV_K8S_8": ({RUNNER, BUILD}, "a build in progress must not be ended by a probe that it starves"),
-    "CKV_K8S_9": ({RUNNER}, "nobody connects to a runner"),
+    "CKV_K8S_8": (RUNNERS | BUILDS, "a build in progress must not be ended by a probe that it starves"),
+    "CKV_K8S_9": (RUNNERS | {BUILD}, "nobody connects to a runner, nor to what makes room beside the daemon"),
     "CKV_K8S_10": ({RUNNER}, "the limit range gives a container its CPU where it names none"),
-    "CKV_K8S_11": ({RUNNER, BUILD, CHECKS}, "a build may have what CPU is idle"),
+    "CKV_K8S_11": (ALL, "a build may have what CPU is idle"),
     "CKV_K8S_12": ({RUNNER}, "the limit range gives a container its memory where it names none"),
-    "CKV_K8S_13": ({RUNNER, CHECKS}, "a job has the node's memory to itself; what is Docker's is limited"),
-    "CKV_K8S_15": ({RUNNER, BUILD, CHECKS}, "tags are pinned, and a registry that is away must not stop a build"),
+    "CKV_K8S_13": (RUNNERS | {CHECKS}, "a job has the node's memory to itself; what is Docker's is limited"),
+    "CKV_K8S_15": (ALL, "tags are pinned, and a registry that is away must not stop a build"),
     "CKV_K8S_16": ({RUNNER, BUILD}, "a Docker daemon makes namespaces and mounts; rootless is the alternative"),
-    "CKV_K8S_20": ({RUNNER, BUILD}, "likewise, and jobs have sudo in GitHub's image"),
-    "CKV_K8S_22": ({RUNNER, BUILD, CHECKS}, "jobs, daemons and checks write where they please in their own pod"),
+    "CKV_K8S_20": (RUNNERS | BUILDS, "likewise; jobs have sudo in GitHub's image, and RootlessKit its newuidmap"),
+    "CKV_K8S_22": (ALL, "jobs, daemons and checks write where they please in their own pod"),
     "CKV_K8S_23": ({BUILD, CHECKS}, "the daemon is root's, and the user of checks is their image's"),
-    "CKV_K8S_25": ({RUNNER, CHECKS}, "EFA and InfiniBand pin memory, which IPC_LOCK allows"),
-    "CKV_K8S_28": ({RUNNER, BUILD}, "a privileged daemon has every capability"),
-    "CKV_K8S_29": ({RUNNER, BUILD, CHECKS}, "it is each container's, and not the pod's"),
-    "CKV_K8S_31": ({BUILD}, "a privileged daemon has no seccomp profile"),
-    "CKV_K8S_37": ({RUNNER, BUILD, CHECKS}, "what root of an image is used to, but for NET_RAW"),
-    "CKV_K8S_40": ({RUNNER, BUILD, CHECKS}, "the users of GitHub's, Docker's and the checked image are their own"),
-    "CKV_K8S_43": ({RUNNER, BUILD, CHECKS}, "a digest may be given for each; a default by tag can be mirrored"),
+    "CKV_K8S_25": (RUNNERS | {CHECKS}, "EFA and InfiniBand pin memory, which IPC_LOCK allows"),
+    "CKV_K8S_28": ({RUNNER, *BUILDS}, "a privileged daemon has every capability; root of a rootless build has NET_RAW"),
+    "CKV_K8S_29": ({*RUNNERS, BUILD, CHECKS}, "it is each container's, and not the pod's"),
+    "CKV_K8S_31": (BUILDS, "a privileged daemon has no seccomp profile, and RootlessKit's namespaces take none"),
+    "CKV_K8S_37": (ALL, "what root of an image is used to, but for NET_RAW"),
+    "CKV_K8S_40": (ALL, "the users of GitHub's, Docker's, BuildKit's and the checked image are their own"),
+    "CKV_K8S_43": (ALL, "a digest may be given for each; a default by tag can be mirrored"),
 }
 """By check: what it fails for, and why that is meant."""
 
@@ -58,13 +63,20 @@ def checkov() -> Path:
     return folder
 
 
-def test_checkov_finds_nothing_but_what_is_explained(tmp_path: Path) -> None:
-    recorder, _ = only(**WHOLE, github={"url": GITHUB["url"], "token": "t"})
-    template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
-    metadata = {"name": "runner", "namespace": "slipway-runners", **template["metadata"]}
+def written(**values: Any) -> list[dict[str, Any]]:
+    """Return what a cluster is asked for, and a runner's pod."""
+    recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
+    chart = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]
+    template = chart["values"]["template"]
+    metadata = {"name": "runner", "namespace": chart["namespace"], **template["metadata"]}
     runner = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    for number, manifest in enumerate([*objects(recorder).values(), runner]):
-        (tmp_path / f"{number}.json").write_text(json.dumps(plainly(manifest)))
+    return [plainly(manifest) for manifest in (*objects(recorder).values(), runner)]
+
+
+def test_checkov_finds_nothing_but_what_is_explained(tmp_path: Path) -> None:
+    rootless = {"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}
+    for number, manifest in enumerate([*written(**WHOLE), *written(**rootless, namespace="rootless")]):
+        (tmp_path / f"{number}.json").write_text(json.dumps(manifest))
     words: list[str | Path] = [
         "--directory",
         tmp_path,

@@ -55,8 +55,8 @@ NVME = "nvme{}n1 Amazon EC2 NVMe Instance Storage\n"
 EBS = "nvme0n1 Amazon Elastic Block Store\n"
 
 
-def config() -> Ec2Runners:
-    made = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners
+def config(**values: Any) -> Ec2Runners:
+    made = flavors.load({"flavor": "runners", "runners": {**RUNNERS, "gpus": 1, **values}}, "stack x").runners
     assert isinstance(made, Ec2Runners)
     return made
 
@@ -106,9 +106,10 @@ class Machine:
             stub.write_text(f'#!/bin/sh\necho "{name} $*" >>/log/calls\n{does}\n')
             stub.chmod(0o755)
 
-    def start(self, *, gpus: int = 1, efa: int = 0) -> Boot:
+    def start(self, **values: Any) -> Boot:
         """Run the script as cloud-init runs it."""
-        document = yaml.safe_load(user_data(config(), "linux/amd64", name="slipway-x", gpus=gpus, efa=efa))
+        efa = values.pop("efa_interfaces", 0)
+        document = yaml.safe_load(user_data(config(**values), "linux/amd64", name="slipway-x", efa=efa))
         files = {file["path"]: file for file in document["write_files"]}
         local = {"RUNNER_URL": "file:///stubs/runner.tar.gz", "RUNNER_SHA256": self.checksum, **self.environment}
         told = files["/etc/slipway/runner.env"]["content"] + "".join(f"{k}={v}\n" for k, v in local.items())
@@ -155,7 +156,7 @@ VOLUME = "vol-0123456789abcdef0"
 @pytest.mark.parametrize(
     "text",
     [
-        *(user_data(config(), "linux/arm64", name="slipway-" + "x" * 36, gpus=8, efa=efa) for efa in (0, 32)),
+        *(user_data(config(), "linux/arm64", name="slipway-" + "x" * 50, efa=efa) for efa in (0, 32)),
         builder_user_data(BUILD, VOLUME),
     ],
     ids=["runner", "runner with EFA", "builder"],
@@ -224,14 +225,14 @@ def test_disks_that_the_image_has_mounted_itself_are_taken_as_they_are(machine: 
     ],
 )
 def test_what_is_wrong_is_said_and_no_runner_starts(machine: Machine, fault: str, said: str) -> None:
-    values: dict[str, int] = {}
+    values: dict[str, Any] = {}
     match fault:
         case "checksum":
             machine.environment["RUNNER_SHA256"] = "0" * 64
         case "gpus":
             values["gpus"] = 8
         case "efa":
-            values["efa"] = 4
+            values["efa_interfaces"] = 4
             info = machine.stubs / "fi_info"
             info.write_text("#!/bin/sh\necho 'provider: efa'\necho '    domain: rdmap0-rdm'\n")
             info.chmod(0o755)
@@ -393,9 +394,16 @@ esac
 """
 
 
-@pytest.mark.parametrize(("taken", "left"), [("79", ["a:1", "a:2", "b:1"]), ("80", ["a:1", "b:1"])])
+@pytest.mark.parametrize(
+    ("taken", "seconds", "left"),
+    [
+        ("79", "0", ["a:1", "a:2", "b:1"]),
+        ("80", "0", ["a:1", "b:1"]),
+        ("80", "86400", ["a:1", "a:2", "b:1"]),  # jobs may be at work
+    ],
+)
 def test_of_each_image_the_newest_stays_once_the_volume_is_nearly_full(
-    tmp_path: Path, taken: str, left: list[str]
+    tmp_path: Path, taken: str, seconds: str, left: list[str]
 ) -> None:
     """On a real engine, as the script reads when it tagged what: a stack that publishes nothing has its parents there."""
     prefix = f"127.0.0.1:1/{unique('room').replace(':', '-')}"  # a port, as a registry may have one
@@ -413,7 +421,7 @@ def test_of_each_image_the_newest_stays_once_the_volume_is_nearly_full(
     try:
         script = ROOT / "components/runners/ec2/boot/room"
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = subprocess.run(["bash", str(script)], env=environment, check=True, capture_output=True, text=True)
+        done = subprocess.run(["sh", str(script), seconds], env=environment, check=True, capture_output=True, text=True)
         names = docker(
             "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={prefix}/*"
         ).stdout

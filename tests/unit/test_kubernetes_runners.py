@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -13,7 +15,7 @@ from components.runners import builder, pod, validation
 from stacks import plan
 from stacks.runners import KubernetesRunners
 from stacks.source import ROOT
-from stacks.versions.nodes import node_names
+from stacks.versions.nodes import node, node_names
 from tests.unit.flows import Peer, allowed
 from tests.unit.mocks import DIGEST, SECRET, Recorder, run
 
@@ -150,6 +152,76 @@ def test_a_rootless_service_has_no_privileges_and_no_docker() -> None:
     assert made["Service build"]["spec"]["ports"][0]["port"] == 1234
 
 
+def service(**build: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Return what a stack with a build service registers, and the specification of the service's pod."""
+    recorder, _ = only(build=build)
+    return recorder, objects(recorder)["Deployment build"]["spec"]["template"]["spec"]
+
+
+def test_another_certificate_is_another_pod_as_the_daemon_reads_it_once() -> None:
+    recorder, _ = service(address="builds.example:2376")
+    other, _ = service(address="other.example:2376")
+    templates = [objects(each)["Deployment build"]["spec"]["template"] for each in (recorder, other)]
+    first, second = (template["metadata"].pop("annotations")["slipway/certificate"] for template in templates)
+    assert first != second
+    assert templates[0] == templates[1]
+
+
+def test_a_build_service_keeps_no_node_with_gpus() -> None:
+    assert service()[1]["nodeSelector"] == dict(node("cpu").selector)
+    assert "tolerations" not in service()[1]
+
+
+@pytest.mark.parametrize(("build", "port"), [({}, "0948"), ({"rootless": True}, "04D2")])
+def test_whoever_builds_is_waited_for(build: dict[str, Any], port: str) -> None:
+    recorder, spec = service(**build)
+    daemon = spec["containers"][0]
+    (command,) = [daemon["lifecycle"]["preStop"]["exec"]["command"]]
+    assert f"/:{port}$/" in command[-1]
+    assert int(port, 16) == daemon["ports"][0]["containerPort"]
+    assert spec["terminationGracePeriodSeconds"] == CONFIG.grace * 60
+    budget = objects(recorder)["PodDisruptionBudget build"]["spec"]
+    assert budget == {"minAvailable": 1, "selector": {"matchLabels": builder.service_labels()}}
+
+
+_TCP = "  sl  local_address rem_address   st\n"
+
+
+@pytest.mark.parametrize(
+    ("connections", "waits"),
+    [
+        (" 0: 00000000:0948 00000000:0000 0A\n", False),  # it listens
+        (" 1: 0100007F:0948 0100007F:C350 01\n", True),
+        (" 1: 0100007F:C350 0100007F:0948 01\n", False),  # the other end
+        (" 1: 0100007F:0948 0100007F:C350 06\n", False),  # it was closed
+    ],
+)
+def test_who_is_connected_is_what_the_kernel_says(tmp_path: Path, connections: str, waits: bool) -> None:
+    (tmp_path / "tcp").write_text(_TCP + connections)
+    command = service()[1]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    command[-1] = command[-1].replace("/proc/net/", f"{tmp_path}/").replace("sleep 1", "exit 7")
+    assert subprocess.run(command, check=False).returncode == 7 * waits
+
+
+def test_room_is_made_where_docker_keeps_its_images_and_leaves_alone_what_is_new() -> None:
+    (daemon, room) = service()[1]["containers"]
+    (layers,) = [mount["mountPath"] for mount in daemon["volumeMounts"] if mount["name"] == "layers"]
+    assert {"name": "layers", "mountPath": layers, "readOnly": True} in room["volumeMounts"]
+    (host,) = [word for word in daemon["args"] if word.startswith("--host=unix://")]
+    assert room["env"] == [{"name": "DOCKER_HOST", "value": host.removeprefix("--host=")}]
+    assert room["command"][-2:] == [(ROOT / "components/runners/ec2/boot/room").read_text(), "86400"]
+    assert len(service(rootless=True)[1]["containers"]) == 1  # BuildKit keeps no images
+
+
+def test_a_load_balancer_is_private_for_whoever_makes_it() -> None:
+    recorder, _ = service(service="LoadBalancer")
+    assert objects(recorder)["Service build"]["metadata"]["annotations"] == {
+        "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
+        "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
+        "service.beta.kubernetes.io/azure-load-balancer-internal": "true",
+    }
+
+
 @pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
 def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(image: str, checked: str) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
@@ -231,7 +303,8 @@ SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
 
 @pytest.mark.parametrize(
     "values",
-    [{"profile": name, **WHOLE} for name in node_names()] + [{"build": {"rootless": True, "service": "LoadBalancer"}}],
+    [{"profile": name, **WHOLE} for name in node_names()]
+    + [{"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}],
     ids=[*node_names(), "rootless"],
 )
 def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any]) -> None:

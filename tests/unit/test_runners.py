@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import moto
+import pulumi
 import pytest
 from pydantic import ValidationError
 
-from components.runners import certificates, guards, pod
+from components.runners import builder, certificates, guards, objects, pod, validation
 from stacks import plan
 from stacks.errors import SlipwayError
 from stacks.registries import check_sealed
-from stacks.runners import KubernetesRunners
+from stacks.runners import KubernetesRunners, Validation
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -46,6 +47,7 @@ def refusal(**values: Any) -> str:
         ({"gpus": 1}, ": runners.gpus: '1' is more nvidia.com/gpu than a node of cpu has; allowed: 0"),
         ({"profile": "eks-p5", "gpus": 0, "efa": 4}, ": gpus is 0: EFA and InfiniBand serve GPUs"),
         ({"minRunners": 5, "maxRunners": 2}, ": minRunners 5 is more than maxRunners 2"),
+        ({"daemon": False}, ": daemon is false and there is no build service: give runners.build, or leave daemon out"),
         ({"minRunners": -1}, "minRunners: Input should be greater than or equal to 0"),
         ({"cache": "200"}, "cache: a size needs a unit: 200Gi?"),
         ({"cache": "200 GB"}, "cache: expected a size such as 200Gi, with one of Ki, Mi, Gi, Ti"),
@@ -111,6 +113,11 @@ def test_a_runner_asks_for_the_nodes_devices_by_their_names(values: dict[str, An
     assert bool(limits) == ("cpu" in runner.get("resources", {}).get("requests", {}))  # huge pages are refused without
     pinned = bool({EFA, INFINIBAND} & limits.keys())
     assert runner["securityContext"]["capabilities"].get("add", []) == (["IPC_LOCK"] if pinned else [])
+    checked = validation.job(config, Validation(image="torch"))["spec"]["template"]["spec"]["containers"][0]
+    rights = checked["securityContext"]
+    assert (rights["capabilities"].get("add"), rights.get("runAsUser")) == (
+        (["IPC_LOCK"], 0) if pinned else (None, None)
+    )
     shared = any(mount["mountPath"] == "/dev/shm" for mount in runner["volumeMounts"])
     assert shared == bool(limits)
     assert any(e["name"] == "NVIDIA_VISIBLE_DEVICES" and e["value"] == "void" for e in runner["env"]) != bool(limits)
@@ -139,6 +146,23 @@ def test_a_pod_is_whole_and_its_daemon_is_there_before_the_runner(profile: str) 
     assert json.loads(json.dumps(made)) == made
 
 
+@pytest.mark.parametrize(("build", "variable"), [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
+def test_a_runner_without_a_daemon_builds_on_the_service_and_nothing_in_it_is_privileged(
+    build: dict[str, Any], variable: str
+) -> None:
+    config = runners(daemon=False, build=build, maxRunners=3)
+    assert config.build
+    spec = pod.template(config, RUNNER, DOCKER, builder.client(config, config.build))["spec"]
+    (runner,) = spec["containers"]
+    assert "initContainers" not in spec
+    assert runner["securityContext"]["privileged"] is False
+    assert {mount["name"] for mount in runner["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
+    env = {entry["name"]: entry["value"] for entry in runner["env"]}
+    assert env[variable] == f"tcp://{builder.own_address(config, config.build)}"
+    assert "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS" not in env  # the runner would wait for a socket that nobody makes
+    assert guards.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "1"  # the service's own
+
+
 def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> None:
     config = runners(profile="eks-p5", maxRunners=3, namespace="gpu")
     budget, account, quota = guards.disruption_budget(config), guards.service_account(config), guards.quota(config)
@@ -156,6 +180,19 @@ def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> 
         "requests.nvidia.com/gpu": "24",
         "requests.vpc.amazonaws.com/efa": "96",
     }
+
+
+def test_builds_give_way_and_still_start_nodes_and_another_priority_is_another_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = guards.builds_priority(runners())
+    assert -10 <= made["value"] < 0  # below -10 Cluster Autoscaler starts no node, and ends pods with theirs
+    asked: dict[str, Any] = {}
+    key = ("scheduling.k8s.io/v1", "PriorityClass")
+    monkeypatch.setitem(objects.KINDS, key, lambda _, opts, **body: asked.update(body, opts=opts))
+    objects.declare("runners", made, pulumi.ResourceOptions())
+    assert set(asked["opts"].replace_on_changes) == {"value", "preemptionPolicy"}  # the API server changes neither
+    assert asked["opts"].delete_before_replace
 
 
 def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
