@@ -127,7 +127,7 @@ class Ec2Runners(Model):
     image: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
     spot: bool = Field(default=True, description="Take spot capacity first.")
     spot_patience: int = Field(
-        5, ge=1, le=1440, description="Minutes that a job waits for spot capacity before on-demand is taken."
+        5, ge=1, le=1440, description="Minutes that a job waits for spot before on-demand is asked for, and in turn."
     )
     retries: int = Field(
         1, ge=0, le=5, description="Times that a job is run again which was lost with its machine, as when spot ends."

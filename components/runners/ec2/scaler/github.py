@@ -49,7 +49,7 @@ class GitHub:
     """The API for one organization or repository.
 
     Args:
-        api: address, ``https://api.github.com`` or ``https://<host>/api/v3``.
+        api: address, ``https://api.github.com``, ``https://api.<name>.ghe.com`` or ``https://<host>/api/v3``.
         scope: ``owner`` or ``owner/repository``.
         credentials: who asks.
     """
