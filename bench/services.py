@@ -19,10 +19,9 @@ from docker.errors import APIError, DockerException
 
 from bench.errors import BenchError
 from stacks.config import StackConfig, build
-from toolchain import apt
 from toolchain.checkout import Checkout
 from toolchain.daemon import Daemon
-from toolchain.registry import LOOPBACK, answers
+from toolchain.registry import LOOPBACK, answers, program
 
 PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0
@@ -73,12 +72,10 @@ def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
             }
         )
     )
-    program = shutil.which("docker-registry")
-    if program is None:
-        program = str(checkout.state / "bench" / "docker-registry")
-        apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", Path(program))
     daemon = Daemon("the benchmark's registry", folder / "pid", folder / "log", mark=str(config))
-    daemon.start([program, "serve", config], lambda: answers(found.address), env=os.environ, seconds=_START_SECONDS)
+    daemon.start(
+        [program(checkout), "serve", config], lambda: answers(found.address), env=os.environ, seconds=_START_SECONDS
+    )
     try:
         yield found
     finally:

@@ -122,18 +122,21 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _program(checkout: Checkout) -> str:
-    """Return docker-registry: from PATH, else out of its Debian package (installing that would start a service)."""
-    program = shutil.which("docker-registry")
+def program(checkout: Checkout) -> str:
+    """Return docker-registry: from PATH, else out of its Debian package (installing that would start a service).
+
+    Raises ToolchainError where it cannot be had.
+    """
+    found = shutil.which("docker-registry")
     own = checkout.bin / "docker-registry"
-    if program is None and not own.exists():
+    if found is None and not own.exists():
         try:
             apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", own)
         except ToolchainError as error:
             raise ToolchainError(
                 f"no registry ({error}): install docker-registry, or set {VARIABLE} to one that you have"
             ) from None
-    return program or str(own)
+    return found or str(own)
 
 
 def _start(checkout: Checkout, program: str, port: int) -> None:
@@ -186,10 +189,10 @@ def get(checkout: Checkout) -> Part:
     if part := _own(checkout):
         return part
     daemon(checkout).stop()
-    program = _program(checkout)
+    found = program(checkout)
     with step("Starting Debian's docker-registry"):
-        port = _start_on_a_free_port(checkout, program)
-    version = output([program, "--version"]).split()[-1]
+        port = _start_on_a_free_port(checkout, found)
+    version = output([found, "--version"]).split()[-1]
     return remember(
         checkout,
         Part(

@@ -19,6 +19,8 @@ import docker
 import pytest
 
 from tests.provider.plugin import Plugin, started
+from toolchain.checkout import Checkout
+from toolchain.registry import program as docker_registry
 
 USER, PASSWORD = "parity", "correct-horse"
 _HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n"
@@ -80,9 +82,7 @@ class Registry:
         return f"{self.host}:{self.port}"
 
     def start(self) -> None:
-        program = shutil.which("docker-registry") or shutil.which("registry")
-        assert program, "docker-registry must be installed (Debian: docker-registry)"
-        command = [program, "serve", str(self.folder / "config.yml")]
+        command = [docker_registry(Checkout.here()), "serve", str(self.folder / "config.yml")]
         if self.megabytes:  # a disk of its own, which only the registry sees
             mount = f"mount -t tmpfs -o size={self.megabytes}m none '{self.folder / 'data'}'"
             command = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", *command]
