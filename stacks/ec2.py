@@ -25,13 +25,19 @@ UNPACKED = 4
 """Room that an image takes while it is built, in its compressed size: unpacked, and its layers while they are made."""
 
 _SECRET = re.compile(
-    r"arn:aws(?:-\w+)*:secretsmanager:(?P<region>[a-z0-9-]+):[0-9]{12}:secret:[\w/+=.@-]+-[A-Za-z0-9]{6}"
+    r"arn:aws(?:-\w+)*:secretsmanager:(?P<region>[a-z0-9-]+):(?P<account>[0-9]{12}):secret:"
+    r"[\w/+=.@-]+-[A-Za-z0-9]{6}"
 )
-_TOPIC = re.compile(r"arn:aws(?:-\w+)*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]+")
+_TOPIC = re.compile(r"arn:aws(?:-\w+)*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[\w-]+")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_STACK = re.compile(r"[A-Za-z0-9_-]{1,36}")
 _IDS = {"ami": re.compile(r"ami-[0-9a-f]{8,17}"), "vpc": re.compile(r"vpc-[0-9a-f]{8,17}")}
+
+
+_EVERYBODYS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"})
+"""Labels that GitHub gives to runners by itself ("Using self-hosted runners in a workflow")."""
 
 
 def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
@@ -41,6 +47,14 @@ def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _own(label: str) -> str:
+    if label.lower() in _EVERYBODYS:
+        raise ValueError(
+            "runners have GitHub's own labels by themselves; name one that no other runner has, such as gpu"
+        )
+    return label
 
 
 def _no_enterprise(url: str) -> str:
@@ -55,7 +69,11 @@ Arn = Annotated[str, _matching(_SECRET, "the whole ARN of a secret in Secrets Ma
 Topic = Annotated[str, _matching(_TOPIC, "the ARN of an SNS topic")]
 Region = Annotated[str, _matching(_REGION, "a region such as eu-west-1")]
 InstanceType = Annotated[str, _matching(_TYPE, "an instance type such as g5.xlarge")]
-RunnerLabel = Annotated[str, _matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu")]
+RunnerLabel = Annotated[
+    str,
+    _matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu"),
+    AfterValidator(_own),
+]
 Ami = Annotated[str, _matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0")]
 Vpc = Annotated[str, _matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0")]
 Subnet = Annotated[str, _matching(re.compile(r"subnet-[0-9a-f]{8,17}"), "a subnet, such as subnet-0123456789abcdef0")]
@@ -77,7 +95,17 @@ class Ec2GitHub(Model):
     @property
     def host(self) -> str:
         """GitHub's host."""
-        return github.part(self.url, "host")
+        return github.part(self.url, "host").lower()
+
+    @property
+    def api(self) -> str:
+        """The address of GitHub's REST API: that of github.com, of a tenant of ghe.com, or of a server of one's own.
+
+        "https://api.SUBDOMAIN.ghe.com" ("Network details for GHE.com"), "http(s)://HOSTNAME/api/v3" ("Getting started
+        with the REST API", Enterprise Server).
+        """
+        ours = self.host == "github.com" or self.host.endswith(".ghe.com")
+        return f"https://api.{self.host}" if ours else f"https://{self.host}/api/v3"
 
     @property
     def owner(self) -> str:
@@ -120,7 +148,9 @@ class Ec2Runners(Model):
     instance_types: tuple[InstanceType, ...] = Field(
         description="Instance types, the preferred one first; each must have what is asked for."
     )
-    gpus: int | None = Field(None, ge=0, description="GPUs that every type must have at least.")
+    gpus: int | None = Field(
+        None, ge=0, description="NVIDIA GPUs that every type must have at least. Default: the fewest of any."
+    )
     efa: int | Literal["all"] = Field(
         0, description="EFA interfaces of each machine: a number, or all that its type has."
     )
@@ -158,7 +188,7 @@ class Ec2Runners(Model):
     @field_validator("labels", "instance_types")
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value or len(set(value)) < len(value):
+        if not value or len({one.lower() for one in value}) < len(value):
             raise ValueError("expected at least one, and none twice")
         return value
 
@@ -181,10 +211,20 @@ class Ec2Runners(Model):
             )
         if self.efa and len(self.subnets) != 1:
             raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
-        for name in ("secret", "webhook_secret"):
-            match = _SECRET.fullmatch(getattr(self.github, name))
-            if match and match["region"] != self.region:
-                raise ValueError(f"github.{name} is in {match['region']}; the runners are in {self.region}")
+        arns = {
+            "github.secret": _SECRET.fullmatch(self.github.secret),
+            "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret),
+            # Whose it is does not matter: a topic says itself who may write to it.
+            "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
+        }
+        for key, match in arns.items():
+            for what, given in match.groupdict().items() if match else ():
+                if given != getattr(self, what):
+                    raise ValueError(f"{key} is in {what} {given}; the runners are in {getattr(self, what)}")
+        if self.github.secret == self.github.webhook_secret:
+            raise ValueError(
+                "github.webhookSecret is github.secret; GitHub signs with another one: make it, and give its ARN"
+            )
         return self
 
     def runner_labels(self, platform: str) -> tuple[str, ...]:
@@ -196,8 +236,9 @@ class Ec2Runners(Model):
 class Machine:
     """What EC2 says of an instance type (DescribeInstanceTypes).
 
-    ``cards`` are network cards, ``efa`` the most EFA interfaces, ``disks`` local NVMe disks, ``cluster`` whether it may
-    be in a cluster placement group, ``spot`` whether there is spot capacity of it, ``zones`` are those that have it.
+    ``gpus`` are NVIDIA's, ``efa`` is the most EFA interfaces, ``cards`` are network cards, ``disks`` local NVMe disks,
+    ``cluster`` says whether it may be in a cluster placement group, ``spot`` whether there is spot capacity of it, and
+    ``zones`` are those that have it.
     """
 
     name: str
@@ -256,6 +297,10 @@ class Site:
     on_demand_prices: Mapping[str, float]
     builder: Machine | None = None
 
+    def gpus(self, asked: int | None) -> int:
+        """Return how many GPUs each machine must have: as many as are asked for, else the fewest of any type."""
+        return min(machine.gpus for machine in self.machines) if asked is None else asked
+
     @property
     def builder_network(self) -> Network | None:
         """The first subnet that the builder can be in; None where it can be in none."""
@@ -269,6 +314,22 @@ class Site:
 def partition(region: str) -> str:
     """Return the partition of AWS that a region is in, as ARNs name it."""
     return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "-gov-" in region else "aws"
+
+
+def check_stack(stack: str) -> None:
+    """Refuse a stack after which the runners cannot be named.
+
+    A function's name has no dot ("CreateFunction", Lambda), and a runner's no more than 64 characters (GitHub's runner,
+    pull request 1710): ``slipway-<stack>-i-0123456789abcdef0``.
+
+    Raises:
+        SlipwayError: what their names may be.
+    """
+    if not _STACK.fullmatch(stack):
+        raise SlipwayError(
+            f"stack {stack}: slipway:runners: what they are made of is called slipway-<stack>-..., which takes "
+            "at most 36 letters, digits, - and _; rename the stack's file"
+        )
 
 
 def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
@@ -312,7 +373,7 @@ def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str
         if architecture not in machine.architectures:
             found.append(f"{where} is {' and '.join(machine.architectures)}; {wanted}")
         if config.gpus is not None and machine.gpus < config.gpus:
-            found.append(f"{where} has {machine.gpus} GPUs; gpus asks for {config.gpus}")
+            found.append(f"{where} has {machine.gpus} NVIDIA GPUs; gpus asks for {config.gpus}")
         if config.efa and machine.efa < (1 if config.efa == "all" else config.efa):
             found.append(f"{where} has {machine.efa} EFA interfaces; efa asks for {config.efa}")
         elif config.efa and not machine.cluster:

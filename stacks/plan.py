@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import context, dockerfile, flavors, lock, preview, revision, tags
+from stacks import context, dockerfile, ec2, flavors, lock, preview, revision, tags
 from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
@@ -261,14 +261,16 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     The file's text is read in either case: only there can a value be seen that YAML changes.
 
     Raises:
-        SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag is
-            too long.
+        SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
+            stack's own name is too long.
     """
     written = _written(stack, root)
     config, ordered = specs(written if values is None else values, f"stack {stack}", root)
     _check_locked(
         config, ordered, f"stack {stack}"
     )  # only here: the lock, which may lack one, is written from the specs
+    if isinstance(config.runners, ec2.Ec2Runners):
+        ec2.check_stack(stack)
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
     files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}

@@ -377,7 +377,7 @@ def _create_function(client: Client, inputs: Properties) -> tuple[str, Propertie
 
 
 def _update_function(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
-    client.update_function_code(FunctionName=name, ZipFile=_zip(news["code"]))
+    client.update_function_code(FunctionName=name, ZipFile=_zip(news["code"]), Architectures=news["architectures"])
     client.update_function_configuration(**_configuration(news))
     return {**olds, **news}
 
@@ -385,6 +385,18 @@ def _update_function(client: Client, name: str, olds: Properties, news: Properti
 def _create_function_url(client: Client, inputs: Properties) -> tuple[str, Properties]:
     made = client.create_function_url_config(FunctionName=inputs["functionName"], AuthType=inputs["authorizationType"])
     return inputs["functionName"], {**inputs, "functionUrl": made["FunctionUrl"]}
+
+
+def _put_invoke_config(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    arguments = {key[0].upper() + key[1:]: _number(value) for key, value in without(inputs).items()}
+    client.put_function_event_invoke_config(**arguments)
+    return inputs["functionName"], inputs
+
+
+def _update_invoke_config(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
+    """Put another; moto would keep the first."""
+    client.delete_function_event_invoke_config(FunctionName=name)
+    return {**olds, **_put_invoke_config(client, news)[1]}
 
 
 def _add_permission(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -620,6 +632,14 @@ RUNNERS: Final = {
         frozenset({"functionName"}),
         "lambda",
     ),
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": Kind(
+        _put_invoke_config,
+        _update_invoke_config,
+        lambda client, name, _: client.delete_function_event_invoke_config(FunctionName=name),
+        reads.invoke_config,
+        frozenset({"functionName"}),
+        "lambda",
+    ),
     "aws:lambda/permission:Permission": Kind(
         _add_permission,
         _kept,
@@ -673,7 +693,10 @@ def _instance_type(session: Any, args: Mapping[str, Any]) -> Properties:
     return {
         "instanceType": args["instanceType"],
         "supportedArchitectures": found["ProcessorInfo"]["SupportedArchitectures"],
-        "gpuses": [{"count": gpu["Count"], "name": gpu["Name"]} for gpu in found.get("GpuInfo", {}).get("Gpus", [])],
+        "gpuses": [
+            {"count": gpu["Count"], "manufacturer": gpu["Manufacturer"], "name": gpu["Name"]}
+            for gpu in found.get("GpuInfo", {}).get("Gpus", [])
+        ],
         "efaSupported": network["EfaSupported"],
         "efaMaximumInterfaces": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
         "maximumNetworkCards": network["MaximumNetworkCards"],

@@ -279,6 +279,12 @@ def function_url(client: Client, name: str, _: Properties) -> Found:
     return Found(own, {"functionUrl": found["FunctionUrl"]})
 
 
+def invoke_config(client: Client, name: str, _: Properties) -> Found:
+    """How often a function is called again that was not waited for."""
+    found = camel(client.get_function_event_invoke_config(FunctionName=name))
+    return Found({"functionName": name, **_only(found, "maximumRetryAttempts", "maximumEventAgeInSeconds")})
+
+
 def permission(client: Client, _: str, known: Properties) -> Found:
     """Who may call a function: a statement of its policy."""
     policy = json.loads(client.get_policy(FunctionName=known["function"])["Policy"])

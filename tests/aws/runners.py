@@ -11,7 +11,7 @@ import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import AMIS, Ami
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.ec2 import AMI_PARAMETER
@@ -23,6 +23,7 @@ from tests.provider.conftest import Registry
 
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/github-AbCdEf"
 HOOK_SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/webhook-AbCdEf"
+TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:alarms"
 NAME = "slipway-t"
 """What the stack's runners are called."""
 
@@ -34,14 +35,23 @@ RUNNERS: dict[str, Any] = {
     "labels": ["gpu"],
     "instanceTypes": ["g6.2xlarge", "g5.2xlarge"],
     "gpus": 1,
+    "alarm": {"topic": TOPIC},
 }
 
 INSTANCE_TYPE_OFFERINGS["availability-zone"][REGION] += [
     {"InstanceType": name, "LocationType": "availability-zone", "Location": f"{REGION}{zone}"}
-    for name in ("g5g.xlarge", "g6.2xlarge", "p4d.24xlarge", "p5.48xlarge")
+    for name in ("g4ad.xlarge", "g5g.xlarge", "g6.2xlarge", "p4d.24xlarge", "p5.48xlarge")
     for zone in "abc"
 ]
 """What moto's list of where which type is to be had lacks."""
+
+INSTANCE_TYPES["g4ad.xlarge"] = {
+    **INSTANCE_TYPES["g4dn.xlarge"],
+    "InstanceType": "g4ad.xlarge",
+    "GpuInfo": {"Gpus": [{"Count": 1, "Manufacturer": "AMD", "Name": "Radeon Pro V520"}]},
+}
+"""A type of which moto does not know: its GPU is not NVIDIA's."""
+InstanceTypeBackend.instance_types.append(InstanceType("g4ad.xlarge"))
 
 del AMIS[1:]
 """Of the machine images that moto makes anew at each reset, one is enough."""

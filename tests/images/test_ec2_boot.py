@@ -55,8 +55,8 @@ NVME = "nvme{}n1 Amazon EC2 NVMe Instance Storage\n"
 EBS = "nvme0n1 Amazon Elastic Block Store\n"
 
 
-def config(**values: Any) -> Ec2Runners:
-    made = flavors.load({"flavor": "runners", "runners": {**RUNNERS, "gpus": 1, **values}}, "stack x").runners
+def config() -> Ec2Runners:
+    made = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners
     assert isinstance(made, Ec2Runners)
     return made
 
@@ -106,10 +106,9 @@ class Machine:
             stub.write_text(f'#!/bin/sh\necho "{name} $*" >>/log/calls\n{does}\n')
             stub.chmod(0o755)
 
-    def start(self, **values: Any) -> Boot:
+    def start(self, *, gpus: int = 1, efa: int = 0) -> Boot:
         """Run the script as cloud-init runs it."""
-        efa = values.pop("efa_interfaces", 0)
-        document = yaml.safe_load(user_data(config(**values), "linux/amd64", name="slipway-x", efa=efa))
+        document = yaml.safe_load(user_data(config(), "linux/amd64", name="slipway-x", gpus=gpus, efa=efa))
         files = {file["path"]: file for file in document["write_files"]}
         local = {"RUNNER_URL": "file:///stubs/runner.tar.gz", "RUNNER_SHA256": self.checksum, **self.environment}
         told = files["/etc/slipway/runner.env"]["content"] + "".join(f"{k}={v}\n" for k, v in local.items())
@@ -156,7 +155,7 @@ VOLUME = "vol-0123456789abcdef0"
 @pytest.mark.parametrize(
     "text",
     [
-        *(user_data(config(), "linux/arm64", name="slipway-" + "x" * 50, efa=efa) for efa in (0, 32)),
+        *(user_data(config(), "linux/arm64", name="slipway-" + "x" * 36, gpus=8, efa=efa) for efa in (0, 32)),
         builder_user_data(BUILD, VOLUME),
     ],
     ids=["runner", "runner with EFA", "builder"],
@@ -225,14 +224,14 @@ def test_disks_that_the_image_has_mounted_itself_are_taken_as_they_are(machine: 
     ],
 )
 def test_what_is_wrong_is_said_and_no_runner_starts(machine: Machine, fault: str, said: str) -> None:
-    values: dict[str, Any] = {}
+    values: dict[str, int] = {}
     match fault:
         case "checksum":
             machine.environment["RUNNER_SHA256"] = "0" * 64
         case "gpus":
             values["gpus"] = 8
         case "efa":
-            values["efa_interfaces"] = 4
+            values["efa"] = 4
             info = machine.stubs / "fi_info"
             info.write_text("#!/bin/sh\necho 'provider: efa'\necho '    domain: rdmap0-rdm'\n")
             info.chmod(0o755)

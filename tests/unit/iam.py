@@ -167,6 +167,7 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("ecr:BatchDeleteImage", f"{ECR}/ml/torch"),
         Ask("autoscaling:TerminateInstanceInAutoScalingGroup", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
         Ask("autoscaling:SetDesiredCapacity", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
+        Ask("autoscaling:SetInstanceHealth", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
         Ask("dynamodb:PutItem", TABLE),
         Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/keeper:log-stream:x"),
         Ask("logs:DeleteLogStream", f"{LOGS}:/{NAME}/runner:log-stream:i-0/slipway-setup"),

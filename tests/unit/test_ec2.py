@@ -18,16 +18,18 @@ from hypothesis import strategies as st
 
 from components.runners.ec2.scaler.decide import LEFT, ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
 from components.runners.ec2.scaler.jobs import Job
-from stacks import ec2, flavors
+from stacks import ec2, flavors, plan
 from stacks.errors import SlipwayError
 from stacks.versions.runner import runner_checksum, runner_names
+from tests.unit import checkout
 
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/github-AbCdEf"
+HOOK = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/webhook-AbCdEf"
 RUNNERS: dict[str, Any] = {
     "kind": "ec2",
     "region": "eu-west-1",
     "account": "123456789012",
-    "github": {"url": "https://github.com/acme", "secret": SECRET, "webhookSecret": SECRET},
+    "github": {"url": "https://github.com/acme", "secret": SECRET, "webhookSecret": HOOK},
     "labels": ["gpu"],
     "instanceTypes": ["g5.2xlarge"],
 }
@@ -50,6 +52,14 @@ def load(**values: Any) -> ec2.Ec2Runners:
             "slipway:runners.instanceTypes.0: 'p5': expected an instance type such as g5.xlarge",
         ),
         ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '['gpu', 'gpu']': expected at least one, and none twice"),
+        ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '['GPU', 'gpu']': expected at least one, and none twice"),
+        *(
+            (
+                {"labels": ["gpu", label]},
+                f"slipway:runners.labels.1: '{label}': runners have GitHub's own labels by themselves; name one that",
+            )
+            for label in ("self-hosted", "linux", "Linux", "x64", "ARM64")
+        ),
         ({"labels": ["a,b"]}, "slipway:runners.labels.0: 'a,b': expected a label"),
         ({"minRunners": 5, "maxRunners": 2}, "slipway:runners: minRunners 5 is more than maxRunners 2"),
         ({"root": 20}, "slipway:runners.root: '20': input should be greater than or equal to 75"),
@@ -66,7 +76,26 @@ def load(**values: Any) -> ec2.Ec2Runners:
             "slipway:runners.github.url: 'github.com/acme': expected https://github.com/<organization>, or .../<repo",
         ),
         ({"efa": "all"}, "slipway:runners: efa needs exactly one subnet"),
-        ({"region": "us-east-1"}, "slipway:runners: github.secret is in eu-west-1; the runners are in us-east-1"),
+        (
+            {"region": "us-east-1"},
+            "slipway:runners: github.secret is in region eu-west-1; the runners are in us-east-1",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "secret": SECRET.replace("123456789012", "999999999999")}},
+            "slipway:runners: github.secret is in account 999999999999; the runners are in 123456789012",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "webhookSecret": HOOK.replace("123456789012", "999999999999")}},
+            "slipway:runners: github.webhookSecret is in account 999999999999; the runners are in 123456789012",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "webhookSecret": SECRET}},
+            "slipway:runners: github.webhookSecret is github.secret; GitHub signs with another one",
+        ),
+        (
+            {"alarm": {"topic": "arn:aws:sns:us-east-1:123456789012:alarms"}},
+            "slipway:runners: alarm.topic is in region us-east-1; the runners are in eu-west-1",
+        ),
         ({"account": "1234"}, "slipway:runners.account: '1234'"),
         (
             {"github": {**RUNNERS["github"], "secret": "ghp_abc"}},
@@ -91,6 +120,40 @@ def test_what_github_is_and_whose_jobs_are_taken() -> None:
     )
     assert load().github.repository is None
     assert load().runner_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("host", "api"),
+    [
+        ("github.com", "https://api.github.com"),
+        ("GitHub.com", "https://api.github.com"),
+        ("acme.ghe.com", "https://api.acme.ghe.com"),
+        ("ghe.example", "https://ghe.example/api/v3"),
+        ("notghe.com", "https://notghe.com/api/v3"),
+    ],
+)
+def test_where_githubs_api_is(host: str, api: str) -> None:
+    assert load(github={**RUNNERS["github"], "url": f"https://{host}/acme"}).github.api == api
+
+
+def test_a_topic_may_be_another_accounts() -> None:
+    topic = "arn:aws:sns:eu-west-1:999999999999:alarms"
+    assert load(alarm={"topic": topic}).alarm.topic == topic
+
+
+@pytest.mark.parametrize("stack", ["gpu.eu", "g" * 37, "gpü"])
+def test_a_stack_whose_name_aws_or_github_refuse_is_refused_when_it_is_planned(stack: str, tmp_path: Path) -> None:
+    made = checkout.make(tmp_path)
+    registry = "{kind: ecr, repository: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml, create: false}"
+    text = f"config:\n  slipway:flavor: runners\n  slipway:registry: {registry}\n"
+    for name in (stack, "g" * 36):
+        made.write(f"stacks/Pulumi.{name}.yaml", f"{text}  slipway:runners: {json.dumps(RUNNERS)}\n")
+    with pytest.raises(SlipwayError) as caught:
+        plan.make(stack, root=tmp_path)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"stack {stack}: slipway:runners: ")
+    assert "at most 36 letters, digits, - and _; rename the stack's file" in line
+    assert plan.make("g" * 36, root=tmp_path).images == ()
 
 
 def test_every_runner_has_a_checksum_for_both_architectures() -> None:
@@ -151,6 +214,12 @@ def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
     )
     assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=140) == ""
     assert refused(of("g5.2xlarge"), root=75) == ""
+
+
+def test_a_machine_must_have_the_gpus_that_are_asked_for_else_the_fewest_of_any_type() -> None:
+    types = [replace(of("p4d.24xlarge"), gpus=8), replace(of("g5.12xlarge"), gpus=4)]
+    site = ec2.Site(types, [], "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    assert [site.gpus(asked) for asked in (None, 0, 2)] == [4, 0, 2]
 
 
 def test_a_type_that_is_in_no_zone_of_the_subnets_is_refused() -> None:

@@ -388,7 +388,6 @@ class Ec2Runners(pulumi.ComponentResource):
         log_group: aws.cloudwatch.LogGroup,
     ) -> None:
         config = self._args.config
-        host = config.github.host
         rules = {
             "least": config.min_runners,
             "most": config.max_runners,
@@ -406,7 +405,7 @@ class Ec2Runners(pulumi.ComponentResource):
             "CONFIGS": self._configs,
             "HOOK": HOOK,
             "METRICS": METRICS,
-            "GITHUB_API": "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3",
+            "GITHUB_API": config.github.api,
             "GITHUB_SECRET": config.github.secret,
         }
         function = self._function(
@@ -425,14 +424,12 @@ class Ec2Runners(pulumi.ComponentResource):
             source_arn=rule.arn,
             opts=self._opts,
         )
-        # A round that did not start is not made up for: the next one does all there is to do.
+        # A round that did not start, or failed, is not made up for: the next one does all there is to do, and none is
+        # beside another.
+        never: dict[str, Any] = {"maximum_retry_attempts": 0, "maximum_event_age_in_seconds": 60}
+        aws.lambda_.FunctionEventInvokeConfig(name, function_name=function.name, **never, opts=self._opts)
         aws.cloudwatch.EventTarget(
-            name,
-            rule=rule.name,
-            target_id="keeper",
-            arn=function.arn,
-            retry_policy={"maximum_retry_attempts": 0, "maximum_event_age_in_seconds": 60},
-            opts=self._opts,
+            name, rule=rule.name, target_id="keeper", arn=function.arn, retry_policy=never, opts=self._opts
         )
 
     def _alarm(self) -> None:

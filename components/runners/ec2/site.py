@@ -54,7 +54,7 @@ def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") 
     return Machine(
         name=name,
         architectures=tuple(found.supported_architectures),
-        gpus=sum(gpu.count for gpu in found.gpuses),
+        gpus=sum(gpu.count for gpu in found.gpuses if gpu.manufacturer == "NVIDIA"),
         efa=found.efa_maximum_interfaces if found.efa_supported else 0,
         cards=found.maximum_network_cards,
         disks=sum(disk.count for disk in found.instance_disks),

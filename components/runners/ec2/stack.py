@@ -55,6 +55,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
     counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
+    gpus = site.gpus(config.gpus)
     runners = Ec2Runners(
         "runners",
         Ec2RunnersArgs(
@@ -62,7 +63,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
             config=config,
             site=site,
             provider=provider,
-            user_data={efa: user_data(config, platform, name=name, efa=efa) for efa in counts},
+            user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in counts},
             code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
             repositories=_repositories(plan),
             labels=config.runner_labels(platform),

@@ -30,10 +30,13 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Block.add_representer(str, _text)
 
 
-def user_data(config: Ec2Runners, platform: str, *, name: str, efa: int) -> str:
-    """Return the user data of machines with ``efa`` interfaces; ``name`` is that of all that belongs to the runners."""
+def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: int) -> str:
+    """Return the user data of machines that must have ``gpus`` and ``efa`` interfaces at least.
+
+    ``name`` is that of all that belongs to the runners.
+    """
     contents = {
-        "/etc/slipway/runner.env": _environment(config, platform, name, efa),
+        "/etc/slipway/runner.env": _environment(config, platform, name, gpus, efa),
         "/etc/slipway/logs.json": json.dumps(_logs(name), indent=1) + "\n",
         "/usr/local/sbin/slipway-setup": _script("setup"),
     }
@@ -64,12 +67,12 @@ def _filled(template: str, contents: Mapping[str, str]) -> str:
     return "#cloud-config\n" + yaml.dump(document, Dumper=_Block, sort_keys=False, width=1000)
 
 
-def _environment(config: Ec2Runners, platform: str, name: str, efa: int) -> str:
+def _environment(config: Ec2Runners, platform: str, name: str, gpus: int, efa: int) -> str:
     architecture = {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]
     values = {
         "REGION": config.region,
         "CONFIGS": f"/{name}/runners",
-        "GPUS": config.gpus or 0,
+        "GPUS": gpus,
         "EFA": efa,
         "RUNNER_URL": f"{_RELEASES}/v{config.runner}/actions-runner-linux-{architecture}-{config.runner}.tar.gz",
         "RUNNER_SHA256": runner_checksum(config.runner, platform),
