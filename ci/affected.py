@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ci import actions, deployment, published
+from ci import actions, deployment, published, repository
 from ci.repository import ROOT
 from stacks import affected, plan
 from stacks.config import StackConfig
@@ -32,12 +32,14 @@ def run(options: argparse.Namespace) -> int:
     """
     if (git(ROOT, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
         raise SlipwayError(f"{ROOT}: its history is not all here: give actions/checkout `fetch-depth: 0`")
-    found = affected.since(options.since or _last(ROOT), ROOT)
+    base = options.since or _last(ROOT)
+    found = affected.since(base, ROOT)
     said = [*affected.unknown(found), *affected.lines(found)]
-    stacks: dict[str, Sequence[str]] = {stack: [] for stack, removed in found.removed.items() if removed}
+    lessened = (stack for stack, removed in found.removed.items() if removed and plan.resolve(stack)[1])
+    stacks: dict[str, Sequence[str]] = {stack: [] for stack in lessened}
     stacks |= {stack: list(images) for stack, images in found.images.items()}
     if not options.since:
-        stacks = dict(_published(stacks, said))
+        stacks = dict(_published(stacks, base, said))
     print("\n".join(said))
     actions.summary("\n".join(["```text", *said, "```", ""]))
     actions.output("matrix", json.dumps({"include": [_job(stack, images) for stack, images in stacks.items()]}))
@@ -55,7 +57,7 @@ def _last(root: Path) -> str:
     return commit if git(root, "cat-file", "-e", f"{commit}^{{commit}}") is not None else _NOTHING
 
 
-def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
+def _published(stacks: Mapping[str, Sequence[str]], base: str, said: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the stacks to publish and their images, and say why where it is not that they are affected.
 
     Some are never pushed, or to the machine that builds them only; others are not affected and were never published, or
@@ -78,7 +80,7 @@ def _published(stacks: Mapping[str, Sequence[str]], said: list[str]) -> Iterator
         elif why := lacking(config, (told or {})["outputs"], plan.extra_tags(stack, config)):
             said.append(f"{stack}: {why}")
             yield stack, [spec.name for spec in specs]
-        elif told and (others := _others(stack, told)):
+        elif told and not repository.follows(ROOT, base, told["commit"]) and (others := _others(stack, told)):
             said.append(f"{stack}: published otherwise: {', '.join(others)}")
             yield stack, [spec.name for spec in specs if spec.name in others]
 

@@ -79,8 +79,9 @@ class OfImage(Following):
     def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Do it with the login of the inputs."""
         from stacks import registry  # noqa: PLC0415 - a preview asks nobody
+        from stacks.model import qualified  # noqa: PLC0415 - as above
 
         username, password = (props.get(key) for key in LOGIN)
-        host = props["ref"].partition("/")[0]
+        host = qualified(props["ref"]).partition("/")[0]
         login = registry.Login(host, username, password) if username and password else None
         return self.done(props, login)

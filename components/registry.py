@@ -83,6 +83,11 @@ class PasswordRegistry(Registry):
         self._args = args
         super().__init__(name, args, opts)
 
+    @property
+    def lasts(self) -> bool:
+        """Whether there is a login, and it outlives an update."""
+        return self.publish and self._args.password is not None
+
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
         """Return the user name and the password, the password as a secret; none where nothing is pushed.
 

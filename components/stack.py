@@ -130,8 +130,8 @@ def _validated(
     reference = plan.config.mirrors.image(asked.image)
     image, after = (own.ref, [own]) if own else (reference, [])
     server = registry.server if own else qualified(reference).partition("/")[0]
-    # One that lasts: ECR's would be another at each update.
-    lasting = server == registry.server and isinstance(registry, PasswordRegistry)
+    # One that lasts: ECR's, or one of Azure's that is asked for, would be another at each update.
+    lasting = server == registry.server and isinstance(registry, PasswordRegistry) and registry.lasts
     login = registry.login([]) if lasting else Login()
     private = (server, login) if login.password is not None else None
     return {"validation": cluster.validate(image, after, plan.gpu_checks, private)}

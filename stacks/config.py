@@ -28,7 +28,7 @@ from pydantic_core import ErrorDetails
 
 from stacks import registries, runners
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.model import Model, check_prefixes, covering, qualified
+from stacks.model import Model, check_prefixes, covering, named_by, qualified
 from stacks.registries import LocalRegistry, Registry
 from stacks.runners import KubernetesRunners, Runners
 from stacks.signing import Signer, Signing
@@ -359,7 +359,11 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
         for key in ("images", "downloads"):
             entries = own.get(key) or {}
             if key in below and isinstance(entries, Mapping):
-                own = {**own, key: {**below[key], **entries}}
+                names = (
+                    {name for entry in entries for name in named_by(str(entry))} if key == "images" else set(entries)
+                )
+                kept = {entry: to for entry, to in below[key].items() if names.isdisjoint({*named_by(entry), entry})}
+                own = {**own, key: {**kept, **entries}}
         merged["mirrors"] = {**below, **own}
     try:
         return model.model_validate(merged)

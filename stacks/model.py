@@ -135,8 +135,8 @@ def qualified(reference: str) -> str:
     return f"{host}/library/{path}" if official else f"{host}/{path}"
 
 
-def _named_by(prefix: str) -> tuple[str, ...]:
-    """Return what a prefix may stand for: on Docker Hub one word is an organization or an official image."""
+def named_by(prefix: str) -> tuple[str, ...]:
+    """Return what a prefix may stand for, in full: on Docker Hub one word is an organization or an official image."""
     below = "/x/y"
     return (qualified(prefix + below).removesuffix(below), qualified(prefix))
 
@@ -147,7 +147,7 @@ def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
     ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``, ``index.docker.io/library/debian``: however it is spelled.
     """
     full = qualified(reference)
-    names = {name: prefix for prefix in prefixes for name in _named_by(prefix)}
+    names = {name: prefix for prefix in prefixes for name in named_by(prefix)}
     for name in sorted(names, key=len, reverse=True):
         ends = "/:@" if "/" in name else "/"  # a colon behind a host is a port's, and so another registry's
         if full.startswith(tuple(name + end for end in ends)):
@@ -165,7 +165,7 @@ def check_prefixes(prefixes: Iterable[str]) -> None:
     for prefix in prefixes:
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"'{one_line(prefix)}': expected a registry or repository without a tag")
-        for name in _named_by(prefix):
+        for name in named_by(prefix):
             if seen.setdefault(name, prefix) != prefix:
                 raise ValueError(f"'{seen[name]}' and '{prefix}' are the same; leave one out")
 

@@ -10,7 +10,7 @@ from stacks import cosign, plan, provenance
 from stacks.config import StackConfig
 from stacks.diff import published
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.model import qualified
+from stacks.model import qualified, split
 from stacks.registry import Login, Repository
 from stacks.signing import Signer, Signing, trusted
 
@@ -49,8 +49,9 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
                 yield _signature(ref, signing, login)
             else:
                 yield "  deleted     from the registry, which no image needs; it is built anew where it is needed again"
+    own = {split(qualified(ref))[0] for ref in pushed.values()}  # at whatever digest: of siblings one may be older
     for ref, signer in parents.items():
-        if qualified(ref) not in map(qualified, pushed.values()):
+        if split(qualified(ref))[0] not in own:
             yield f"parent: {ref}"
             yield _signature(ref, signer, login)
 

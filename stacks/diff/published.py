@@ -180,7 +180,11 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
 def configured_login(planned: Plan) -> Login | None:
     """Return the credentials that the stack's configuration has for its registry."""
     registry = planned.config.registry
-    if not isinstance(registry, GenericRegistry) or not (registry.username and registry.password):
+    if not isinstance(registry, GenericRegistry):
+        return None
+    if registry.asked:
+        return Login(registry.repository.partition("/")[0], *registry.asked())
+    if not (registry.username and registry.password):
         return None
     if registry.password.get_secret_value() == ENCRYPTED:
         return None

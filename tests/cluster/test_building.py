@@ -254,14 +254,19 @@ def test_whoever_builds_is_waited_for_when_the_pod_is_to_end(project: BuildProje
     project.up()
     (pod,) = project.pods()
     path = project.at("pods", pod["metadata"]["name"])
+    anew = {"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}}
     with socket.create_connection(project.daemon(), timeout=10):
-        project.cluster.call("DELETE", path)
+        deployment = project.at("deployments", "build").replace("/api/v1/", "/apis/apps/v1/")
+        project.cluster.call(
+            "PATCH", deployment, anew, headers={"Content-Type": "application/strategic-merge-patch+json"}
+        )
         time.sleep(10)
+        assert len(project.pods()) == 1  # two daemons would share its layers
         (status,) = [
             each for each in project.cluster.get(path)["status"]["containerStatuses"] if each["name"] == "daemon"
         ]
         assert "running" in status["state"]
-    until(lambda: any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in project.pods()), 60)
+    until(lambda: [other["metadata"]["uid"] != pod["metadata"]["uid"] for other in project.pods()] == [True], 60)
     project.destroy()
 
 

@@ -209,6 +209,8 @@ def test_mirrors_of_the_environment_apply_below_the_stacks_own(monkeypatch: pyte
     assert mirrors.images == {"docker.io": "own.example", "ghcr.io": "low.example/g"}
     assert mirrors.apt == "http://low.example"
     assert mirrors.ca_certificate == PEM
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"images": {"docker.io/library/debian": "low.example/debian"}}))
+    assert load(mirrors={"images": {"debian": "own.example/debian"}}).mirrors.images == {"debian": "own.example/debian"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"downloads": {"http://a.example": "http://low.example/a"}}))
     assert load().mirrors.downloads == {"http://a.example": "http://low.example/a"}
     own = load(mirrors={"downloads": {"http://b.example": "http://own.example"}}).mirrors

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 
 from components.runners import builder, pod, validation
-from stacks import plan
+from stacks import azure, plan
 from stacks.runners import KubernetesRunners
 from stacks.source import ROOT
 from stacks.versions.nodes import node, node_names
@@ -259,6 +259,20 @@ def test_a_private_registrys_image_is_checked_with_its_login(
         held = json.loads(secret["stringData"]["value"][".dockerconfigjson"])
         assert held == {"auths": {"r.example:5000": {"username": "u", "password": "hunter2"}}}
         assert "hunter2" not in repr(made["Job gpu-checks"]) + repr(values["outputs"])
+
+
+def test_a_login_that_does_not_last_is_no_secret_of_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or each update would have another Job than its preview: nodes pull from ACR as themselves."""
+    for name in azure.VARIABLES:
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setattr(azure, "login", lambda _: ("u", "hunter2"))
+    recorder, _ = run(
+        runners=runners(validation={"image": "extras", "command": ["/checks/gpu"]}),
+        registry={"kind": "acr", "repository": "acmeml.azurecr.io/x"},
+    )
+    made = objects(recorder)
+    assert "imagePullSecrets" not in made["Job gpu-checks"]["spec"]["template"]["spec"]
+    assert "Secret gpu-checks" not in made
 
 
 REACHED = {"kind": "generic", "repository": "r.example/x"}

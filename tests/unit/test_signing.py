@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ci.affected import lacking
+from components.signing import _Verifying
 from stacks import cosign, flavors, plan, provenance
 from stacks.collisions import tagged_twice
 from stacks.errors import SlipwayError
@@ -252,6 +253,14 @@ def test_provenance_has_arguments_files_parents_and_the_images_own_date(
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     monkeypatch.setenv("GITHUB_WORKFLOW_REF", "acme/slipway/.github/workflows/publish.yml@refs/heads/main")
     assert provenance._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
+
+
+def test_a_login_is_for_the_host_that_docker_reads_in_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[str] = []
+    monkeypatch.setattr(cosign, "verify", lambda _ref, _signer, login: hosts.append(login.host))
+    for ref in ("acme/base:1@sha256:" + "a" * 64, "debian@sha256:" + "a" * 64, "r.example:5000/x@sha256:" + "a" * 64):
+        _Verifying().outputs({"ref": ref, "signer": {"publicKey": PUBLIC}, "username": "me", "password": "hunter2"})
+    assert hosts == ["docker.io", "docker.io", "r.example:5000"]
 
 
 def test_what_a_program_says_is_one_line_and_its_login_is_its_own(

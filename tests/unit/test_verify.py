@@ -80,6 +80,15 @@ def test_the_parents_are_those_that_the_provenance_names_whatever_the_lock_says_
         assert "on quay.io/x/y@1, by tag only" in said
 
 
+def test_an_image_of_the_stacks_own_is_no_parent_at_whatever_digest(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one image was built anew alone, others stand on the one before, and its registry may be trusted too."""
+    monkeypatch.setattr(verify, "_trusted", lambda *_: Signer.model_validate({"publicKey": THEIRS}))
+    asked, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
+    assert set(asked.verified) == {TORCH, f"{DEBIAN}@{THEN}"}
+
+
 def test_a_parent_that_came_from_a_mirror_or_a_cache_is_known_by_its_public_name(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ Credentials = Mapping[str, str]
 _TRIES = 4
 """Times that a delivery is tried: an address that answers to none is not asked for ever."""
 
-_PAGES, _LATELY, _AT_ONCE = 10, 1800, 50
+_PAGES, _LATELY, _AT_ONCE = 5, 1800, 20
 """Most pages of deliveries that are looked at, seconds that they go back, and most that are made again at once."""
 
 _SECONDS = 10

@@ -126,7 +126,8 @@ class Keeper:
         with _refusal("deliver again"):
             for delivery in self._github.deliver_again():
                 _say("delivered again", delivery=delivery)
-        self._explain(jobs)
+        with _refusal("explain"):
+            self._explain([job for job in jobs if job.left is None])
         return done
 
     @property

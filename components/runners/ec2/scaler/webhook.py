@@ -53,6 +53,9 @@ def _job(payload: Mapping[str, Any]) -> Answer:
     if payload["action"] in {"in_progress", "completed"}:
         jobs.take(job)
         return _answer(202, "noted")
+    if payload["action"] == "waiting":  # for somebody's approval, however long; `queued` comes after it
+        jobs.postpone(job)
+        return _answer(202, "noted")
     return _answer(200, "nothing to do yet")
 
 
