@@ -339,14 +339,18 @@ class Day:
     """A day of jobs, on machines that take their time to start, with spot capacity that comes and goes.
 
     GitHub gives a job to any runner that is idle; an ephemeral runner is gone after its job. Every minute the keeper's
-    decision is carried out as ``keeper`` does it. Times are in seconds; ``on_demand`` is whether there is any.
+    decision is carried out as ``keeper`` does it. Times are in seconds; ``on_demand`` is whether there is any, and
+    ``taken`` how likely EC2 takes a machine away in a minute: its job fails, and its runner is listed on, offline.
     """
 
     BOOT = (90, 420)
     """How long a machine takes until its runner is up, at least and at most."""
 
-    def __init__(self, seed: int, rules: Rules, *, on_demand: bool = True) -> None:
+    def __init__(self, seed: int, rules: Rules, *, on_demand: bool = True, taken: float = 0) -> None:
         self.on_demand = on_demand
+        self.taken = taken
+        self.failed: dict[str, Work] = {}
+        self.again = 0
         self.random = random.Random(seed)
         self.rules = rules
         self.jobs = self._arrivals()
@@ -388,16 +392,30 @@ class Day:
                 work.ended = now
                 self.over.add(machine)
                 del self.busy[machine]
-        idle = [m for m, at in self.up.items() if at <= now and m not in self.busy and m not in self.over]
+        idle = [m for m in self.up if self._online(m, now) and m not in self.busy and m not in self.over]
         waiting = [work for work in self.jobs if work.queued <= now and work.began is None]
         for machine, work in zip(idle, waiting, strict=False):
             work.began = now
             self.busy[machine] = work
 
+    def _online(self, machine: str, now: float) -> bool:
+        return self.up[machine] <= now and not (machine in self.machines and self.machines[machine].gone)
+
+    def _take_away(self) -> None:
+        for machine in list(self.machines.values()):
+            if self.random.random() < self.taken and not machine.gone:
+                self.machines[machine.id] = replace(machine, leaving=True, waits=True, gone=True)
+                if work := self.busy.pop(machine.id, None):
+                    self.failed[machine.id] = work
+
     def _keeper(self, now: float) -> None:
+        if self.taken:
+            self._take_away()
         jobs = [Job(work.id, "a/b", work.queued) for work in self.jobs if work.queued <= now and work.began is None]
         runners = [
-            Runner(int(m[2:]), m, online=self.up[m] <= now, busy=m in self.busy) for m in self.up if m not in self.over
+            Runner(int(m[2:]), m, online=self._online(m, now), busy=m in self.busy)
+            for m in self.up
+            if m not in self.over
         ]
         done = decide(now, self.rules, jobs, list(self.machines.values()), runners, self.prepared)
         assert done.left == []
@@ -406,6 +424,13 @@ class Day:
                 self.killed.append(machine)
             del self.machines[machine]
             self.up.pop(machine, None)
+        for machine in done.release:
+            del self.machines[machine]
+            self.up.pop(machine, None)
+        for machine in done.lost:
+            if work := self.failed.pop(machine, None):
+                work.queued, work.began = now, None
+                self.again += 1
         for machine in done.prepare:
             self.prepared.add(machine)
             self.up[machine] = self.machines[machine].started + self.random.uniform(*self.BOOT)
@@ -450,6 +475,17 @@ def test_where_there_is_no_on_demand_capacity_spot_serves_all_once_it_is_back(se
     # A drought may follow another; then the rest of the turn that is on-demand's, and what it takes otherwise.
     bound = 3 * 3600 + RULES.patience + 3 * 60 + Day.BOOT[1]
     assert 3600 / 2 < max((work.began or 0) - work.queued for work in day.jobs) <= bound
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_machines_are_taken_away_their_jobs_are_run_again_and_nothing_is_left_behind(seed: int) -> None:
+    day = Day(seed, replace(RULES, most=40), taken=0.01)
+    day.run()
+    assert day.killed == []
+    assert day.again > 10
+    assert day.failed == {}
+    assert all(work.ended is not None for work in day.jobs)
+    assert day.machines == {}
 
 
 def test_where_the_most_is_reached_jobs_wait_their_turn_and_all_are_done() -> None:
