@@ -268,6 +268,8 @@ def _export(options: argparse.Namespace) -> int:
 
     # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     what, *names = options.what
     reference = _names_an_image(what)

@@ -28,7 +28,8 @@ def mpi_job(
     worker = {
         "name": "worker",
         "image": image,
-        "command": ["start-sshd"],
+        # The operator mounts its keys from a Secret, in a folder that anybody may write to: sshd else refuses them.
+        "command": ["start-sshd", "-o", "StrictModes=no"],
         "resources": {"requests": dict(resources), "limits": resources},
         # EFA and NCCL lock the memory that they exchange.
         "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from stacks.errors import SlipwayError
+from stacks.flavors import megatron
 from stacks.plan import Plan, PlannedImage
+from stacks.versions.aks import aks_node
+
+_MOST_HAVE: Final = 8
+"""GPUs of a node of DGX's and HGX's kind, and of EC2's p4d and p5."""
 
 _SCRIPT: Final = """\
 #!/bin/bash
@@ -18,7 +23,7 @@ _SCRIPT: Final = """\
 #SBATCH --job-name={stack}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=8
+#SBATCH --gpus-per-node={gpus}
 #SBATCH --exclusive
 #SBATCH --output=%x-%j.log
 set -euo pipefail
@@ -51,4 +56,9 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     """
     if nodes < 1:
         raise SlipwayError(f"--nodes {nodes}: give 1 or more")
-    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes)
+    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=_gpus(plan))
+
+
+def _gpus(plan: Plan) -> int:
+    """Return the GPUs of a node: those of the stack's own kind of node, if it has one, else as most have."""
+    return aks_node(plan.config.nodes).gpus if isinstance(plan.config, megatron.Config) else _MOST_HAVE

@@ -27,7 +27,16 @@ _WITHOUT_CUDA = {"text"}
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
-_TAKEN = {"TZ": "it is set by tz", "PATH": "it is the image's own", "HOME": "it is the user's own"}
+_TAKEN = {
+    "TZ": "it is set by tz",
+    "PATH": "it is the image's own",
+    "HOME": "it is the user's own",
+    "USER_ID": "it is set by uid",
+    "GROUP_ID": "it is set by gid",
+    "PROJECT_ROOT": "it is set by slipway:projectRoot",
+}
+_ARGUMENT = re.compile(r"ENV_[1-8]_(NAME|VALUE)|LABEL_.*")
+"""Arguments that the Dockerfile reads after the person's variables, which would win over them."""
 
 
 _OWN = {"python": "python", "torch": "torch", "pytorch": "torch"} | {
@@ -181,6 +190,13 @@ class Train(Model):
                 raise ValueError(f"'{one_line(name)}' is no name of a variable: expected letters, digits and _")
             if name in _TAKEN:
                 raise ValueError(f"the variable {name} cannot be set here: {_TAKEN[name]}")
+            if _ARGUMENT.fullmatch(name):
+                raise ValueError(f"the variable {name} cannot be set here: it is an argument of the image's own")
+            if re.search(r"://[^/]*@", text):
+                raise ValueError(
+                    f"the variable {name} must not carry user:password@, which would stay in the image: "
+                    "give it when it is run"
+                )
             if _SECRET.search(name):
                 raise ValueError(
                     f"the variable {name} reads like a secret, which would stay in the image: give it when it is run"

@@ -266,7 +266,7 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(registry: Registry,
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_export_leaves_nothing(registry: Registry, reference: str, tmp_path: Path, number: int) -> None:
     (tmp_path / "app.tar").write_text("precious")
     words = ["export", reference, "--format", "tar", "--output", str(tmp_path / "app.tar"), "--force"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +12,8 @@ import pytest
 from stacks import flavors, plan
 from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
-from stacks.spec import ImageSpec, Outside, in_order
+from stacks.source import ROOT
+from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
 SEED: dict[str, Any] = {
     "cuda": "12.1.1",
@@ -391,3 +395,32 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
     message = refusal(**values)
     assert message.startswith(f"stack x: {line}")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("asked", "installed", "said"),
+    [
+        ("2.0.0-rc1", "2.0.0rc1", ""),
+        ("2.0.0-rc1", "2.0.0rc1+cu118", ""),
+        ("2.0.0-rc1", "2.0.0rc2", "torch: asked for 2.0.0rc1 (TORCH_VERSION), but 2.0.0rc2 is installed\n"),
+        ("2.0.1", "2.0.1+cu118", ""),
+    ],
+)
+def test_a_release_candidate_is_known_by_what_it_calls_itself(
+    tmp_path: Path, asked: str, installed: str, said: str
+) -> None:
+    (tmp_path / "torch.dist-info").mkdir()
+    (tmp_path / "torch.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {installed}\n")
+    done = subprocess.run(
+        [sys.executable, ROOT / CONTEXT / "torch/checks/build/20-versions.py"],
+        env={
+            "PYTHONPATH": str(tmp_path),
+            "TORCH_VERSION": asked,
+            "TORCH_VISION_VERSION": "",
+            "TORCH_AUDIO_VERSION": "",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == (said, int(bool(said)))

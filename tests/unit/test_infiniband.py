@@ -55,6 +55,11 @@ def test_yes_to_infiniband() -> None:
             {},
             "aks-ndv5-0:311 uses the network Socket, not Infi",
         ),
+        (
+            INFINIBAND.replace("/IB/SHARP", "/RoCE"),
+            {},
+            "[1]mlx5_ib1:1/RoCE [RO], which is Ethernet (RoCE), not InfiniBand\n",
+        ),
         (INFINIBAND.replace("Using network IB\n", "\n"), {}, "aks-ndv5-1:90 does not say which network it uses\n"),
         (INFINIBAND, {"NCCL_COLLNET_ENABLE": "1"}, "aks-ndv5-0:311 has no channel through the switches"),
         ("iteration 10", {}, "there is no line of NCCL's; was it run with NCCL_DEBUG=INFO?\n"),

@@ -44,7 +44,8 @@ def test_each_worker_has_a_whole_node_with_its_efa() -> None:
 
 def test_what_it_runs_is_in_the_image() -> None:
     spec = rendered()["spec"]["mpiReplicaSpecs"]
-    (program,) = spec["Worker"]["template"]["spec"]["containers"][0]["command"]
+    program, *options = spec["Worker"]["template"]["spec"]["containers"][0]["command"]
+    assert options == ["-o", "StrictModes=no"]  # a Secret's folder has mode 1777
     assert (ROOT / CONTEXT / "common/multinode/skeleton/usr/local/sbin" / program).is_file()
     words = spec["Launcher"]["template"]["spec"]["containers"][0]["command"]
     tests = next(word for word in words if word.startswith("/opt/nccl-tests/"))

@@ -11,6 +11,7 @@ import pytest
 
 from stacks import plan, slurm
 from stacks.cli import main
+from stacks.source import read_stack
 
 JOB = {
     "SLURM_JOB_ID": "1234567",
@@ -79,6 +80,15 @@ def test_shellcheck_finds_nothing_and_the_number_of_nodes_is_the_one_asked_for(s
     shellcheck = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([shellcheck, tmp_path / "job"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [("aks-ndv5", 8), ("aks-gb300", 4)])
+def test_a_node_has_the_gpus_of_its_kind(nodes: str, gpus: int) -> None:
+    values = {**read_stack("aks-megatron"), "nodes": nodes}
+    if nodes == "aks-gb300":
+        values["platform"] = "linux/arm64"
+    made = plan.make("aks-megatron", values)
+    assert f"#SBATCH --gpus-per-node={gpus}\n" in slurm.script(made, made.image(), 2)
 
 
 def test_no_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 _LINE = re.compile(r"(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] .*?NCCL (?:INFO|WARN) (?P<text>.*)")
 _NETWORK = re.compile(r"Using network (?P<name>.+?)\s*$")
+_DEVICES = re.compile(r"NET/IB : Using (?P<devices>.+?)(?:; OOB|$)")
 _CHANNEL = re.compile(r"via NET/(?P<name>[^/]+)/")
 _COLLNET = re.compile(r"(?P<count>\d+) collnet channels")
 _INFINIBAND = re.compile(r"IB(?:ext(?:_v\d+)?)?")
@@ -30,6 +31,7 @@ class Process:
     """What one process logged; sets, as it says most things once for each communicator."""
 
     networks: set[str] = field(default_factory=set)
+    ethernet: str = ""
     collnet: int = 0
 
     def add(self, text: str) -> None:
@@ -37,6 +39,8 @@ class Process:
         for pattern in (_NETWORK, _CHANNEL):
             if match := pattern.search(text):
                 self.networks.add(match["name"])
+        if (match := _DEVICES.search(text)) and not re.search(r":\d+/IB\b", match["devices"]):
+            self.ethernet = match["devices"]
         if match := _COLLNET.search(text):
             self.collnet = max(self.collnet, int(match["count"]))
 
@@ -45,6 +49,8 @@ class Process:
         others = sorted(name for name in self.networks if not _INFINIBAND.fullmatch(name))
         if others:
             return f"uses the network {', '.join(others)}, not InfiniBand"
+        if self.ethernet:  # NCCL calls it IB all the same
+            return f"uses {self.ethernet}, which is Ethernet (RoCE), not InfiniBand"
         if not self.networks:
             return "does not say which network it uses"
         return "has no channel through the switches: SHARP is not in use" if sharp and not self.collnet else None

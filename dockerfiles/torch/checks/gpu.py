@@ -54,8 +54,10 @@ def check_driver() -> None:
 
 def check_count() -> None:
     """Require as many GPUs as the environment variable EXPECTED_GPUS says, if it is set."""
-    found, expected = torch.cuda.device_count(), os.environ.get("EXPECTED_GPUS")
-    if expected is not None and found != int(expected):
+    found, expected = torch.cuda.device_count(), os.environ.get("EXPECTED_GPUS", "")
+    if expected and not expected.isdecimal():
+        sys.exit(f"EXPECTED_GPUS is '{expected}'; give a whole number, or leave it out")
+    if expected and found != int(expected):
         sys.exit(f"{found} GPUs are there, EXPECTED_GPUS is {expected}")
 
 
