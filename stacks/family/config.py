@@ -58,6 +58,14 @@ def _release_or_commit(value: str) -> str:
     return value
 
 
+def _commit_only(value: str) -> str:
+    if not _COMMIT.fullmatch(value):
+        raise ValueError(
+            "expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does not say its release"
+        )
+    return value
+
+
 def _given(value: str | Literal[False] | None) -> str | Literal[False]:
     if value is None:
         raise ValueError("expected a version, a commit, or false")
@@ -76,6 +84,8 @@ def ref(pin: str | Literal[False]) -> str:
 
 Commit = Annotated[str, AfterValidator(_commit)]
 Pin = Annotated[str | Literal[False], switched(_release_or_commit), AfterValidator(_given)]
+CommitPin = Annotated[str | Literal[False], switched(_commit_only), AfterValidator(_given)]
+"""What cannot be asked for by version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""
 TagField = Literal["distro", "abi"]
 
 
@@ -109,7 +119,9 @@ class Extras(Model):
 
     deepspeed: Pin = Field("0.19.7", description="DeepSpeed.")
     flash_attention: Pin = Field("2.8.3", description="FlashAttention 2.")
-    apex: Pin = Field("becbb77cea4cb54f2929f7c938a0a6f7dd1fdc39", description="NVIDIA Apex, from its repository.")
+    apex: CommitPin = Field(
+        "becbb77cea4cb54f2929f7c938a0a6f7dd1fdc39", description="NVIDIA Apex, from its repository: commit or false."
+    )
     xformers: Pin = Field(default=False, description="xformers.")
 
 
@@ -155,7 +167,7 @@ class FamilyConfig(StackConfig):
         description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
     )
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
-    flash_attention3: Pin = Field(default=False, description="FlashAttention 3 in torch: commit, version or false.")
+    flash_attention3: CommitPin = Field(default=False, description="FlashAttention 3 in torch: commit or false.")
     extras: Extras = Field(default_factory=Extras, description="Extensions in torch-extras; with none, no such image.")
     tag_fields: tuple[TagField, ...] = Field(
         get_args(TagField), description="Optional fields that the tags carry: distro, abi."

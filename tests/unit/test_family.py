@@ -289,7 +289,13 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ({"archList": ""}, "slipway:archList: '' names no compute capability; allowed: "),
         (
             {"extras": {"apex": "master"}},
-            "slipway:extras.apex: 'master': expected a version such as 0.9.4, a commit of 7",
+            "slipway:extras.apex: 'master': expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does",
+        ),
+        ({"extras": {"apex": "25.09"}}, "slipway:extras.apex: '25.09': expected a commit of 7 to 40 digits"),
+        ({"flashAttention3": "2.8.3"}, "slipway:flashAttention3: '2.8.3': expected a commit of 7 to 40 digits"),
+        (
+            {"extras": {"deepspeed": "main"}},
+            "slipway:extras.deepspeed: 'main': expected a version such as 0.9.4, a commit",
         ),
         ({"extras": {"apex": None}}, "slipway:extras.apex: has no value: write one, or leave the key out"),
         ({"extras": {"apex": True}}, "slipway:extras.apex: 'True': expected a version, or false"),
