@@ -220,7 +220,9 @@ def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
 def test_a_volume_that_is_there_is_imported_by_its_id(project: BuilderProject) -> None:
     wanted = {"Size": 500, "VolumeType": "gp3", "Iops": 6000, "Throughput": 500, "Encrypted": True}
     tags = [{"ResourceType": "volume", "Tags": [{"Key": "Name", "Value": BUILDER}]}]  # one tag is missing
-    made = project.api("ec2").create_volume(AvailabilityZone=f"{REGION}a", TagSpecifications=tags, **wanted)["VolumeId"]
+    subnets = project.api("ec2").describe_subnets()["Subnets"]
+    zone = min(subnets, key=lambda subnet: subnet["SubnetId"])["AvailabilityZone"]  # the builder's: that of the first
+    made = project.api("ec2").create_volume(AvailabilityZone=zone, TagSpecifications=tags, **wanted)["VolumeId"]
     project.imported([{"type": "aws:ebs/volume:Volume", "urn": f"::{BUILDER}", "id": made}], **AWAY)
     (volume,) = project.resources("ebs/volume:Volume")
     assert volume["id"] == made
