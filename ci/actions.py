@@ -78,6 +78,11 @@ def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     return json.loads(said) if said else None
 
 
+def owner() -> str:
+    """Return whose this repository is."""
+    return variable("GITHUB_REPOSITORY").partition("/")[0]
+
+
 def open_pulls(owner: str, branch: str) -> list[Any]:
     """Return the open pull requests of a branch of somebody's, as GitHub describes them."""
     head = urllib.parse.quote(f"{owner}:{branch}", safe="")

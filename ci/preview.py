@@ -44,28 +44,27 @@ def run(options: argparse.Namespace) -> int:
         if told:
             stack.load(deployment.state(told, unbuilt=changed))
         status, said = stack.preview(differing if told else []) if differing else (0, "Nothing would change.\n")
-        table, over = compared(options.stack, told, differing)
-        write(options.to / f"{options.stack}.txt", over + table + changes(said))
+        write(options.to / f"{options.stack}.txt", compared(options.stack, told, differing) + changes(said))
         return status or (stack.up(changed if told else []) if changed else 0)
 
 
-def compared(stack: str, told: Mapping[str, Any] | None, differing: Collection[str]) -> tuple[str, str]:
-    """Return how images differ from the published ones, and which are over their budgets, as `stacks diff` says both.
+def compared(stack: str, told: Mapping[str, Any] | None, differing: Collection[str]) -> str:
+    """Return which images are over their budgets, and how they differ from the published ones, as `stacks diff` says.
 
     As Markdown it is in the job's summary. What is told here goes into a comment, in which nothing that a fork's code
     says may be more than text. That a registry does not let anybody read is no failure of the preview, nor is what
     weighs too much: that is published already, and what would be instead is not weighed before it is pushed.
     """
     if not told or not differing:
-        return "", ""
+        return ""
     try:
         found = diff(stack, ROOT, before=told["outputs"])
     except SlipwayError as error:
-        return f"python -m stacks diff: {error}\n\n", ""
+        return f"python -m stacks diff: {error}\n\n"
     images = tuple(image for image in found.images if image.name in differing)
     made = report.of_stack(replace(found, images=images))
     actions.summary(f"{text.markdown(made)}\n")
-    return f"{text.terminal(made)}\n\n", "".join(f"{line}\n" for line in report.over(found))
+    return "".join(f"{line}\n" for line in report.over(found)) + f"{text.terminal(made)}\n\n"
 
 
 def changes(said: str) -> str:

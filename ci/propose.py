@@ -27,8 +27,7 @@ def run(options: argparse.Namespace) -> int:
         print("nothing changed")
         return 0
     same = _same(made, repository.fetch(ROOT, options.branch), options.paths)
-    owner = actions.variable("GITHUB_REPOSITORY").partition("/")[0]
-    opened = actions.open_pulls(owner, options.branch)
+    opened = actions.open_pulls(actions.owner(), options.branch)
     if same and opened:
         print(f"pull request {opened[0]['number']}: proposes that already")
         return 0

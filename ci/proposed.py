@@ -17,8 +17,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         SlipwayError: git or GitHub refuses, or the branch's lock is not what ``python -m stacks lock`` writes.
     """
-    owner = actions.variable("GITHUB_REPOSITORY").partition("/")[0]
-    if not actions.open_pulls(owner, options.branch):
+    if not actions.open_pulls(actions.owner(), options.branch):
         return 0
     at, path = repository.fetch(ROOT, options.branch), lock.path(ROOT).relative_to(ROOT)
     date = lock.refresh_in(repository.run(ROOT, "show", f"{at}:{path}"))

@@ -49,6 +49,11 @@ class Registry(pulumi.ComponentResource):
     def _declare(self) -> None:
         """Declare what the registry itself consists of; most exist already."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether there is a login, and it outlives an update."""
+        return False
+
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - what lasts longer than a build needs no order
         """Return credentials, made once ``after`` is known: as late as may be, where they do not last."""
         return Login()
@@ -85,7 +90,7 @@ class PasswordRegistry(Registry):
 
     @property
     def lasts(self) -> bool:
-        """Whether there is a login, and it outlives an update."""
+        """Whether it is given."""
         return self.publish and self._args.password is not None
 
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:

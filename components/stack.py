@@ -14,7 +14,6 @@ from components.registry import (
     GenericRegistry,
     GhcrRegistry,
     LocalRegistry,
-    Login,
     PasswordRegistry,
     PasswordRegistryArgs,
     Registry,
@@ -131,9 +130,7 @@ def _validated(
     image, after = (own.ref, [own]) if own else (reference, [])
     server = registry.server if own else qualified(reference).partition("/")[0]
     # One that lasts: ECR's, or one of Azure's that is asked for, would be another at each update.
-    lasting = server == registry.server and isinstance(registry, PasswordRegistry) and registry.lasts
-    login = registry.login([]) if lasting else Login()
-    private = (server, login) if login.password is not None else None
+    private = (server, registry.login([])) if server == registry.server and registry.lasts else None
     return {"validation": cluster.validate(image, after, plan.gpu_checks, private)}
 
 

@@ -280,7 +280,7 @@ class StackConfig(Model):
             if platform and isinstance(runners, KubernetesRunners) and (why := runners.cannot_run(platform)):
                 raise ValueError(f"{why}: leave one out")
             registry = info.data.get("registry")
-            if info.data.get("publish") and isinstance(registry, LocalRegistry) and registry.own:
+            if info.data.get("publish") and registry and registry.own:
                 raise ValueError(
                     f"{registry.address} is this machine's own registry, which runners do not reach: give "
                     "slipway:registry another, or publish: false"
@@ -294,8 +294,7 @@ class StackConfig(Model):
         No build elsewhere reaches this machine's own registry, and each machine has it at another port.
         """
         mirrors = self.mirrors
-        own = isinstance(self.registry, LocalRegistry) and self.registry.own
-        hosts = [*([] if own else [self.registry.repository]), *mirrors.images.values()]
+        hosts = [*([] if self.registry.own else [self.registry.repository]), *mirrors.images.values()]
         urls = [mirrors.apt, mirrors.python_index, mirrors.torch_index, mirrors.git, *mirrors.downloads.values()]
         found = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
         return tuple(sorted({port for port in found if port}))
@@ -356,19 +355,21 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
     below = _mirrors_below()
     own = merged.get("mirrors") or {}
     if below and isinstance(own, Mapping):
-        for key in ("images", "downloads"):
+        for key, named in _NAMED.items():
             entries = own.get(key) or {}
             if key in below and isinstance(entries, Mapping):
-                names = (
-                    {name for entry in entries for name in named_by(str(entry))} if key == "images" else set(entries)
-                )
-                kept = {entry: to for entry, to in below[key].items() if names.isdisjoint({*named_by(entry), entry})}
+                names = {name for entry in entries for name in named(str(entry))}
+                kept = {entry: to for entry, to in below[key].items() if names.isdisjoint(named(entry))}
                 own = {**own, key: {**kept, **entries}}
         merged["mirrors"] = {**below, **own}
     try:
         return model.model_validate(merged)
     except ValidationError as error:
         raise SlipwayError("\n".join(_explain(error, where))) from None
+
+
+_NAMED: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": named_by, "downloads": lambda address: (address,)}
+"""The mirrors that are a mapping: by key, what an entry stands for, however it is spelled."""
 
 
 def _mirrors_below() -> dict[str, Any]:

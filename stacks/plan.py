@@ -12,7 +12,7 @@ from stacks.config import Mirrors, StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.fingerprint import fingerprints
 from stacks.model import covering, qualified, split
-from stacks.registries import LocalRegistry, check_sealed
+from stacks.registries import check_sealed
 from stacks.runners import ARC_CHARTS, KubernetesRunners
 from stacks.signing import Signer, trusted
 from stacks.source import ROOT, read_stack
@@ -238,10 +238,10 @@ def _check_runners(config: StackConfig, names: Sequence[str], where: str, root: 
         )
     if checked and checked.own and (why := runners.cannot_run(config.platform)):
         raise SlipwayError(f"{where}: slipway:runners.validation.image: '{checked.image}': {why}: leave out validation")
-    registry = config.registry
-    if checked and checked.own and isinstance(registry, LocalRegistry) and registry.own:
+    if checked and checked.own and config.registry.own:
+        host = config.registry.repository.partition("/")[0]
         raise SlipwayError(
-            f"{where}: slipway:runners.validation.image: '{checked.image}' is pushed to {registry.address}, this "
+            f"{where}: slipway:runners.validation.image: '{checked.image}' is pushed to {host}, this "
             "machine's own registry, which no cluster reaches: give slipway:registry another, or leave out validation"
         )
 

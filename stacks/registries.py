@@ -45,6 +45,11 @@ class _Registry(Model):
             SlipwayError: naming the ways to give credentials.
         """
 
+    @property
+    def own(self) -> bool:
+        """Whether it is the toolchain's, which nothing beyond this machine reaches."""
+        return False
+
     def owned(self, images: Iterable[str]) -> frozenset[str]:  # noqa: ARG002 - most registries make repositories by themselves
         """Return the full names of the repositories that a stack with these images creates, and so alone may have."""
         return frozenset()
@@ -71,7 +76,7 @@ class LocalRegistry(_Registry):
 
     @property
     def own(self) -> bool:
-        """Whether no address is given: it is the toolchain's, which nothing beyond this machine reaches."""
+        """Whether no address is given."""
         return "address" not in self.model_fields_set
 
     @property

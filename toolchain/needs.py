@@ -14,15 +14,14 @@ from stacks.config import StackConfig
 from stacks.ec2 import Ec2Runners
 from stacks.errors import SlipwayError
 from stacks.model import qualified
-from stacks.registries import EcrRegistry, LocalRegistry
+from stacks.registries import EcrRegistry
 from stacks.runners import KubernetesRunners
 from stacks.spec import Outside
 
 
 def local(config: StackConfig) -> bool:
     """Tell whether a stack pushes to the registry that we start."""
-    to = config.registry
-    return config.publish and isinstance(to, LocalRegistry) and to.own
+    return config.publish and config.registry.own
 
 
 def needs(stack: str, *, pushing: bool) -> dict[str, object]:

@@ -182,13 +182,13 @@ def configured_login(planned: Plan) -> Login | None:
     registry = planned.config.registry
     if not isinstance(registry, GenericRegistry):
         return None
+    host = registry.repository.partition("/")[0]
     if registry.asked:
-        return Login(registry.repository.partition("/")[0], *registry.asked())
+        return Login(host, *registry.asked())
     if not (registry.username and registry.password):
         return None
     if registry.password.get_secret_value() == ENCRYPTED:
         return None
-    host = registry.repository.partition("/")[0]
     return Login(host, registry.username, registry.password.get_secret_value())
 
 

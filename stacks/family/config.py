@@ -38,8 +38,13 @@ _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
 
 
+def is_commit(pin: str) -> bool:
+    """Say whether a pin names a commit rather than a version."""
+    return bool(_COMMIT.fullmatch(pin))
+
+
 def _commit(value: str) -> str:
-    if not _COMMIT.fullmatch(value):
+    if not is_commit(value):
         raise ValueError("expected a commit: 7 to 40 digits 0-9 a-f")
     return value
 
@@ -53,13 +58,13 @@ ArchList = Annotated[str, BeforeValidator(_joined)]
 
 
 def _release_or_commit(value: str) -> str:
-    if not (_COMMIT.fullmatch(value) or _RELEASE.fullmatch(value)):
+    if not (is_commit(value) or _RELEASE.fullmatch(value)):
         raise ValueError("expected a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false")
     return value
 
 
 def _commit_only(value: str) -> str:
-    if not _COMMIT.fullmatch(value):
+    if not is_commit(value):
         raise ValueError(
             "expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does not say its release"
         )
@@ -70,11 +75,6 @@ def _given(value: str | Literal[False] | None) -> str | Literal[False]:
     if value is None:
         raise ValueError("expected a version, a commit, or false")
     return value
-
-
-def is_commit(pin: str) -> bool:
-    """Say whether a pin names a commit rather than a version."""
-    return bool(_COMMIT.fullmatch(pin))
 
 
 def ref(pin: str | Literal[False]) -> str:

@@ -27,6 +27,8 @@ _WITHOUT_CUDA = {"text"}
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/]*@")
+"""What an address has that carries ``user:password@``."""
 _TAKEN = {
     "TZ": "it is set by tz",
     "PATH": "it is the image's own",
@@ -64,7 +66,7 @@ def _matching(pattern: str, example: str) -> Callable[[str], str]:
 def _pip(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][ -~]*", value):
         raise ValueError("expected a requirement of pip's such as seaborn==0.11.2 or 'wandb>=0.12'")
-    if re.search(r"://[^/]*@", value):
+    if _LOGIN.search(value):
         raise ValueError(
             "an address must not carry user:password@, because build arguments stay in the image's history"
         )
@@ -192,7 +194,7 @@ class Train(Model):
                 raise ValueError(f"the variable {name} cannot be set here: {_TAKEN[name]}")
             if _ARGUMENT.fullmatch(name):
                 raise ValueError(f"the variable {name} cannot be set here: it is an argument of the image's own")
-            if re.search(r"://[^/]*@", text):
+            if _LOGIN.search(text):
                 raise ValueError(
                     f"the variable {name} must not carry user:password@, which would stay in the image: "
                     "give it when it is run"
