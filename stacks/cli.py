@@ -243,7 +243,6 @@ def _compose(options: argparse.Namespace) -> int:
     files = compose.files(
         planned,
         planned.image(options.image) if options.image else compose.of_user(planned, user),
-        options.project,
         owner=(user, os.getgid()),
         gpus=not options.cpu,
         host=options.host_network,

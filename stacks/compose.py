@@ -6,7 +6,6 @@ does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,6 +43,8 @@ _ENV: Final = """\
 # Whose the files are that containers write to this folder: id -u, id -g.
 UID={uid}
 GID={gid}
+# What images are built from, on the machine whose client builds them.
+DOCKERFILES={dockerfiles}
 # Where programs keep their caches, as that user has no home in the image.
 HOME_FOLDER=/tmp
 # Memory that processes of a container share.
@@ -80,14 +81,13 @@ def _ours(path: Path) -> bool:
 
 
 def files(
-    plan: Plan, image: PlannedImage, folder: Path, *, owner: tuple[int, int], gpus: bool = True, host: bool = False
+    plan: Plan, image: PlannedImage, *, owner: tuple[int, int], gpus: bool = True, host: bool = False
 ) -> dict[str, str]:
     """Return the files by name.
 
     Args:
         plan: the stack.
         image: which of its images the service ``train`` runs.
-        folder: where the files are to be; the project.
         owner: user and group that the containers run as.
         gpus: reserve all of the machine's GPUs; without, services run on CPUs.
         host: share the machine's network, in place of one of the containers' own.
@@ -105,7 +105,7 @@ def files(
         "train": {
             "image": image.reference,
             "platform": image.spec.platform,
-            "build": _build(plan, image, folder),
+            "build": _build(plan, image),
             "environment": {} if _is_of(image, uid) else foreign,
             **_common(image.spec.args.get(_PLACE, PROJECT), gpus, host),
         },
@@ -115,8 +115,14 @@ def files(
     return {
         "docker-compose.yaml": _HEAD.format(**said)
         + yaml.dump({"services": services}, Dumper=PlainDumper, sort_keys=False),
-        ".env": _ENV.format(**said, uid=uid, gid=gid, shm=_SHARED_MEMORY),
+        ".env": _ENV.format(**said, uid=uid, gid=gid, dockerfiles=_quoted(ROOT / CONTEXT), shm=_SHARED_MEMORY),
     }
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as a value in ``.env`` that both Composes take as it is, with ``$`` and blanks."""
+    text = path.as_posix().replace("'", r"\'")
+    return f"'{text}'"
 
 
 def _common(place: str, gpus: bool, host: bool) -> dict[str, Any]:
@@ -134,11 +140,11 @@ def _common(place: str, gpus: bool, host: bool) -> dict[str, Any]:
     }
 
 
-def _build(plan: Plan, image: PlannedImage, folder: Path) -> dict[str, Any]:
+def _build(plan: Plan, image: PlannedImage) -> dict[str, Any]:
     parents = {argument: plan.references[parent] for argument, parent in image.siblings.items()}
     args = {**image.args, **image.spec.label_args, **parents}
     return {
-        "context": Path(os.path.relpath(ROOT / CONTEXT, folder)).as_posix(),
+        "context": "${DOCKERFILES}",
         "dockerfile": image.spec.dockerfile,
         **({"target": image.spec.target} if image.spec.target else {}),
         "args": {name: value.replace("$", "$$") for name, value in args.items()},

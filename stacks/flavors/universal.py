@@ -172,7 +172,7 @@ class Train(Model):
         "train", description="The image is train-<name>; with the default, train."
     )
     uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
-    gid: int = Field(1000, ge=0, lt=2**32 - 1, description="Group id that it runs as.")
+    gid: int | None = Field(None, ge=0, lt=2**32 - 1, description="Group id that it runs as. Default: as the user id.")
     apt: tuple[SystemPackage, ...] = Field((), description="Packages of Ubuntu or Debian.")
     dnf: tuple[DnfPackage, ...] = Field((), description="Packages of Rocky Linux or UBI.")
     conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
@@ -219,9 +219,14 @@ class Train(Model):
 
     @model_validator(mode="after")
     def _root_is_root(self) -> Self:
-        if self.uid == 0 and self.gid != 0:
-            raise ValueError(f"uid 0 is root, whose gid is 0: write 'gid: 0', not {self.gid}")
+        if self.uid == 0 and self.group != 0:
+            raise ValueError(f"uid 0 is root, whose gid is 0: leave gid out or write 'gid: 0', not {self.gid}")
         return self
+
+    @property
+    def group(self) -> int:
+        """The group id that it runs as."""
+        return self.uid if self.gid is None else self.gid
 
     @property
     def image(self) -> str:
@@ -493,7 +498,7 @@ class _Chain:
                 "ARCH_LIST": config.archs,
                 **{name: "\n".join(packages) for name, packages in lists.items() if packages},
                 "USER_ID": str(one.uid),
-                "GROUP_ID": str(one.gid),
+                "GROUP_ID": str(one.group),
                 "PROJECT_ROOT": config.project_root,
                 "TZ": one.tz,
                 **variables,

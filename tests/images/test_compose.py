@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+from stacks import compose
 from stacks.cli import main
 from tests.images.engine import client, docker
 from toolchain import apt, golang
@@ -50,14 +52,14 @@ class Project:
 
     def __init__(self, folder: Path, program: list[str]) -> None:
         self.folder = folder
-        self._program = program
+        self.program = program
         # An old one has the engine's client build, as the plugin has its own BuildKit.
         path = f"{Path(client()).parent}:{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "COMPOSE_DOCKER_CLI_BUILD": "1", "DOCKER_BUILDKIT": "1"}
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
-            [*self._program, *words],
+            [*self.program, *words],
             cwd=self.folder,
             env=self._environment,
             capture_output=True,
@@ -85,6 +87,22 @@ def test_every_stacks_file_is_accepted(project: Project) -> None:
         said = project.run("config")
         assert "driver: nvidia" in said
         assert "host" not in said.replace("create_host_path", "")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_built_from_is_found_from_a_folder_reached_by_a_link_and_whatever_its_name(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "deep" / "er" / project.folder.name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(project.folder)
+    root = tmp_path / "it's $HOME here"
+    (root / "dockerfiles").mkdir(parents=True)
+    monkeypatch.setattr(compose, "ROOT", root)
+    monkeypatch.setenv("PWD", str(link))
+    assert main(["compose", "local", "--project", str(link), "--force"]) == 0
+    read = yaml.safe_load(Project(link, project.program).run("config"))
+    assert read["services"]["train"]["build"]["context"].replace("$$", "$") == str(root / "dockerfiles")
 
 
 GIVEN = "slipway-test/compose"

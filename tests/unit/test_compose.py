@@ -19,9 +19,9 @@ from stacks.versions import ngc_versions
 OWNER = (1234, 100)
 
 
-def made(folder: Path, planned: Plan, image: PlannedImage | None = None, **options: Any) -> tuple[dict[str, Any], str]:
+def made(planned: Plan, image: PlannedImage | None = None, **options: Any) -> tuple[dict[str, Any], str]:
     """Return the compose file's services, and the other file."""
-    files = compose.files(planned, image or planned.image(), folder, owner=OWNER, **options)
+    files = compose.files(planned, image or planned.image(), owner=OWNER, **options)
     assert list(files) == ["docker-compose.yaml", ".env"]
     return yaml.safe_load(files["docker-compose.yaml"])["services"], files[".env"]
 
@@ -31,19 +31,21 @@ def settings(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa", "universal-cu113"])
-def test_train_is_built_with_every_argument_of_the_plan(stack: str, tmp_path: Path) -> None:
+def test_train_is_built_with_every_argument_of_the_plan(stack: str) -> None:
     planned = plan.make(stack)
-    services, _ = made(tmp_path, planned)
+    services, env = made(planned)
     image, build = planned.image(), services["train"]["build"]
     assert services["train"]["image"] == image.reference
     parents = {argument: planned.references[name] for argument, name in image.siblings.items()}
     assert build["args"] == {**image.args, **image.spec.label_args, **parents}
-    assert (tmp_path / build["context"] / build["dockerfile"]).resolve() == ROOT / "dockerfiles" / image.spec.dockerfile
+    assert build["context"] == "${DOCKERFILES}"
+    assert settings(env)["DOCKERFILES"] == f"'{ROOT / 'dockerfiles'}'"
+    assert build["dockerfile"] == image.spec.dockerfile
     assert build.get("target") == image.spec.target
 
 
-def test_both_services_work_in_the_project_as_the_caller_on_all_gpus_and_a_network_of_their_own(tmp_path: Path) -> None:
-    services, env = made(tmp_path, plan.make("local"))
+def test_both_services_work_in_the_project_as_the_caller_on_all_gpus_and_a_network_of_their_own() -> None:
+    services, env = made(plan.make("local"))
     assert list(services) == ["train", "ngc"]
     for service in services.values():
         assert service["user"] == "${UID}:${GID}"
@@ -52,33 +54,32 @@ def test_both_services_work_in_the_project_as_the_caller_on_all_gpus_and_a_netwo
         assert device == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
         assert "network_mode" not in service
         assert not any(isinstance(value, str) and "\\" in value for value in service.values())
-    assert settings(env) == {"UID": "1234", "GID": "100", "HOME_FOLDER": "/tmp", "SHM_SIZE": "8gb"}
+    mine = {"UID": "1234", "GID": "100", "HOME_FOLDER": "/tmp", "SHM_SIZE": "8gb"}
+    assert {name: value for name, value in settings(env).items() if name in mine} == mine
     assert services["ngc"]["image"] == f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
 
 
-def test_the_project_is_where_an_image_has_its_place_for_one(tmp_path: Path) -> None:
-    services, _ = made(
-        tmp_path, plan.make("universal-cu132", {**read_stack("universal-cu132"), "projectRoot": "/opt/p"})
-    )
+def test_the_project_is_where_an_image_has_its_place_for_one() -> None:
+    services, _ = made(plan.make("universal-cu132", {**read_stack("universal-cu132"), "projectRoot": "/opt/p"}))
     assert (services["train"]["volumes"], services["train"]["working_dir"]) == ([".:/opt/p"], "/opt/p")
     assert services["ngc"]["working_dir"] == "/workspace"
 
 
-def test_without_gpus_none_is_asked_for_and_with_the_hosts_network_that_is(tmp_path: Path) -> None:
-    services, _ = made(tmp_path, plan.make("local"), gpus=False, host=True)
+def test_without_gpus_none_is_asked_for_and_with_the_hosts_network_that_is() -> None:
+    services, _ = made(plan.make("local"), gpus=False, host=True)
     for service in services.values():
         assert "deploy" not in service
         assert service["network_mode"] == "host"
 
 
-def test_a_mirror_and_a_dollar_are_what_they_are(tmp_path: Path) -> None:
+def test_a_mirror_and_a_dollar_are_what_they_are() -> None:
     mirrors = {"images": {"nvcr.io": "mirror.example/ngc"}, "pythonIndex": "https://mirror.example/$simple"}
-    services, _ = made(tmp_path, plan.make("local", {**read_stack("local"), "mirrors": mirrors}))
+    services, _ = made(plan.make("local", {**read_stack("local"), "mirrors": mirrors}))
     assert services["ngc"]["image"].startswith("mirror.example/ngc/nvidia/pytorch:")
     assert services["train"]["build"]["args"]["PYTHON_INDEX_URL"] == "https://mirror.example/$$simple"
 
 
-def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home(tmp_path: Path) -> None:
+def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home() -> None:
     planned = plan.make("local")
     (last,) = planned.images
 
@@ -92,7 +93,7 @@ def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home(tmp_path: 
     assert compose.of_user(both, 9) is bob
     assert compose.of_user(planned, 1234) is last
     for image, home in ((alice, False), (bob, True), (last, True)):
-        services, _ = made(tmp_path, both, image)
+        services, _ = made(both, image)
         assert ("HOME" in services["train"]["environment"]) is home
         assert "HOME" in services["ngc"]["environment"]
 

@@ -130,6 +130,13 @@ def test_what_is_ones_own_changes_ones_own_image_alone(mine: dict[str, Any]) -> 
     assert changed(before, after) == {"train-alice"}
 
 
+@pytest.mark.parametrize(
+    ("mine", "group"), [({"uid": 0}, "0"), ({"uid": 1001}, "1001"), ({"gid": 100}, "100"), ({}, "1000")]
+)
+def test_a_group_that_is_not_given_is_the_users_own(mine: dict[str, Any], group: str) -> None:
+    assert specs(train=[mine])["train"].args["GROUP_ID"] == group
+
+
 def test_another_person_changes_nothing_of_the_others() -> None:
     assert changed(specs(train=[MINE]), specs(train=[MINE, {"name": "bob"}])) == {"train-bob"}
 
@@ -220,7 +227,7 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
     ("person", "said"),
     [
         ({"tz": "Asia/Soul"}, "train.0.tz: 'Asia/Soul': is no IANA time zone (did you mean 'Asia/Seoul'?)"),
-        ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0: write 'gid: 0', not 5"),
+        ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0: leave gid out or write 'gid: 0', not 5"),
         ({"uid": -1}, "train.0.uid: '-1':"),
         ({"name": "Alice"}, "train.0.name: 'Alice':"),
         ({"env": {"WANDB_API_KEY": "x"}}, "WANDB_API_KEY reads like a secret"),
