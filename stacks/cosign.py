@@ -216,11 +216,9 @@ def _docker_config(login: Login | None) -> Iterator[Mapping[str, str]]:
     if login is None:
         yield {}
         return
-    pair = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
+    text = docker_login.configuration(login.host, login.username, login.password)
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        Path(folder, "config.json").write_text(
-            json.dumps({"auths": {docker_login.name(login.host): {"auth": pair}}}), encoding="utf-8"
-        )
+        Path(folder, "config.json").write_text(text, encoding="utf-8")
         yield {"DOCKER_CONFIG": folder}
 
 

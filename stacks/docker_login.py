@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 _NAMES = dict.fromkeys(("docker.io", "index.docker.io"), "https://index.docker.io/v1/")
@@ -11,6 +13,12 @@ _NAMES = dict.fromkeys(("docker.io", "index.docker.io"), "https://index.docker.i
 def name(host: str) -> str:
     """Return the name under which Docker keeps a registry's credentials."""
     return _NAMES.get(host, host)
+
+
+def configuration(host: str, username: str, password: str) -> str:
+    """Return a Docker configuration that holds one login, as ``config.json`` and Kubernetes' secrets have it."""
+    pair = base64.b64encode(f"{username}:{password}".encode()).decode()
+    return json.dumps({"auths": {name(host): {"auth": pair}}})
 
 
 def stored(host: str) -> dict[str, Any]:

@@ -31,11 +31,6 @@ def _quantity(value: str) -> str:
     return value
 
 
-def in_bytes(quantity: str) -> float:
-    """Return a quantity of memory or storage, such as ``200Gi``, in bytes."""
-    return float(quantity[:-2]) * 1024.0 ** (1 + "KMGT".index(quantity[-2]))
-
-
 def _label(value: str) -> str:
     if not _LABEL.fullmatch(value):
         raise ValueError("expected 1 to 63 lower-case letters, digits and -, a letter or digit at either end")

@@ -6,12 +6,13 @@ certificate for its password, and shows one of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from components.runners import guards
 from components.runners.guards import Manifest
-from components.runners.pod import ACCOUNT, CLIENT, Spec, labels, placement, priority_class
+from components.runners.pod import CLIENT, Spec, labels, placement, priority_class
 from stacks.runners import BuildService, KubernetesRunners
 
 NAME = "build"
@@ -87,9 +88,34 @@ def _kind(build: BuildService) -> Spec:
     return _ROOTLESS if build.rootless else _DOCKER
 
 
+def space(config: KubernetesRunners) -> str:
+    """Return the name of the service's namespace, so that the runners' may be stricter than the service lets its be."""
+    return f"{config.namespace}-build"
+
+
+def namespace(config: KubernetesRunners) -> Manifest:
+    """Return the service's namespace. No stricter level admits either kind: BuildKit's has no seccomp profile."""
+    return guards.admitting(space(config), "privileged")
+
+
+def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> list[Manifest]:
+    """Return what surrounds the service in its namespace, as runners have it in theirs.
+
+    The quota has room for one pod more: one on a node that is lost stays until somebody deletes it.
+    """
+    hard = {"pods": "2", "persistentvolumeclaims": "1"}
+    return [
+        guards.manifest("v1", "ResourceQuota", NAME, space(config), spec={"hard": hard}),
+        guards.manifest("v1", "LimitRange", NAME, space(config), spec={"limits": [guards.largest_claim(build.cache)]}),
+        guards.account(NAME, space(config)),
+        guards.closed("build-closed", space(config)),
+        _policy(config, build, ports),
+    ]
+
+
 def own_address(config: KubernetesRunners, build: BuildService) -> str:
     """Return ``host:port`` as the cluster's pods reach the service."""
-    return f"{NAME}.{config.namespace}.svc:{_kind(build)['port']}"
+    return f"{NAME}.{space(config)}.svc:{_kind(build)['port']}"
 
 
 def address(config: KubernetesRunners, build: BuildService) -> str:
@@ -102,7 +128,7 @@ def hosts(config: KubernetesRunners, build: BuildService) -> list[str]:
     own = own_address(config, build).partition(":")[0]
     given = [build.address.rpartition(":")[0] or build.address] if build.address else []
     return list(
-        dict.fromkeys([own, f"{own}.cluster.local", f"{NAME}.{config.namespace}", "localhost", "127.0.0.1", *given])
+        dict.fromkeys([own, f"{own}.cluster.local", f"{NAME}.{space(config)}", "localhost", "127.0.0.1", *given])
     )
 
 
@@ -129,7 +155,7 @@ def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
     spec: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": build.cache}}}
     if build.storage_class:
         spec["storageClassName"] = build.storage_class
-    made = guards.manifest("v1", "PersistentVolumeClaim", NAME, config.namespace, spec=spec)
+    made = guards.manifest("v1", "PersistentVolumeClaim", NAME, space(config), spec=spec)
     made["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
     return made
 
@@ -162,7 +188,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
     }
     pod = {
         **placement(_PROFILE),
-        "serviceAccountName": ACCOUNT,
+        "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),
         "terminationGracePeriodSeconds": config.grace * 60,
@@ -183,7 +209,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
             "spec": pod,
         },
     }
-    return guards.manifest("apps/v1", "Deployment", NAME, config.namespace, spec=spec)
+    return guards.manifest("apps/v1", "Deployment", NAME, space(config), spec=spec)
 
 
 _SOCKETS: Spec = {"name": "socket", "mountPath": _SOCKET}
@@ -210,7 +236,7 @@ def _room(image: str, state: str) -> Spec:
 def disruption_budget(config: KubernetesRunners) -> Manifest:
     """Return the budget that lets nobody drain the service's node under a build; a deleted pod waits for builds."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels()}}
-    return guards.manifest("policy/v1", "PodDisruptionBudget", NAME, config.namespace, spec=spec)
+    return guards.manifest("policy/v1", "PodDisruptionBudget", NAME, space(config), spec=spec)
 
 
 def service(config: KubernetesRunners, build: BuildService) -> Manifest:
@@ -221,7 +247,7 @@ def service(config: KubernetesRunners, build: BuildService) -> Manifest:
         "selector": service_labels(),
         "ports": [{"name": "api", "port": kind["port"], "targetPort": "api"}],
     }
-    made = guards.manifest("v1", "Service", NAME, config.namespace, spec=spec)
+    made = guards.manifest("v1", "Service", NAME, space(config), spec=spec)
     if build.service == "LoadBalancer":
         made["metadata"]["annotations"] = dict(_PRIVATE)
     return made
@@ -235,52 +261,54 @@ _PRIVATE = {
 }
 
 
-def network_policies(config: KubernetesRunners, build: BuildService, ports: list[int]) -> list[Manifest]:
-    """Return the policies: runners may speak to the service, and it may fetch and push as they do.
+def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> Manifest:
+    """Return the policy by which runners may speak to the service, and it may fetch and push as they do.
 
     Where others than pods are to reach it, any may try: what lets them in is their certificate.
     """
-    port = [{"protocol": "TCP", "port": _kind(build)["port"]}]
-    runners: Spec = {"podSelector": {"matchLabels": labels(config)}}
-    own: Spec = {"podSelector": {"matchLabels": service_labels()}}
+    runners = {**_space(config.namespace), "podSelector": {"matchLabels": labels(config)}}
     anyone = build.service != "ClusterIP"
-    outside: Spec = {"ports": port} if anyone else {"from": [runners], "ports": port}
-    return [
-        guards.manifest(
-            *guards.POLICY,
-            "build-service",
-            config.namespace,
-            spec={
-                **own,
-                "policyTypes": ["Ingress", "Egress"],
-                "ingress": [outside],
-                "egress": guards.outward(ports),
-            },
-        ),
-        guards.manifest(
-            *guards.POLICY,
-            "build-clients",
-            config.namespace,
-            spec={**runners, "policyTypes": ["Egress"], "egress": [{"to": [own], "ports": port}]},
-        ),
-    ]
+    spec = {
+        "podSelector": {"matchLabels": service_labels()},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{**({} if anyone else {"from": [runners]}), "ports": _port(build)}],
+        "egress": guards.outward(ports),
+    }
+    return guards.manifest(*guards.POLICY, "build-service", space(config), spec=spec)
 
 
-def secrets(config: KubernetesRunners, made: dict[str, Any]) -> list[Manifest]:
-    """Return the secrets of the service and of its clients.
+def clients_policy(config: KubernetesRunners, build: BuildService) -> Manifest:
+    """Return the policy of the runners' namespace by which they reach the service."""
+    service = {**_space(space(config)), "podSelector": {"matchLabels": service_labels()}}
+    spec = {
+        "podSelector": {"matchLabels": labels(config)},
+        "policyTypes": ["Egress"],
+        "egress": [{"to": [service], "ports": _port(build)}],
+    }
+    return guards.manifest(*guards.POLICY, "build-clients", config.namespace, spec=spec)
+
+
+def _space(name: str) -> Spec:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+def _port(build: BuildService) -> list[Spec]:
+    return [{"protocol": "TCP", "port": _kind(build)["port"]}]
+
+
+def secret(config: KubernetesRunners, made: dict[str, Any], side: Literal["server", "client"]) -> Manifest:
+    """Return the secret of the service, or that of its clients, in the namespace that each is in.
 
     Args:
         config: what the runners are to be.
         made: certificates and keys by their names in :class:`components.runners.certificates.Certificates`.
+        side: whose.
     """
-    return [
-        guards.manifest(
-            "v1",
-            "Secret",
-            f"{NAME}-{side}",
-            config.namespace,
-            type="Opaque",
-            stringData={"ca.pem": made["ca"], "cert.pem": made[f"{side}_cert"], "key.pem": made[f"{side}_key"]},
-        )
-        for side in ("server", "client")
-    ]
+    return guards.manifest(
+        "v1",
+        "Secret",
+        f"{NAME}-{side}",
+        {"server": space(config), "client": config.namespace}[side],
+        type="Opaque",
+        stringData={"ca.pem": made["ca"], "cert.pem": made[f"{side}_cert"], "key.pem": made[f"{side}_key"]},
+    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from components.runners.pod import ACCOUNT, labels, priority_class
-from stacks.runners import KubernetesRunners, in_bytes
+from components.runners.pod import ACCOUNT, labels, pins, priority_class
+from stacks.runners import KubernetesRunners
 
 Manifest = dict[str, Any]
 
@@ -46,35 +46,37 @@ def _manifest(api: str, kind: str, name: str, config: KubernetesRunners, **body:
 OWN = {"app.kubernetes.io/part-of": "slipway"}
 
 
-def _namespace(name: str, enforced: str) -> Manifest:
+def admitting(name: str, enforced: str) -> Manifest:
+    """Return a namespace that admits pods of a level of the Pod Security Standards, and warns below the strictest."""
     level = "pod-security.kubernetes.io"
     security = {f"{level}/enforce": enforced, f"{level}/warn": "restricted", f"{level}/audit": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**OWN, **security}}}
 
 
 def namespace(config: KubernetesRunners) -> Manifest:
-    """Return the namespace: its Docker daemons are privileged, which no stricter level admits; others are warned of.
+    """Return the runners' namespace: as strict as their pods let it be.
 
-    Nor does one admit BuildKit's rootless daemon: it runs without a seccomp profile.
+    No stricter level admits a Docker daemon, or memory that is pinned. Without either it is ``baseline``: jobs have
+    sudo in GitHub's image, which ``restricted`` would forbid.
     """
-    return _namespace(config.namespace, "privileged")
+    return admitting(config.namespace, "privileged" if config.daemon or pins(config) else "baseline")
 
 
 def controller_namespace(config: KubernetesRunners) -> Manifest:
     """Return the namespace of the controller and its listener, which need no privilege at all."""
-    return _namespace(f"{config.namespace}-controller", "restricted")
+    return admitting(f"{config.namespace}-controller", "restricted")
 
 
 def quota(config: KubernetesRunners) -> Manifest:
     """Return the most that all may take together: so many pods, claims and devices as there may be runners.
 
-    The build service is one more, and the GPU checks another.
+    The GPU checks are one more.
     """
     count = config.max_runners
     checked = int(config.validation is not None)
     hard = {
-        "pods": str(count + int(config.build is not None) + checked),
-        "persistentvolumeclaims": str(count * config.daemon + int(config.build is not None)),
+        "pods": str(count + checked),
+        "persistentvolumeclaims": str(count * config.daemon),
         **{f"requests.{name}": str((count + checked) * most) for name, most in config.devices.items()},
     }
     return _manifest("v1", "ResourceQuota", "runners", config, spec={"hard": hard})
@@ -82,17 +84,26 @@ def quota(config: KubernetesRunners) -> Manifest:
 
 def limit_range(config: KubernetesRunners) -> Manifest:
     """Return what a container is sure of that asks for nothing, and the largest volume that any pod may claim."""
-    sizes = [*([config.cache] if config.daemon else []), *([config.build.cache] if config.build else [])]
     limits = [
         {"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}},
-        {"type": "PersistentVolumeClaim", "max": {"storage": max(sizes, key=in_bytes)}},
+        *([largest_claim(config.cache)] if config.daemon else []),
     ]
     return _manifest("v1", "LimitRange", "runners", config, spec={"limits": limits})
 
 
+def largest_claim(size: str) -> Manifest:
+    """Return the part of a limit range by which no volume is larger."""
+    return {"type": "PersistentVolumeClaim", "max": {"storage": size}}
+
+
 def service_account(config: KubernetesRunners) -> Manifest:
-    """Return the runners' account, which has no role anywhere, and whose token no pod gets."""
-    return _manifest("v1", "ServiceAccount", ACCOUNT, config, automountServiceAccountToken=False)
+    """Return the runners' account."""
+    return account(ACCOUNT, config.namespace)
+
+
+def account(name: str, namespace: str) -> Manifest:
+    """Return an account that has no role anywhere, and whose token no pod gets."""
+    return manifest("v1", "ServiceAccount", name, namespace, automountServiceAccountToken=False)
 
 
 def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> list[Manifest]:
@@ -103,7 +114,7 @@ def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> li
         ports: of the registry and the mirrors, beside those of the web.
     """
     spec = _egress(labels(config), outward(ports))
-    return [_closed("closed", config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
+    return [closed("closed", config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
 
 
 def outward(ports: Iterable[int]) -> list[Manifest]:
@@ -115,10 +126,10 @@ def controller_policies(config: KubernetesRunners) -> list[Manifest]:
     """Return those of the controller and its listener: the cluster's API and GitHub's are reached, nothing comes in."""
     name = f"{config.namespace}-controller"
     out = [_DNS, _reached([443, API_SERVER])]
-    return [_closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=_egress({}, out))]
+    return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=_egress({}, out))]
 
 
-def _closed(name: str, namespace: str) -> Manifest:
+def closed(name: str, namespace: str) -> Manifest:
     """Return the policy by which nothing comes into a namespace or leaves it, but for what another policy says."""
     return manifest(*POLICY, name, namespace, spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
 

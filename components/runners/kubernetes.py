@@ -72,16 +72,15 @@ class KubernetesRunners(pulumi.ComponentResource):
         )
         self._opts = pulumi.ResourceOptions(parent=self, provider=self.provider)
         self.scale_set = config.namespace
-        namespace = self._declare(guards.namespace(config))
-        around = [
+        self._guards = self._guarded(
+            guards.namespace(config),
             guards.quota(config),
             guards.limit_range(config),
             guards.service_account(config),
             *guards.network_policies(config, args.ports),
             guards.disruption_budget(config),
             guards.builds_priority(config),
-        ]
-        self._guards = [self._declare(made, namespace) for made in around]
+        )
         self.address = None
         self._certificates: Certificates | None = None
         client = None
@@ -103,12 +102,16 @@ class KubernetesRunners(pulumi.ComponentResource):
         options = pulumi.ResourceOptions(depends_on=list(after))
         return declare(self._name, manifest, pulumi.ResourceOptions.merge(self._opts, options))
 
+    def _guarded(self, namespace: Manifest, *around: Manifest) -> list[pulumi.CustomResource]:
+        """Declare a namespace and what surrounds all else in it; return the latter."""
+        made = self._declare(namespace)
+        return [self._declare(each, made) for each in around]
+
     def _controller(self, args: KubernetesRunnersArgs, template: pod.Spec) -> None:
         """Declare the controller in a namespace of its own, and the runners after it, so that they end before it."""
         config = self._config
-        own = self._declare(guards.controller_namespace(config))
-        policies = [self._declare(made, own) for made in guards.controller_policies(config)]
-        after = [*self._guards, *policies]
+        own = self._guarded(guards.controller_namespace(config), *guards.controller_policies(config))
+        after = [*self._guards, *own]
         if credentials := arc.credentials(config):
             secret = guards.manifest(
                 "v1",
@@ -148,14 +151,17 @@ class KubernetesRunners(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self._certificates = made
+        for each in (builder.secret(config, made.pem, "client"), builder.clients_policy(config, build)):
+            self._declare(each, *self._guards)
+        own = self._guarded(builder.namespace(config), *builder.guarded(config, build, args.ports))
         objects = [
-            *builder.secrets(config, made.pem),
+            builder.secret(config, made.pem, "server"),
             builder.claim(config, build),
             builder.service(config, build),
             builder.disruption_budget(config),
-            *builder.network_policies(config, build, list(args.ports)),
         ]
-        before = [self._declare(each, *self._guards) for each in objects]
+        # The class of its priority is the runners'.
+        before = [self._declare(each, *own, *self._guards) for each in objects]
         image = args.mirrored(builder.BUILDKIT if build.rootless else config.docker_image)
         certificate = made.server_cert.apply(_digest)
         self._service = self._declare(builder.deployment(config, build, image, certificate), *before)

@@ -93,6 +93,11 @@ def devices(config: KubernetesRunners) -> dict[str, str]:
     return {**asked, "hugepages-2Mi": hugepages} if EFA in asked and hugepages else asked
 
 
+def pins(config: KubernetesRunners) -> bool:
+    """Return whether a runner's memory is pinned for its node's fabric, which a container may with ``IPC_LOCK``."""
+    return bool({EFA, INFINIBAND} & config.devices.keys())
+
+
 def resources(asked: Mapping[str, str]) -> Spec:
     """Return what a container with devices asks for: huge pages are refused to one that names no CPU and no memory."""
     return {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": dict(asked)}
@@ -153,8 +158,8 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
     }
     if asked:
         container["resources"] = resources(asked)
-    if {EFA, INFINIBAND} & asked.keys():
-        # The fabric's memory is pinned. Where a node limits how much, root is exempt with this, and so is what a job
+    if pins(config):
+        # Where a node limits how much, root is exempt with this, and so is what a job
         # runs by sudo; the runner's own user is not (capabilities(7): Kubernetes sets no ambient ones).
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     return container

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from components.runners import builder
 from stacks.errors import one_line
 from stacks.runners import KubernetesRunners
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
@@ -104,11 +105,12 @@ def _log(config: KubernetesRunners) -> str:
 
 
 def _waiting(config: KubernetesRunners) -> Iterator[str]:
-    pods = _items(config, "pods", f"--namespace={config.namespace}")
-    for pod in pods:
+    spaces = [config.namespace, *([builder.space(config)] if config.build else [])]
+    pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
+    for space, pod in ((space, pod) for space, found in pods.items() for pod in found):
         if pod["status"].get("phase") == "Pending" and _age(pod) > WAITED:
-            yield f"{config.namespace}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
-    there = {pod["metadata"]["name"] for pod in pods}
+            yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
+    there = {pod["metadata"]["name"] for pod in pods[config.namespace]}
     for runner in _runners(config):
         name, status = runner["metadata"]["name"], runner.get("status", {})
         said = one_line(status.get("message") or status.get("reason") or "", _LONGEST)

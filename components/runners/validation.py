@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 from components.runners import guards
 from components.runners.guards import Manifest
-from components.runners.pod import ACCOUNT, Spec, devices, placement, resources
+from components.runners.pod import ACCOUNT, Spec, devices, pins, placement, resources
+from stacks import docker_login
 from stacks.runners import KubernetesRunners, Validation
-from stacks.versions.nodes import EFA, INFINIBAND
 
 NAME = "gpu-checks"
 _FOLDER, _SCRIPT = "/checks", "gpu.py"
@@ -22,8 +21,7 @@ def script(config: KubernetesRunners, text: str) -> Manifest:
 
 def login(server: str, username: str, password: str) -> dict[str, str]:
     """Return what a secret holds to pull from a registry with (Kubernetes, "Pull an Image from a Private Registry")."""
-    held = {"auths": {server: {"username": username, "password": password}}}
-    return {".dockerconfigjson": json.dumps(held)}
+    return {".dockerconfigjson": docker_login.configuration(server, username, password)}
 
 
 def job(
@@ -63,7 +61,7 @@ def job(
         container["resources"] = resources(asked)
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
-    if {EFA, INFINIBAND} & asked.keys():
+    if pins(config):
         # See the runner's: it counts for root alone, whoever the image's user is.
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
         container["securityContext"]["runAsUser"] = 0

@@ -90,9 +90,9 @@ class ClusterProject(RunnersProject):
         self.cluster = cluster
         super().__init__(root, namespace, cluster.kubeconfig, program("kubectl").parent)
 
-    def at(self, kind: str, name: str = "", api: str = "/api/v1") -> str:
-        """Return the path of the runners' objects of a kind, or of one."""
-        return f"{api}/namespaces/{self.namespace}/{kind}{f'/{name}' if name else ''}"
+    def at(self, kind: str, name: str = "", api: str = "/api/v1", of: str = "") -> str:
+        """Return the path of the runners' objects of a kind, or of one; ``of="-build"``: of the build service's."""
+        return f"{api}/namespaces/{self.namespace}{of}/{kind}{f'/{name}' if name else ''}"
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ class BuildProject(ClusterProject):
 
     def pods(self) -> list[dict[str, Any]]:
         """Return those pods of the build service that are ready and stay."""
-        found = self.cluster.items(f"{self.at('pods')}?labelSelector=app.kubernetes.io%2Fcomponent%3Dbuild-service")
+        found = self.cluster.items(self.at("pods", of="-build"))
         return [
             pod
             for pod in found
@@ -122,7 +122,7 @@ class BuildProject(ClusterProject):
     def restart(self) -> None:
         """End the build service's pod, and wait for the next."""
         (pod,) = self.pods()
-        self.cluster.call("DELETE", self.at("pods", pod["metadata"]["name"]))
+        self.cluster.call("DELETE", self.at("pods", pod["metadata"]["name"], of="-build"))
         until(lambda: any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in self.pods()), 180)
 
 
@@ -176,7 +176,7 @@ def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_p
         assert "PRIVATE KEY" in project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
-    assert project.namespace not in spaces
+    assert not [name for name in spaces if name.startswith(project.namespace)]
     until(lambda: not project.cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
 
 
@@ -253,15 +253,15 @@ def test_whoever_builds_is_waited_for_when_the_pod_is_to_end(project: BuildProje
     project.configure({"build": {"cache": "2Gi", "cpu": "100m", "memory": "1Gi"}})
     project.up()
     (pod,) = project.pods()
-    path = project.at("pods", pod["metadata"]["name"])
+    path = project.at("pods", pod["metadata"]["name"], of="-build")
     anew = {"spec": {"template": {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}}}
     with socket.create_connection(project.daemon(), timeout=10):
-        deployment = project.at("deployments", "build").replace("/api/v1/", "/apis/apps/v1/")
+        deployment = project.at("deployments", "build", api="/apis/apps/v1", of="-build")
         project.cluster.call(
             "PATCH", deployment, anew, headers={"Content-Type": "application/strategic-merge-patch+json"}
         )
         time.sleep(10)
-        there = [each["metadata"]["name"] for each in project.cluster.items(project.at("pods"))]
+        there = [each["metadata"]["name"] for each in project.cluster.items(project.at("pods", of="-build"))]
         assert there == [pod["metadata"]["name"]]  # two daemons would share its layers
         (status,) = [
             each for each in project.cluster.get(path)["status"]["containerStatuses"] if each["name"] == "daemon"

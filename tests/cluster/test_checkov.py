@@ -19,10 +19,10 @@ pytestmark = pytest.mark.slow
 
 RUNNER, BUILD, CHECKS = (
     "Pod.slipway-runners.runner",
-    "Deployment.slipway-runners.build",
+    "Deployment.slipway-runners-build.build",
     "Job.slipway-runners.gpu-checks",
 )
-LONE, ROOTLESS = "Pod.rootless.runner", "Deployment.rootless.build"
+LONE, ROOTLESS = "Pod.rootless.runner", "Deployment.rootless-build.build"
 """A runner without a daemon, and BuildKit's rootless service."""
 
 RUNNERS, BUILDS = {RUNNER, LONE}, {BUILD, ROOTLESS}

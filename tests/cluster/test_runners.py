@@ -70,6 +70,23 @@ def test_each_profile_is_admitted_its_runner_finds_its_node_and_nothing_is_left(
     until(lambda: not cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
 
 
+def test_runners_without_a_daemon_are_in_a_namespace_that_admits_nothing_privileged(project: ClusterProject) -> None:
+    project.configure({"profile": "cpu", "daemon": False, "build": {}, "maxRunners": 2})
+    with pool(project.cluster, "cpu"):
+        project.up()
+        runner_pod(project, "first")
+        until(lambda: project.cluster.get(project.at("pods", "first"))["status"]["phase"] == "Running")
+        container = {"name": "c", "image": "r.example/c:1", "securityContext": {"privileged": True}}
+        pod = {"metadata": {"name": "second"}, "spec": {"containers": [container]}}
+        with pytest.raises(AssertionError, match="violates PodSecurity .{1,2}baseline:latest.*privileged=true"):
+            project.cluster.call("POST", project.at("pods"), pod)
+        assert UNCHANGED.search(project.up().shown)
+        project.cluster.call("DELETE", project.at("pods", "first"))
+        project.destroy()
+    spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
+    assert not [name for name in spaces if name.startswith(project.namespace)]
+
+
 def test_a_runner_without_a_node_that_has_its_devices_waits_and_says_why(project: ClusterProject) -> None:
     project.configure({"profile": "eks-p4d"})
     with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
@@ -152,10 +169,11 @@ def test_credentials_reach_the_cluster_and_are_seen_nowhere_else(project: Cluste
     assert base64.b64decode(secret["github_token"]) == b"hunter2"
     pulled = project.cluster.get(project.at("secrets", "gpu-checks"))
     assert pulled["type"] == "kubernetes.io/dockerconfigjson"
-    assert b"hunter2" in base64.b64decode(pulled["data"][".dockerconfigjson"])
+    assert base64.b64encode(b"u:hunter2") in base64.b64decode(pulled["data"][".dockerconfigjson"])
     job = project.cluster.get(project.at("jobs", "gpu-checks", api="/apis/batch/v1"))
     assert job["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "gpu-checks"}]
-    assert not [text for text in seen if "hunter2" in text or base64.b64encode(b"hunter2").decode() in text]
+    told = ["hunter2", *(base64.b64encode(clear).decode() for clear in (b"hunter2", b"u:hunter2"))]
+    assert not [word for word in told for text in seen if word in text]
     (scale_set,) = project.cluster.items(project.at("autoscalingrunnersets", api=SETS))
     assert scale_set["spec"]["githubConfigSecret"] == "github"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import subprocess
@@ -140,7 +141,21 @@ def test_images_are_built_on_the_runners_build_service_with_certificates() -> No
     assert provider["keyMaterial"][SECRET]
     assert values["outputs"]["runners"]["buildService"] == "builds.example:2376"
     assert json.dumps(values["outputs"]["images"]["extras"]["ref"]).endswith(f'{DIGEST}"')
-    assert made["ResourceQuota runners"]["spec"]["hard"]["pods"] == "5"
+    assert made["ResourceQuota runners"]["spec"]["hard"]["pods"] == "4"
+    assert made["Secret build-client"]["metadata"]["namespace"] == made["Namespace slipway-runners"]["metadata"]["name"]
+    service = {name for name, each in made.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
+    assert service == {
+        "Deployment build",
+        "LimitRange build",
+        "NetworkPolicy build-closed",
+        "NetworkPolicy build-service",
+        "PersistentVolumeClaim build",
+        "PodDisruptionBudget build",
+        "ResourceQuota build",
+        "Secret build-server",
+        "Service build",
+        "ServiceAccount build",
+    }
 
 
 def test_a_rootless_service_has_no_privileges_and_no_docker() -> None:
@@ -257,7 +272,7 @@ def test_a_private_registrys_image_is_checked_with_its_login(
         assert secret["type"] == "kubernetes.io/dockerconfigjson"
         assert secret["stringData"][SECRET]
         held = json.loads(secret["stringData"]["value"][".dockerconfigjson"])
-        assert held == {"auths": {"r.example:5000": {"username": "u", "password": "hunter2"}}}
+        assert held == {"auths": {"r.example:5000": {"auth": base64.b64encode(b"u:hunter2").decode()}}}
         assert "hunter2" not in repr(made["Job gpu-checks"]) + repr(values["outputs"])
 
 
@@ -336,7 +351,9 @@ def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any])
 CONFIG = KubernetesRunners.model_validate(runners(build={}))
 SPACE = CONFIG.namespace
 RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
-SERVICE = Peer("10.0.0.2", SPACE, builder.service_labels())
+SERVICE = Peer("10.0.0.2", builder.space(CONFIG), builder.service_labels())
+IMPOSTOR = Peer("10.0.0.7", "default", pod.labels(CONFIG))
+"""Who only calls itself a runner."""
 CHECKS = Peer("10.0.0.3", SPACE, {"app.kubernetes.io/component": "gpu-checks"})
 CONTROLLER = Peer("10.0.0.4", f"{SPACE}-controller", {"app": "controller"})
 STRANGER = Peer("10.0.0.5", "default", {"app": "shop"})
@@ -382,12 +399,14 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
         (CONTROLLER, RUNNER, 22, False),
         (STRANGER, RUNNER, 22, False),
         (STRANGER, SERVICE, 2376, False),
+        (IMPOSTOR, SERVICE, 2376, False),
+        (RUNNER, Peer("10.0.0.8", "default", builder.service_labels()), 2376, False),
         (STRANGER, CONTROLLER, 8080, False),
         (STRANGER, GITHUB_COM, 22, True),
     ],
 )
 def test_flows(source: Peer, to: Peer, port: int, may: bool) -> None:
-    assert len(policies()) == 6
+    assert len(policies()) == 7
     assert allowed(policies(), source, to, port) == may
 
 

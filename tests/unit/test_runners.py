@@ -160,7 +160,7 @@ def test_a_runner_without_a_daemon_builds_on_the_service_and_nothing_in_it_is_pr
     env = {entry["name"]: entry["value"] for entry in runner["env"]}
     assert env[variable] == f"tcp://{builder.own_address(config, config.build)}"
     assert "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS" not in env  # the runner would wait for a socket that nobody makes
-    assert guards.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "1"  # the service's own
+    assert guards.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 
 
 def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> None:
@@ -207,9 +207,18 @@ def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
 def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
     controllers = guards.controller_namespace(runners())["metadata"]["labels"]
     assert controllers["pod-security.kubernetes.io/enforce"] == "restricted"
-    labels = guards.namespace(runners())["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
-    assert labels["pod-security.kubernetes.io/warn"] == "restricted"
+    service: dict[str, Any] = {"daemon": False, "build": {}}
+    for values, level in (
+        ({}, "privileged"),
+        (service, "baseline"),
+        ({**service, "profile": "eks-p5"}, "privileged"),  # IPC_LOCK
+        ({**service, "profile": "eks-p5", "efa": 0}, "baseline"),
+    ):
+        labels = guards.namespace(runners(**values))["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == level, values
+        assert labels["pod-security.kubernetes.io/warn"] == "restricted"
+    own = builder.namespace(runners(build={}))["metadata"]
+    assert (own["name"], own["labels"]["pod-security.kubernetes.io/enforce"]) == ("slipway-runners-build", "privileged")
 
 
 def stack(root: Path, **keys: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.runners import seen
-from stacks.runners import KubernetesRunners
+from stacks.runners import BuildService, KubernetesRunners
 from stacks.versions.nodes import EFA, GPU
 
 CONFIG = KubernetesRunners.model_validate(
@@ -31,10 +31,10 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def says(folder: Path, **items: list[Any]) -> None:
-    """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, and those ``own`` to the controller's
-    namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
+    """Have kubectl answer with ``nodes``, the runners' ``pods`` and ``runners``, those of the ``build`` service, and those
+    ``own`` to the controller's namespace, which is among the ``namespaces``; what is not given is empty, and a kind of ``runners`` unknown then.
     """
-    for name in ("nodes", "pods", "own", "runners", "namespaces"):
+    for name in ("nodes", "pods", "own", "runners", "namespaces", "build"):
         (folder / f"{name}.json").write_text(json.dumps({"items": items.get(name, [])}))
     (folder / "unknown").write_text('error: the server doesn\'t have a resource type "ephemeralrunners"\n')
     known = f"cat {folder}/runners.json" if "runners" in items else f"cat {folder}/unknown >&2; exit 1"
@@ -48,6 +48,7 @@ case "$*" in
   *"get ephemeralrunners.actions.github.com --namespace=slipway-runners "*) {known};;
   *"--namespace=slipway-runners-controller"*) cat {folder}/own.json;;
   *"get pods --namespace=slipway-runners "*) cat {folder}/pods.json;;
+  *"get pods --namespace=slipway-runners-build "*) cat {folder}/build.json;;
 esac
 """
     )
@@ -91,6 +92,14 @@ def test_jobs_for_which_no_runner_comes_are_told_of(kubectl: Path) -> None:
     reason = {"status": "False", "message": f"0/3 nodes are available: 3 Insufficient {GPU}."}
     says(kubectl, pods=[pod("r1", "Pending", 7, conditions=[reason]), pod("r2", "Pending", 1, conditions=[reason])])
     assert seen.warnings(CONFIG) == [f"slipway-runners/r1 has waited 7 min: {reason['message']}"]
+
+
+def test_a_build_service_that_has_no_node_is_told_of(kubectl: Path) -> None:
+    reason = {"status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
+    says(kubectl, build=[pod("build-1", "Pending", 7, conditions=[reason])])
+    assert seen.warnings(CONFIG) == []  # it has none
+    with_service = CONFIG.model_copy(update={"build": BuildService()})
+    assert seen.warnings(with_service) == [f"slipway-runners-build/build-1 has waited 7 min: {reason['message']}"]
 
 
 def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
