@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from itertools import product
 from typing import Any
 
 import pytest
@@ -140,12 +141,12 @@ def test_what_runners_and_their_controller_may_not_do(project: ClusterProject) -
     with pool(project.cluster, "cpu"):
         project.up()
     cluster, space = project.cluster, project.namespace
-    runner = f"system:serviceaccount:{space}:runner"
+    runner, service = f"system:serviceaccount:{space}:runner", f"system:serviceaccount:{space}-build:build"
     controller = f"system:serviceaccount:{space}-controller:controller"
     for verb in ("get", "list", "watch", "create", "update", "patch", "delete"):
         for resource in ("pods", "secrets", "pods/exec", "serviceaccounts/token", "configmaps", "nodes", "namespaces"):
-            for where in (space, "kube-system", ""):
-                assert not cluster.can(runner, verb, resource, namespace=where), (verb, resource, where)
+            for who, where in product((runner, service), (space, f"{space}-build", "kube-system", "")):
+                assert not cluster.can(who, verb, resource, namespace=where), (who, verb, resource, where)
         assert not cluster.can(controller, verb, "secrets", namespace="kube-system")
         assert not cluster.can(controller, verb, "secrets")
         assert not cluster.can(controller, verb, "clusterroles", group="rbac.authorization.k8s.io")
