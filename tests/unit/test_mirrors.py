@@ -50,7 +50,6 @@ def test_the_index_of_a_cudas_wheels_is_redirected_like_any_download_or_named(mo
 
 
 def test_a_dockerfile_is_given_only_the_mirrors_that_it_takes(args: dict[str, dict[str, str]]) -> None:
-    assert "PYTHON_INDEX_URL" not in args["nccl-tests"]
     assert "GIT_MIRROR" not in args["torch"]
     assert "DOWNLOADS_HPCX" not in args["torch"]
     assert "CA_CERTIFICATE" not in args["torch"]

@@ -204,6 +204,12 @@ def python(repository: Repository, version: str) -> None:
     repository.add(f"{name}-dev", release, {}, f"{name}, python3-dev")
 
 
+def cmake(repository: Repository) -> None:
+    """Ubuntu 20.04's CMake, in place of Debian's newer one: an epoch makes it the one that apt takes."""
+    repository.add("cmake", "1:3.16.3-1ubuntu1", {"usr/bin/cmake": HERE / "cmake"})
+    repository.index()
+
+
 def main() -> None:
     """Make the repository once, under the name of each distribution."""
     top = Path(sys.argv[1], "compute/cuda/repos")
@@ -218,6 +224,7 @@ def main() -> None:
     first.index()
     for distro in list(DISTROS)[1:]:
         shutil.copytree(first.folder, top / distro / "x86_64")
+    cmake(Repository(top / "ubuntu2004/x86_64"))
     for distro in DISTROS:
         keyring(Repository(top / distro / "x86_64"))
 
