@@ -19,6 +19,8 @@ try:
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
 
+for line in planned.config.doubts:
+    pulumi.warn(line)
 if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
     for line in seen.warnings(planned.config.runners):
         pulumi.warn(line)

@@ -147,6 +147,8 @@ def _check(_: argparse.Namespace) -> int:
         except SlipwayError as error:
             mistakes.append(str(error))
             continue
+        for doubt in made.config.doubts:
+            print(f"warning: {name}: {doubt}", file=sys.stderr)
         specs = [image.spec for image in made.images]
         built.append(Built(name, made.config.registry.repository, specs))
         if made.config.publish:

@@ -242,6 +242,11 @@ class StackConfig(Model):
         "match wins.",
     )
 
+    @property
+    def doubts(self) -> list[str]:
+        """One line for each thing that the tables know neither to be possible nor not: what to warn of."""
+        return []
+
     @field_validator("extra_tags")
     @classmethod
     def _movable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:

@@ -109,6 +109,8 @@ class Config(StackConfig):
             if parent.cuda:
                 versions.nccl(self.nccl.version, parent.cuda, field="nccl.version")
             versions.check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
+            if parent.cuda and self.nccl.source == "package":
+                versions.check_nccl_package(self.nccl.version, parent.cuda, field="nccl.version")
         if self.in_use:
             field = "nccl.version" if self.nccl.version else "ngc"
             versions.check_ofi_nccl(self.efa.plugin, self.in_use, field=field)

@@ -45,10 +45,20 @@ class Config(FamilyConfig):
 
     @model_validator(mode="after")
     def _nccl_of_this_cuda(self) -> Self:
-        versions.nccl(self.nccl, self.cuda)
-        if not self.nccl_tests:
+        if self.nccl_tests:
+            versions.nccl(self.nccl, self.cuda)
+        else:
+            versions.check_nccl_package(self.nccl, self.cuda)
             _ = self.hpcx_archive
         return self
+
+    @property
+    def doubts(self) -> list[str]:
+        """Whether the NCCL that nccl-tests installs is there for this CUDA, where the table does not know."""
+        release = versions.nccl(self.nccl, self.cuda)
+        if self.nccl_tests or release.apt_known:
+            return []
+        return [f"slipway:nccl: not known to be in NVIDIA's apt archive: {release.apt}; if it is not, nccl-tests fails"]
 
     @property
     def hpcx_archive(self) -> str:

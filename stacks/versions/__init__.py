@@ -38,7 +38,16 @@ from stacks.versions.clusters import (
 )
 from stacks.versions.distros import Distro, check_gcc, distro, distro_names, distro_python, host_gcc
 from stacks.versions.errors import Incompatible, nearest
-from stacks.versions.libraries import Magma, NcclRelease, check_extra, extra_archs, magma, nccl, nccl_versions
+from stacks.versions.libraries import (
+    Magma,
+    NcclRelease,
+    check_extra,
+    check_nccl_package,
+    extra_archs,
+    magma,
+    nccl,
+    nccl_versions,
+)
 from stacks.versions.micromamba import micromamba_checksum
 from stacks.versions.pytorch import (
     Companion,
@@ -84,6 +93,7 @@ __all__ = [
     "check_extra",
     "check_gcc",
     "check_nccl_not_older",
+    "check_nccl_package",
     "check_nemo",
     "check_ofi_nccl",
     "check_platform",

@@ -68,6 +68,23 @@ def nccl(version: str, cuda_version: str, *, field: str = "nccl") -> NcclRelease
     )
 
 
+def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") -> None:
+    """Refuse an NCCL release that NVIDIA's apt archive cannot have a package of for a CUDA.
+
+    What may be there is not refused: see ``NcclRelease.apt_known``.
+
+    Raises:
+        Incompatible: naming those that are known to be there; or as :func:`nccl`.
+    """
+    nccl(version, cuda_version, field=field)
+    tables, minor = table("nccl"), cuda(cuda_version).line
+    row = tables["packaged"].get(minor, {})
+    if row and not order(row["from"]) <= order(version) <= order(row.get("until", version)):
+        why = f"has no package for CUDA {minor} in NVIDIA's apt archive"
+        source = f"{row['source']}, stacks/versions/nccl.toml"
+        raise Incompatible(field, version, why, tables["apt"][minor], source)
+
+
 @dataclass(frozen=True, slots=True)
 class Magma:
     """MAGMA for one CUDA.

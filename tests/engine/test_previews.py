@@ -205,3 +205,10 @@ def test_a_preview_of_each_stack_says_what_changes_in_each_image_and_why(
             shutil.rmtree(project.root / name)
             shutil.copytree(kept / name, project.root / name)
     assert re.search(r"Resources:\n\s+\d+ unchanged", project.pulumi("preview", "-s", stack))
+
+
+def test_a_preview_warns_of_what_no_table_knows(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "nccl-cu132")
+    project.configure(nccl="2.32.3-1")
+    shown = project.pulumi("preview", "-s", "nccl-cu132")
+    assert "warning: slipway:nccl: not known to be in NVIDIA's apt archive: 2.32.3-1+cuda13.2;" in shown

@@ -25,6 +25,17 @@ def test_check_passes_for_every_stack(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == stack_names()
 
 
+def test_check_warns_of_what_no_table_knows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan.make("nccl-cu132", {**read_stack("nccl-cu132"), "nccl": "2.32.3-1"})
+    monkeypatch.setattr(cli, "stack_names", lambda: ["nccl-cu132"])
+    monkeypatch.setattr(plan, "make", lambda _: made)
+    assert main(["check"]) == 0
+    said = "warning: nccl-cu132: slipway:nccl: not known to be in NVIDIA's apt archive: 2.32.3-1+cuda13.2; "
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
     assert main(["show", "local", "--json"]) == 0

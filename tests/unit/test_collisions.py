@@ -24,7 +24,7 @@ def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **
 
 
 def test_equal_stacks_and_stacks_with_unequal_tags_do_not_collide() -> None:
-    assert collisions([built("a"), built("b"), built("c", "nccl"), built("d", cuda="12.9.1")]) == []
+    assert collisions([built("a"), built("b"), built("c", "nccl", nccl="2.28.9-1"), built("d", cuda="12.9.1")]) == []
 
 
 def test_another_repository_does_not_collide() -> None:
@@ -73,7 +73,8 @@ def test_what_no_field_of_a_tag_names_is_reported_and_a_suffix_mends_it(values: 
 
 
 def test_the_build_products_of_stacks_told_apart_by_a_suffix_are_still_shared() -> None:
-    one, other = built("a", "nccl"), built("b", "nccl", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
+    one = built("a", "nccl", nccl="2.28.9-1")
+    other = built("b", "nccl", nccl="2.28.9-1", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
     files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in one.specs}
     before, after = fingerprints(one.specs, files), fingerprints(other.specs, files)
     assert {name for name in before if before[name] != after[name]} == {

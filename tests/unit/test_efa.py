@@ -133,6 +133,10 @@ def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
             {"nccl": "2.28.9-1"},
             "slipway:nccl.version: '2.28.9-1' is older than the NCCL of nvcr.io/nvidia/pytorch:26.03-py3; allowed: 2.29.7",
         ),
+        (
+            {"ngc": "26.02", "nccl": "2.32.3-1"},
+            "slipway:nccl.version: '2.32.3-1' has no package for CUDA 13.1 in NVIDIA's apt archive; allowed: 2.29.2-1, 2.29",
+        ),
         ({"nccl": "2.32.3"}, "slipway:nccl.version: '2.32.3' is not a known NCCL release (did you mean '2.32.3-1'?)"),
         (
             {"nccl": {"version": "2.32.3-1", "source": "apt"}},

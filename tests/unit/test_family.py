@@ -188,7 +188,10 @@ def test_what_is_not_known_of_a_cudnn_refuses_nothing() -> None:
 def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
     assert load().abi == "1"
     assert load(torch={"version": "2.0.1", "source": "wheel"}, cuda="11.8.0").abi == "0"
-    assert load(torch={"version": "2.7.0", "source": "wheel"}, cuda="12.6.3", distro="ubuntu22.04").abi == "1"
+    assert (
+        load(torch={"version": "2.7.0", "source": "wheel"}, distro="ubuntu22.04", cuda="12.6.3", nccl="2.23.4-1").abi
+        == "1"
+    )
 
 
 def test_job_counts_are_given_where_config_sets_them_and_do_not_make_another_image() -> None:
@@ -223,6 +226,15 @@ def test_a_wheel_has_the_code_that_its_extra_has_for_the_arch_list() -> None:
     }
 
 
+def test_an_nccl_of_which_no_package_is_known_is_warned_of_unless_it_is_in_a_published_parent() -> None:
+    line = "slipway:nccl: not known to be in NVIDIA's apt archive: 2.32.3-1+cuda13.2; if it is not, nccl-tests fails"
+    newer = {**TODAY, "torch": {"version": "2.12.0"}, "nccl": "2.32.3-1"}
+    assert load(**newer).doubts == [line]
+    assert load(**newer, ncclTests="ghcr.io/acme/nccl-tests:1").doubts == []
+    assert load(nccl="2.30.4-1", ncclTests="ghcr.io/acme/nccl-tests:1").doubts == []
+    assert load().doubts == load("base").doubts == []
+
+
 def test_the_default_arch_list_is_that_of_the_cuda() -> None:
     assert load().archs == "8.0 8.9 9.0+PTX"
     assert flavors.load({"flavor": "base"}, "x").model_dump()["arch_list"] is None
@@ -250,6 +262,10 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ({"distro": "debian12"}, "slipway:distro: 'debian12' has no nvidia/cuda image of CUDA 12.1.1"),
         ({"nccl": "2.18.3"}, "slipway:nccl: '2.18.3' is not a known NCCL release (did you mean '2.18.3-1'?)"),
         ({"nccl": "2.15.5-1"}, "slipway:nccl: '2.15.5-1' is too old for CUDA 12.1.1; allowed: "),
+        (
+            {"nccl": "2.30.4-1"},
+            "slipway:nccl: '2.30.4-1' has no package for CUDA 12.1 in NVIDIA's apt archive; allowed: 2.17.1-1, 2.18.1-1, 2.18",
+        ),
         (
             {"torch": {"version": "2.0.1", "vision": "0.16.0"}},
             "slipway:torch.vision: '0.16.0' does not go with torch 2.0",

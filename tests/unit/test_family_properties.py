@@ -230,7 +230,8 @@ def test_every_published_cuda_of_a_torch_is_installed(torch: str) -> None:
 @pytest.mark.parametrize("nccl", versions.nccl_versions())
 def test_every_nccl_is_built_on(nccl: str) -> None:
     stacks = [
-        {"cuda": "11.8.0", "distro": "ubuntu20.04", "torch": {"version": "2.0.1"}},
+        {"cuda": "11.0.3", "distro": "ubuntu20.04", "torch": {"version": "1.9.1"}},
+        {"cuda": "12.4.1", "distro": "ubuntu22.04", "torch": {"version": "2.4.0"}},
         {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
     ]
     assert any(witness("nccl", nccl=nccl, **values) for values in stacks)

@@ -13,6 +13,7 @@ from stacks.versions import (
     Incompatible,
     check_extra,
     check_nccl_not_older,
+    check_nccl_package,
     check_ofi_nccl,
     cuda_versions,
     efa_installer,
@@ -34,7 +35,7 @@ def test_nccl_of_the_seeds_and_of_today() -> None:
     assert seed.wheel == "nvidia-nccl-cu12==2.18.3"
     assert nccl("2.16.2-1", "11.8.0").apt == "2.16.2-1+cuda11.8"
     today = nccl("2.30.4-1", "13.2.1")
-    assert (today.wheel, today.apt_known) == ("nvidia-nccl-cu13==2.30.4", False)
+    assert (today.wheel, today.apt_known) == ("nvidia-nccl-cu13==2.30.4", True)
     assert nccl("2.22.3-1", "11.8.0").wheel is None
 
 
@@ -55,9 +56,47 @@ def test_nccl_packages_are_releases_for_cudas_of_the_table() -> None:
     for minor, versions in tables["apt"].items():
         assert minor in {line(version) for version in cuda_versions()}
         assert set(versions) <= set(nccl_versions())
+    for minor, row in tables["packaged"].items():
+        assert {row["from"], row.get("until", row["from"])} <= set(nccl_versions())
+        assert tables["apt"][minor]
     for major, numbers in tables["pypi"].items():
         first = order(tables["first"][major]["nccl"])
         assert all(f"{number}-1" in nccl_versions() and order(number) >= first[:3] for number in numbers)
+
+
+@pytest.mark.parametrize("minor", {line(version): version for version in cuda_versions()})
+def test_a_package_that_is_known_is_never_refused(minor: str) -> None:
+    cuda = next(version for version in cuda_versions() if line(version) == minor)
+    for version in table("nccl")["apt"].get(minor, ()):
+        check_nccl_package(version, cuda)
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "said"),
+    [
+        (
+            "2.30.4-1",
+            "12.1.1",
+            "allowed: 2.17.1-1, 2.18.1-1, 2.18.3-1; rule: NVIDIA/nccl#1142, stacks/versions/nccl.toml",
+        ),
+        ("2.18.5-1", "12.1.1", "allowed: 2.17.1-1, 2.18.1-1, 2.18.3-1; rule: "),
+        ("2.19.3-1", "11.8.0", "allowed: 2.15.5-1, 2.16.2-1, 2.16.5-1; rule: pytorch/builder#1671"),
+        ("2.18.3-1", "12.9.1", "allowed: 2.26.5-1, "),
+        ("2.30.4-1", "13.0.2", "allowed: 2.27.7-1, 2.28.3-1, 2.28.9-1; rule: NVIDIA/nccl#2281"),
+    ],
+)
+def test_an_nccl_without_a_package_for_a_cuda_is_refused(version: str, cuda: str, said: str) -> None:
+    with pytest.raises(Incompatible) as error:
+        check_nccl_package(version, cuda)
+    assert str(error.value).startswith(
+        f"nccl: '{version}' has no package for CUDA {line(cuda)} in NVIDIA's apt archive; {said}"
+    )
+
+
+@pytest.mark.parametrize(("version", "cuda"), [("2.32.3-1", "13.4.1"), ("2.32.3-1", "12.9.1"), ("2.18.1-1", "11.8.0")])
+def test_an_nccl_that_may_have_a_package_is_not_refused(version: str, cuda: str) -> None:
+    check_nccl_package(version, cuda)
+    assert not nccl(version, cuda).apt_known
 
 
 def test_nccl_bad_input() -> None:
