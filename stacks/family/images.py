@@ -7,8 +7,8 @@ and a changed DeepSpeed nothing but DeepSpeed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from stacks.family.config import Extras, FamilyConfig, MaxJobs, is_commit
 from stacks.model import Model
@@ -40,13 +40,15 @@ class Variant:
     """What tells one variant of the family from another.
 
     ``name`` is the first word of its tags, ``builder`` the parent in which wheels are compiled, ``base`` the parent
-    of torch, and ``nccl`` the system's NCCL where its tags name one.
+    of torch, and ``nccl`` the system's NCCL where its tags name one. ``promised`` are arguments by which a build sees
+    that a parent that others publish has what the tags say.
     """
 
     name: str
     builder: Parent
     base: Parent
     nccl: str | None = None
+    promised: Mapping[str, str] = field(default_factory=dict)
 
 
 def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
@@ -159,6 +161,7 @@ class _Chain:
                 "PYTHON": f"python{self.config.python_version}",
                 "ARCH_LIST": extra_archs(component.name, component.pin, self.config.archs),
                 **(self._torch_itself if component.name == "torch" else self._torch_to_build_on),
+                **self.variant.promised,
             },
             tuning={**tuning(self.config.max_jobs, component.name), **self._cache},
             parents={
@@ -185,6 +188,7 @@ class _Chain:
                 "VARIANT": self.variant.name,
                 "ARCH_LIST": self.config.archs,
                 **self._index,
+                **self.variant.promised,
             },
             parents={
                 "BASE_IMAGE": self.variant.base,

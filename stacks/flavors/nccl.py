@@ -9,11 +9,14 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 
 from stacks import versions
 from stacks.config import Version
+from stacks.errors import SlipwayError
 from stacks.family.config import FamilyConfig
 from stacks.family.images import Variant, suffix, tuning
 from stacks.family.images import images as family
 from stacks.model import Reference
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
+from stacks.tags import parse
+from stacks.versions import Incompatible
 from stacks.versions.hpcx import hpcx_archive
 
 
@@ -23,13 +26,33 @@ def _archive(value: str) -> str:
     return value
 
 
+_TAGGED = re.compile(
+    r"(?P<cuda>[0-9.]+)(?:-cudnn[0-9]*)?-devel-(?P<distro>[a-z]+[0-9.]+)-nccl(?P<nccl>[0-9.]+-[0-9]+)(?:-[0-9a-f]{7,40})?"
+)
+"""Tags of coreweave/nccl-tests, such as ``12.1.1-cudnn8-devel-ubuntu20.04-nccl2.18.3-1-85f9143``."""
+
+
+def _tagged(reference: str) -> dict[str, str]:
+    """Return what the tag of an nccl-tests image, ours or coreweave's, says is in it; nothing if it is neither's."""
+    tag = reference.partition("@")[0].rpartition("/")[2].partition(":")[2]
+    if match := _TAGGED.fullmatch(tag):
+        return match.groupdict()
+    try:
+        suffix = parse(tag)[1]
+    except SlipwayError:
+        return {}
+    return {name: value for name in ("cuda", "distro", "nccl") if (value := getattr(suffix, name))}
+
+
 class Config(FamilyConfig):
     """The keys of an ``nccl`` stack."""
 
     flavor: Literal["nccl"] = "nccl"
     nccl: Version = Field("2.30.4-1", description="NCCL, with its package revision.")
     nccl_tests: Reference | None = Field(
-        None, description="A published nccl-tests image to build on. Default: the stack builds its own."
+        None,
+        description="A published nccl-tests image to build on, of this CUDA and NCCL. Default: the stack builds "
+        "its own.",
     )
     hpcx: Annotated[str, AfterValidator(_archive)] | None = Field(
         None,
@@ -47,10 +70,19 @@ class Config(FamilyConfig):
     def _nccl_of_this_cuda(self) -> Self:
         if self.nccl_tests:
             versions.nccl(self.nccl, self.cuda)
+            self._check_tag(self.nccl_tests)
         else:
             versions.check_nccl_package(self.nccl, self.cuda)
             _ = self.hpcx_archive
         return self
+
+    def _check_tag(self, reference: str) -> None:
+        for name, theirs in _tagged(reference).items():
+            ours = getattr(self, name)
+            if theirs != ours:
+                why = f"is tagged as having {name} {theirs}, and slipway:{name} is {ours}"
+                source = "the tags of nccl-tests images, Slipway's own and coreweave's"
+                raise Incompatible("ncclTests", reference, why, (f"an image of {name} {ours}",), source)
 
     @property
     def doubts(self) -> list[str]:
@@ -70,7 +102,9 @@ def images(config: Config) -> list[ImageSpec]:
     """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of."""
     own = [] if config.nccl_tests else [_nccl_tests(config)]
     parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=own[0].name)
-    return [*own, *family(config, Variant("nccl", builder=parent, base=parent, nccl=config.nccl))]
+    promised = {"PARENT_CUDA": config.cuda, "PARENT_NCCL": config.nccl} if config.nccl_tests else {}
+    variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, promised=promised)
+    return [*own, *family(config, variant)]
 
 
 def _nccl_tests(config: Config) -> ImageSpec:

@@ -1,4 +1,4 @@
-"""What the torch image's build refuses, each in one line that says what to do."""
+"""What the builds of torch refuse, each in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -59,3 +59,22 @@ def test_an_archive_that_does_not_answer(index: Index, archives: dict[str, str])
     assert done.returncode != 0
     assert "Failed to fetch" in done.stdout
     assert "/debian-security/dists" in done.stdout
+
+
+@pytest.mark.parametrize(("image", "stage"), [("torch", "python"), ("wheels", "builder")])
+@pytest.mark.parametrize(
+    ("parent", "said"),
+    [
+        ("", "CUDA none, and slipway:cuda is 12.1.1; name another image there, or what it has"),
+        ("ENV CUDA_VERSION=12.2.2", "CUDA 12.2.2, and slipway:cuda is 12.1.1"),
+        ("ENV CUDA_VERSION=12.1.1 NCCL_VERSION=2.18.3-1", "NCCL none, and slipway:nccl is 2.18.3-1"),
+    ],
+)
+def test_a_published_parent_that_has_not_what_the_stack_says(image: str, stage: str, parent: str, said: str) -> None:
+    tag = unique("parent")
+    docker("build", f"--tag={tag}", "-", text=f"FROM {base_image()}\n{parent}\n")
+    arguments = {"BASE_IMAGE": tag, "COMPONENT": "torch", "PARENT_CUDA": "12.1.1", "PARENT_NCCL": "2.18.3-1"}
+    done = build("", arguments, f"--target={stage}", image=image)
+    assert done.returncode != 0
+    assert f"check-parent: the image in slipway:ncclTests has {said}" in done.stdout
+    docker("rmi", tag)

@@ -61,7 +61,8 @@ UNIVERSAL: dict[str, dict[str, Any]] = {
     },
     "everything off": {"cuda": False, "torch": {"audio": False}},
 }
-VARIED = {"base": FAMILY, "nccl": FAMILY, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
+NCCL = {**FAMILY, "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"}}
+VARIED = {"base": FAMILY, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
 
 
 @functools.cache

@@ -113,6 +113,46 @@ def test_a_published_nccl_tests_is_built_on_by_reference() -> None:
     assert built["torch"].parents["BASE_IMAGE"] == Outside(reference="ghcr.io/acme/nccl-tests:12.1.1")
 
 
+def test_builds_on_a_published_nccl_tests_are_told_what_it_must_have_and_others_are_not() -> None:
+    promised = {"PARENT_CUDA": "12.1.1", "PARENT_NCCL": "2.18.3-1"}
+    built = specs(ncclTests="ghcr.io/acme/nccl-tests:12.1.1")
+    told = {name for name, spec in built.items() if promised.items() <= spec.args.items()}
+    assert told == {"torch", *(name for name in built if name.endswith("-wheel"))}
+    assert not [name for name, spec in specs().items() if promised.keys() & spec.args.keys()]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "12.1.1-cudnn8-devel-ubuntu20.04-nccl2.18.3-1-85f9143",
+        "12.1.1-devel-ubuntu20.04-nccl2.18.3-1-85f9143@sha256:" + "a" * 64,
+        "a1b2c3d-nccl-cuda12.1.1-nccl2.18.3-1",
+        "fix-a1b2c3d-x01234567-nccl-cuda12.1.1-ubuntu20.04-nccl2.18.3-1",
+        "12.2-of-ours",
+    ],
+)
+def test_a_published_nccl_tests_that_its_tag_does_not_contradict_is_taken(tag: str) -> None:
+    assert specs(ncclTests=f"ghcr.io:443/acme/nccl-tests:{tag}")["torch"].args["PARENT_CUDA"] == "12.1.1"
+
+
+@pytest.mark.parametrize(
+    ("tag", "why"),
+    [
+        ("12.2.2-cudnn8-devel-ubuntu20.04-nccl2.18.3-1-85f9143", "cuda 12.2.2, and slipway:cuda is 12.1.1"),
+        (
+            "12.1.1-cudnn8-devel-ubuntu22.04-nccl2.18.3-1-85f9143",
+            "distro ubuntu22.04, and slipway:distro is ubuntu20.04",
+        ),
+        ("12.1.1-devel-ubuntu20.04-nccl2.19.3-1-85f9143", "nccl 2.19.3-1, and slipway:nccl is 2.18.3-1"),
+        ("a1b2c3d-nccl-cuda12.1.1-ubuntu20.04-nccl2.18.1-1", "nccl 2.18.1-1, and slipway:nccl is 2.18.3-1"),
+    ],
+)
+def test_a_published_nccl_tests_whose_tag_says_something_else_is_refused(tag: str, why: str) -> None:
+    reference = f"ghcr.io/acme/nccl-tests:{tag}"
+    said = f"stack x: slipway:ncclTests: '{reference}' is tagged as having {why}; allowed: an image of "
+    assert refusal(ncclTests=reference).startswith(said)
+
+
 def test_what_takes_long_is_a_product_of_its_own() -> None:
     built = specs()
     assert images(built) == ["nccl-tests", "torch", "torch-extras"]

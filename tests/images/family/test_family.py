@@ -180,12 +180,15 @@ def test_a_switch_of_torch_that_is_off_is_missing_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_wheels_that_others_published_make_the_image_that_building_them_makes(built: Built, world: World) -> None:
+def test_wheels_and_a_parent_that_others_published_make_the_image_that_building_them_makes(
+    built: Built, world: World
+) -> None:
     compiled = built("nccl-cu118")
     index = world.publish(*(compiled.image(f"{name}-wheel") for name in ("torch", "vision", "audio")))
     torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "source": "wheel"}
-    made = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index})
-    assert set(compiled.planned) - set(made.planned) == {
+    parent = compiled.names["nccl-tests"] + ":latest"
+    made = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index}, ncclTests=parent)
+    assert set(compiled.planned) - set(made.planned) == {"nccl-tests"} | {
         f"{name}-{product}" for name in ("torch", "vision", "audio") for product in ("source", "wheel")
     }
     for name in RUN:
