@@ -126,20 +126,12 @@ class Extras(Model):
 
 
 class MaxJobs(Model):
-    """How many compilers run at once, by component; a plain number is for all of them."""
+    """How many compilers run at once, by component; a plain number is for all of them. Flavors add their own."""
 
     default: PositiveInt | None = Field(None, description="For every component that is not named.")
-    nccl_tests: PositiveInt | None = Field(None, description="NCCL's tests and the tools beside them.")
     torch: PositiveInt | None = Field(None, description="torch.")
     vision: PositiveInt | None = Field(None, description="torchvision.")
     audio: PositiveInt | None = Field(None, description="torchaudio.")
-    text: PositiveInt | None = Field(None, description="torchtext.")
-    transformer_engine: PositiveInt | None = Field(None, description="TransformerEngine.")
-    flash_attention3: PositiveInt | None = Field(None, description="FlashAttention 3.")
-    deepspeed: PositiveInt | None = Field(None, description="DeepSpeed.")
-    flash_attention: PositiveInt | None = Field(None, description="FlashAttention 2.")
-    apex: PositiveInt | None = Field(None, description="Apex.")
-    xformers: PositiveInt | None = Field(None, description="xformers.")
 
     @model_validator(mode="before")
     @classmethod
@@ -150,6 +142,17 @@ class MaxJobs(Model):
         """Return a component's number of jobs; None where its build is to find one."""
         own: int | None = getattr(self, component.replace("-", "_"))
         return own or self.default
+
+
+class FamilyJobs(MaxJobs):
+    """Those of the torch family."""
+
+    transformer_engine: PositiveInt | None = Field(None, description="TransformerEngine.")
+    flash_attention3: PositiveInt | None = Field(None, description="FlashAttention 3.")
+    deepspeed: PositiveInt | None = Field(None, description="DeepSpeed.")
+    flash_attention: PositiveInt | None = Field(None, description="FlashAttention 2.")
+    apex: PositiveInt | None = Field(None, description="Apex.")
+    xformers: PositiveInt | None = Field(None, description="xformers.")
 
 
 class FamilyConfig(StackConfig):
@@ -175,8 +178,8 @@ class FamilyConfig(StackConfig):
     compiler_cache: Url | None = Field(
         None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
     )
-    max_jobs: MaxJobs = Field(
-        default_factory=MaxJobs, description="Parallel compilers. Default: as cores and memory allow."
+    max_jobs: FamilyJobs = Field(
+        default_factory=FamilyJobs, description="Parallel compilers. Default: as cores and memory allow."
     )
 
     @model_validator(mode="after")

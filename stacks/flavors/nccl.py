@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import Version
 from stacks.errors import SlipwayError
-from stacks.family.config import FamilyConfig
+from stacks.family.config import FamilyConfig, FamilyJobs
 from stacks.family.images import Variant, suffix, tuning
 from stacks.family.images import images as family
 from stacks.model import Reference
@@ -44,6 +44,12 @@ def _tagged(reference: str) -> dict[str, str]:
     return {name: value for name in ("cuda", "distro", "nccl") if (value := getattr(suffix, name))}
 
 
+class Jobs(FamilyJobs):
+    """How many compilers run at once, with those of nccl-tests."""
+
+    nccl_tests: PositiveInt | None = Field(None, description="NCCL's tests and the tools beside them.")
+
+
 class Config(FamilyConfig):
     """The keys of an ``nccl`` stack."""
 
@@ -58,6 +64,8 @@ class Config(FamilyConfig):
         None,
         description="HPC-X archive below https://content.mellanox.com/hpc/hpc-x. Default: by CUDA and distribution.",
     )
+
+    max_jobs: Jobs = Field(default_factory=Jobs, description="Parallel compilers. Default: as cores and memory allow.")
 
     @field_validator("hpcx")
     @classmethod

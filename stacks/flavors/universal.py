@@ -7,7 +7,7 @@ import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import StackConfig, SwitchedVersion, Torch, Url, Version, switched
@@ -234,6 +234,12 @@ class Train(Model):
         return "train" if self.name == "train" else f"train-{self.name}"
 
 
+class Jobs(MaxJobs):
+    """How many compilers run at once, with those of torchtext."""
+
+    text: PositiveInt | None = Field(None, description="torchtext.")
+
+
 class Config(StackConfig):
     """The keys of a ``universal`` stack."""
 
@@ -260,9 +266,7 @@ class Config(StackConfig):
     clean: Annotated[str, AfterValidator(_nonce)] | None = Field(
         None, description="Any word, such as a date: with another one than before, everything is built without a cache."
     )
-    max_jobs: MaxJobs = Field(
-        default_factory=MaxJobs, description="Parallel compilers. Default: as cores and memory allow."
-    )
+    max_jobs: Jobs = Field(default_factory=Jobs, description="Parallel compilers. Default: as cores and memory allow.")
     compiler_cache: Url | None = Field(
         None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
     )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan
+from stacks.errors import SlipwayError
 from stacks.source import stack_names
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.unit import dockerfile
@@ -93,3 +94,25 @@ def test_each_dockerfile_takes_what_it_is_given_and_is_given_what_it_takes(name:
 def test_each_target_is_a_stage(name: str) -> None:
     spec = every_spec()[name]
     assert (spec.target or "") in dockerfile.of(spec).stages
+
+
+@pytest.mark.parametrize(
+    ("flavor", "key"),
+    [
+        (name, field.alias)
+        for name in ("base", "nccl", "universal")
+        for field in type(flavors.load({"flavor": name}, name).max_jobs).model_fields.values()  # type: ignore[attr-defined]
+    ],
+)
+def test_every_number_of_jobs_is_that_of_something(flavor: str, key: str) -> None:
+    config = flavors.load({"flavor": flavor, **VARIED[flavor]["everything on"], "maxJobs": {key: 3}}, "x")
+    assert [spec for spec in flavors.flavor(flavor).images(config) if spec.tuning.get("MAX_JOBS") == "3"]
+
+
+@pytest.mark.parametrize(
+    ("flavor", "key"), [("base", "text"), ("nccl", "text"), ("base", "ncclTests"), ("universal", "apex")]
+)
+def test_a_number_of_jobs_for_what_a_flavor_does_not_build_is_refused(flavor: str, key: str) -> None:
+    with pytest.raises(SlipwayError) as error:
+        flavors.load({"flavor": flavor, "maxJobs": {key: 3}}, "x")
+    assert str(error.value).startswith(f"x: slipway:maxJobs: unknown key '{key}'")

@@ -9,7 +9,7 @@ import pytest
 
 from stacks import docs
 from stacks.dockerfile import arguments
-from stacks.family.config import MaxJobs
+from stacks.flavors import nccl, universal
 from stacks.lock import REFRESH_ARG
 from stacks.source import ROOT
 from stacks.spec import CONTEXT, PRODUCT_ARG
@@ -79,5 +79,6 @@ def test_what_is_compiled_has_its_limit_of_jobs_and_its_key_and_nothing_else_has
     tools = {name for script in SCRIPTS for name in re.findall(r"build/jobs ([a-z][a-z0-9-]*)\)", code(script))}
     assert set(limits) == recipes | tools
     assert all(memory > 0 and most > 0 for memory, most in limits.values())
-    keys = {name.replace("_", "-") for name in MaxJobs.model_fields} - {"default"}
+    fields = {**nccl.Jobs.model_fields, **universal.Jobs.model_fields}
+    keys = {name.replace("_", "-") for name in fields} - {"default"}
     assert keys == recipes | {"nccl-tests"}
