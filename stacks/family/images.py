@@ -14,7 +14,7 @@ from stacks.family.config import Extras, FamilyConfig, MaxJobs, is_commit
 from stacks.model import Model
 from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
-from stacks.versions import cuda, extra_archs, torch_release
+from stacks.versions import constraints, cuda, extra_archs, torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: any that has git in its archive. One for all stacks, so that each source is fetched once."""
@@ -159,6 +159,7 @@ class _Chain:
             args={
                 **component.args,
                 "PYTHON": f"python{self.config.python_version}",
+                "CONSTRAINTS": constraints(self.versions["torch"]),
                 "ARCH_LIST": extra_archs(component.name, component.pin, self.config.archs),
                 **(self._torch_itself if component.name == "torch" else self._torch_to_build_on),
                 **self.variant.promised,
@@ -184,6 +185,7 @@ class _Chain:
                 "TORCH_VERSION": self.versions["torch"],
                 "TORCHVISION_VERSION": self.versions["vision"],
                 "TORCHAUDIO_VERSION": self.versions.get("audio", ""),
+                "CONSTRAINTS": constraints(self.versions["torch"]),
                 "PYTHON": f"python{self.config.python_version}",
                 "VARIANT": self.variant.name,
                 "ARCH_LIST": self.config.archs,

@@ -10,7 +10,7 @@ from stacks.config import StackConfig, Torch, check_published
 from stacks.model import Reference
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-from stacks.versions.pytorch import check_audio_wheel
+from stacks.versions.pytorch import check_audio_wheel, constraints
 
 
 class Config(StackConfig):
@@ -42,6 +42,7 @@ def images(config: Config) -> list[ImageSpec]:
                 "TORCH_VERSION": torch.version,
                 "TORCHVISION_VERSION": vision or "",
                 "TORCHAUDIO_VERSION": audio or "",
+                "CONSTRAINTS": constraints(torch.version),
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",

@@ -412,7 +412,7 @@ class _Chain:
             args={
                 **self.config.micromamba_args,
                 "PYTHON_VERSION": self.config.python,
-                "NUMPY": versions.numpy(self.config.torch.version),
+                "CONSTRAINTS": versions.constraints(self.config.torch.version),
                 **({"MAGMA_PACKAGE": magma.package, "MAGMA_ARCHIVE": magma.archive or ""} if magma else {}),
                 **self.clean,
             },
@@ -494,7 +494,7 @@ class _Chain:
             args={
                 **config.micromamba_args,
                 "PYTHON_VERSION": config.python,
-                "NUMPY": versions.numpy(self.versions["torch"]),
+                "CONSTRAINTS": versions.constraints(self.versions["torch"]),
                 "TORCH_VERSION": self.versions["torch"],
                 "TORCHVISION_VERSION": self.versions["vision"],
                 "TORCHAUDIO_VERSION": self.versions.get("audio", ""),

@@ -240,11 +240,10 @@ def gcc_min(torch: str) -> int:
     return rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
 
 
-def numpy(torch: str) -> str:
-    """Return the requirement on NumPy of a torch that is compiled, such as ``numpy<2``."""
-    rows: dict[str, str] = table("cuda_torch")["numpy"]
-    row = newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))
-    return f"numpy{rows[row]}"
+def constraints(torch: str) -> str:
+    """Return what torch is compiled and runs with beyond its metadata: pip's constraints, ``numpy<2 setuptools<82``."""
+    rows: dict[str, list[str]] = table("cuda_torch")["beside"]
+    return " ".join(rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))])
 
 
 def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, field: str = "torch.audio") -> None:

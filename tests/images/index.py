@@ -111,6 +111,7 @@ def standins(folder: Path) -> None:
         ("nvidia-nvjitlink", "13.5"),
         ("mpmath", "1.3"),
         ("pillow", "13.0"),
+        ("setuptools", "81.0"),
         ("setuptools", "84.0"),
     ):
         wheel(folder, name, version)

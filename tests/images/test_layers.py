@@ -53,6 +53,12 @@ def test_each_component_has_its_layer_and_nothing_else(built: Built) -> None:
         assert {path.split("/")[0] for path in paths} == {"opt"}, "a layer holds what the build left elsewhere"
 
 
+def test_what_torch_does_not_say_that_it_needs_is_a_constraint(built: Built) -> None:
+    """torchvision and other wheels ask for NumPy and setuptools, whatever torch was compiled with."""
+    packages = built(CONSTRAINTS="numpy<2 setuptools<82").layers()[-1].packages()
+    assert {"setuptools-81.0"} == {name for name in packages if name.startswith("setuptools")}
+
+
 def test_a_second_build_takes_all_from_the_cache(built: Built) -> None:
     first, second = built(), built()
     assert first.id() == second.id()

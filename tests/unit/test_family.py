@@ -188,6 +188,17 @@ def test_published_wheels_take_the_index_of_their_cuda_only_where_the_python_ind
     assert other["deepspeed-wheel"].args["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cu118"
 
 
+@pytest.mark.parametrize(("torch", "said"), [("2.0.1", "numpy<2 setuptools<82"), ("2.2.2", "numpy<2"), ("2.4.0", "")])
+def test_torch_has_beside_it_what_it_was_made_for(torch: str, said: str) -> None:
+    """Of NumPy 2 and of setuptools without pkg_resources its metadata knows nothing."""
+    given = {**CUDNN9, "distro": "ubuntu22.04", "extras": {"deepspeed": "0.9.4"}} if torch == "2.4.0" else {}
+    built = specs(**{**given, "torch": {"version": torch}})
+    for name in ("torch-wheel", "vision-wheel", "deepspeed-wheel", "torch"):
+        assert built[name].args["CONSTRAINTS"] == said, name
+    local = flavors.load({"flavor": "local", "torch": {"version": torch}}, "stack x")
+    assert flavors.flavor("local").images(local)[0].args["CONSTRAINTS"] == said
+
+
 def test_switches_and_extras_are_on_or_off_in_yaml_and_in_pulumis_json() -> None:
     off = {"deepspeed": False, "flashAttention": "false", "apex": False}
     assert images(specs(extras=off)) == ["nccl-tests", "torch"]

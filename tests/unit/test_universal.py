@@ -80,7 +80,7 @@ def test_the_seeds_stack_has_the_seeds_versions() -> None:
     assert built["install"].args == {
         **MICROMAMBA,
         "PYTHON_VERSION": "3.8",
-        "NUMPY": "numpy<2",
+        "CONSTRAINTS": "numpy<2 setuptools<82",
         "MAGMA_PACKAGE": "magma-cuda113",
         "MAGMA_ARCHIVE": "",
     }

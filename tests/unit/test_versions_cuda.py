@@ -146,7 +146,7 @@ def test_every_parents_own_gcc_is_one_that_its_cuda_takes() -> None:
                 assert host_gcc(name, version) == distro(name).gcc, f"{version} {name}"
 
 
-@pytest.mark.parametrize("section", ["cudnn", "gcc"])
+@pytest.mark.parametrize("section", ["beside", "cudnn", "gcc"])
 def test_what_a_build_takes_is_known_for_every_torch_and_every_row_is_in_force_for_one(section: str) -> None:
     rows = table("cuda_torch")[section]
     assert {newest_from(rows, torch) for torch in torch_versions()} == {*rows}

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.images import chain
-from tests.images.engine import Image
+from tests.images.engine import Image, build, docker, unique
 from tests.images.family.conftest import OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
+from tests.images.index import wheel
 from tests.images.world.upstreams import World
 
 RUN = ("torch", "torch-extras")
@@ -58,6 +59,27 @@ def test_a_base_image_has_no_compiler_and_no_development_package(built: Built, s
             "libcudnn" if "libcudnn8" in packages else "libcudnn9-cuda",
             "libnccl",
         }
+
+
+@pytest.mark.parametrize("stack", stacks("base-cu121"))
+def test_torchs_extension_builder_has_the_setuptools_that_it_takes(built: Built, stack: str) -> None:
+    """That of torch 2.0.1 imports pkg_resources, which the newest on the index has not."""
+    for image in map(built(stack).image, RUN):
+        image.run("python", "-c", "import torch.utils.cpp_extension")
+
+
+def test_an_extra_that_wants_other_setuptools_ends_the_build(built: Built, tmp_path: Path) -> None:
+    made = built("base-cu121")
+    wheel(tmp_path, "xformers", "0.0.20", ["setuptools>=82"])
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY *.whl /dist/\n")
+    wanting = unique("wanting")
+    docker("build", f"--tag={wanting}", tmp_path)
+    parents = {"BASE_IMAGE": made.names["torch"], "XFORMERS_WHEEL_IMAGE": wanting}
+    arguments = {**made.planned["torch-extras"].args, **parents}
+    done = build("", arguments, "--target=wheels", image="torch-extras")
+    docker("rmi", wanting)
+    assert done.returncode != 0
+    assert "The user requested (constraint) setuptools==81." in done.stdout
 
 
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("nccl"))))

@@ -25,8 +25,8 @@ HERE = Path(__file__).parent
 REAL = ("setuptools<82", "wheel", "packaging", "ninja", "cmake<4", "pybind11", "numpy")
 """What the builds take from the Python index as it is."""
 
-OLD = ("numpy<2",)
-"""Older releases beside them."""
+OTHER = ("numpy<2", "setuptools>=82")
+"""Older and newer releases beside them: NumPy for torch before 2.3, and a setuptools that has no pkg_resources."""
 
 PURE = {"einops": "einops", "psutil": "psutil", "py-cpuinfo": "cpuinfo", "pydantic": "pydantic", "apex": "apex"}
 """Small stand-ins by their name on the index, and the module in each; its `apex` is not NVIDIA's."""
@@ -158,7 +158,7 @@ def _index(folder: Path, tritons: Iterable[str]) -> None:
         "--python-version=3.11",
     ]
     command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files)]
-    for asked in (REAL, OLD):
+    for asked in (REAL, OTHER):
         subprocess.run([*command, *asked], check=True)
     for name, module in PURE.items():
         pure_wheel(files, name, "9.9", module)
@@ -320,7 +320,7 @@ class World:
 
 def index(cache: Path, tritons: Iterable[str]) -> Path:
     """Make the Python index that builds take small packages from, with these releases of Triton, or find it made."""
-    return once(cache, "python", digest([], REAL, OLD, PURE, "mkl", tritons), lambda folder: _index(folder, tritons))
+    return once(cache, "python", digest([], REAL, OTHER, PURE, "mkl", tritons), lambda folder: _index(folder, tritons))
 
 
 def make(

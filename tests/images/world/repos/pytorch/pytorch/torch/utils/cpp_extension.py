@@ -14,6 +14,8 @@ from torch.version import __version__
 CUDA_HOME = os.environ.get("CUDA_HOME", "/usr/local/cuda")
 _TORCH = pathlib.Path(__file__).parents[1]
 _VERSION = [int(part) for part in __version__.split(".")[:2]]
+if _VERSION < [2, 2]:
+    from pkg_resources import packaging  # noqa: F401
 
 
 def _codes():
