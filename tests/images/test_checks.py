@@ -24,6 +24,10 @@ FAULTS = {
         f"echo 'conv2d = lambda *given: torch.conv2d(*given) * 2' >> $(echo {PACKAGES}/torch/nn/functional.py)",
         "a 3 x 3 convolution gives wrong numbers",
     ),
+    "42-numpy.py": (
+        f"echo 'from_numpy = lambda array: zeros(4)' >> $(echo {PACKAGES}/torch/__init__.py)",
+        "four ones come back from NumPy as [0.0, 0.0, 0.0, 0.0]",
+    ),
     "45-compile.py": (
         f"sed -i '/^Requires-Dist: .*triton/d' $(echo {PACKAGES}/torch-*.dist-info/METADATA)",
         "torch asks for no Triton",

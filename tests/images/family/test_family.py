@@ -40,6 +40,7 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
     assert have["torchaudio"] == args["TORCHAUDIO_VERSION"]
     assert have["deepspeed"] == made.planned["deepspeed-wheel"].args["VERSION"]
     assert have["flash-attn"] == made.planned["flash-attention-wheel"].args["VERSION"]
+    assert (int(have["numpy"].split(".")[0]) < 2) == ("numpy<2" in args["CONSTRAINTS"])
     # A commit of Apex says its own version; what has the extensions is NVIDIA's.
     made.image("torch-extras").run("python", "-c", "import torch, apex, amp_C")
 

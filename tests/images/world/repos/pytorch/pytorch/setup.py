@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 
+import numpy
 import pybind11
 from setuptools import find_packages, setup
 from setuptools.dist import Distribution
@@ -20,6 +21,8 @@ for library in ("torch_cpu", *(["torch_cuda"] if os.environ.get("USE_CUDA") == "
 shutil.copytree(pathlib.Path(pybind11.get_include()) / "pybind11", package / "include/pybind11", dirs_exist_ok=True)
 version = os.environ.get("PYTORCH_BUILD_VERSION", (root / "version.txt").read_text().strip())
 major, minor = version.split(".")[:2]
+if (int(major), int(minor)) < (2, 3) and int(numpy.__version__.split(".")[0]) > 1:
+    raise SystemExit("torch before 2.3 does not compile with the headers of NumPy 2")
 header = f"#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n"
 (package / "include/torch/version.h").write_text(header)
 cuda = ".".join(os.environ["CUDA_VERSION"].split(".")[:2]) if os.environ.get("USE_CUDA") == "1" else None

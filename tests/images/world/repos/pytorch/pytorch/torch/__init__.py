@@ -17,6 +17,7 @@ if version.cuda:
 
 from . import distributed, nn  # noqa: E402
 
+_VERSION = [int(part) for part in __version__.split(".")[:2]]
 pi = math.pi
 float32, float64, int32, uint8 = numpy.float32, numpy.float64, numpy.int32, numpy.uint8
 
@@ -40,6 +41,12 @@ class Tensor:
     def requires_grad_(self):
         self.wants = True
         return self
+
+    def numpy(self):
+        # What was compiled against NumPy 1, as releases before 2.3 are, does not load with NumPy 2.
+        if _VERSION < [2, 3] and int(numpy.__version__.split(".")[0]) > 1:
+            raise RuntimeError("Numpy is not available")
+        return self.array
 
     def tolist(self):
         return self.array.tolist()
@@ -98,6 +105,10 @@ def ones(*shape):
 
 def zeros(*shape):
     return Tensor(numpy.zeros(shape, dtype=float32))
+
+
+def from_numpy(array):
+    return Tensor(array)
 
 
 def sin(value):
