@@ -127,7 +127,8 @@ class Mirrors(Model):
     python_index: Url | None = Field(None, description="Python package index (PEP 503). Default: pip's own.")
     torch_index: Url | None = Field(
         None,
-        description="Index of torch, torchvision, torchaudio and what they pin. Default: the Python index.",
+        description="The one index of torch, torchvision and torchaudio; what they need comes from it or the Python "
+        "index. Default: the Python index.",
     )
     git: Url | None = Field(None, description="Base address that stands in for https://github.com, of submodules too.")
     downloads: dict[str, Url] = Field(

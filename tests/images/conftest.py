@@ -44,15 +44,23 @@ def index(tmp_path: Path) -> Iterator[Index]:
     served.close()
 
 
+@pytest.fixture(scope="session")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    """A package index without a package, at one address for all tests."""
+    served = Index(tmp_path_factory.mktemp("nothing"))
+    yield served
+    served.close()
+
+
 @pytest.fixture
-def built(index: Index) -> Iterator[Built]:
+def built(index: Index, nothing: Index) -> Iterator[Built]:
     """A function that builds all layers of the image from the stand-ins; the checks, which ask for the real torch, not."""
     tags: list[str] = []
 
     def builder(*flags: str, target: str = "installed", **arguments: str) -> Image:
         tags.append(unique(target))
-        # Not PYTHON_INDEX_URL, which the stage below asks for too: another one each time would make that anew for each test.
-        given = {"TORCH_INDEX_URL": index.url, **VERSIONS, **arguments}
+        # The stage below asks for PYTHON_INDEX_URL too: another one each time would make that anew for each test.
+        given = {"PYTHON_INDEX_URL": nothing.url, "TORCH_INDEX_URL": index.url, **VERSIONS, **arguments}
         done = build(tags[-1], given, f"--target={target}", "--network=host", *flags)
         assert done.returncode == 0, done.stdout[-6000:]
         return Image(tags[-1])

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.images.conftest import Built
-from tests.images.engine import EMPTY_LAYER, Image, base_image, build, docker, unique
+from tests.images.engine import DOCKERFILES, EMPTY_LAYER, Image, base_image, build, docker, unique
 from tests.images.index import VERSIONS, Index, wheel
 
 COMPONENTS = ["cublas", "cuda", "cudnn", "comm", "triton", "torch", "rest"]
@@ -208,4 +208,42 @@ def test_torch_comes_from_its_own_index_or_not_at_all(index: Index, tmp_path: Pa
     packages = Image(tag).run("pip", "freeze").split()
     assert {"torch==2.1.0+cu130", "triton==3.8.0", "torchvision==0.16.0"} <= set(packages)
     docker("rmi", tag)
+    torch_index.close()
+
+
+def only_torch(folder: Path, index: Index) -> Index:
+    """Serve torch, torchvision and torchaudio of an index from another one, for CUDA 13.0."""
+    folder.mkdir()
+    wheel(folder, "torch", "2.1.0+cu130", ["triton~=3.8", "sympy"])
+    for package in ("torchvision-0.16.0", "torchaudio-2.1.0", "triton-3.8.0"):
+        (folder / f"{package}-py3-none-any.whl").write_bytes(
+            (index.folder / f"{package}-py3-none-any.whl").read_bytes()
+        )
+    return Index(folder)
+
+
+def test_what_torchs_index_lacks_comes_from_pips_own_default(built: Built, index: Index, tmp_path: Path) -> None:
+    """As where nothing is named but https://download.pytorch.org/whl/cu130."""
+    torch_index = only_torch(tmp_path / "torch", index)
+    base = parent(f"RUN printf '[global]\\nindex-url = {index.url}\\n' > /etc/pip.conf")
+    image = built(BASE_IMAGE=base, PYTHON_INDEX_URL="", TORCH_INDEX_URL=torch_index.url)
+    assert {"torch-2.1.0+cu130"} == {name for name in image.layers()[-2].packages() if name.startswith("torch-")}
+    assert {"sympy-1.14", "mpmath-1.3", "setuptools-84.0"} <= set(image.layers()[-1].packages())
+    docker("rmi", base)
+    torch_index.close()
+
+
+def test_a_wheel_is_built_against_the_torch_of_its_own_index(built: Built, index: Index, tmp_path: Path) -> None:
+    """The other index, which has one for another CUDA, is for what torch needs."""
+    torch_index = only_torch(tmp_path / "torch", index)
+    wheel(index.folder, "numpy", "1.26")
+    variables = {"COMPONENT": "apex", "PYTHON_INDEX_URL": index.url, "TORCH_INDEX_URL": torch_index.url}
+    options = ["--network=host", *(f"--env={name}={value}" for name, value in variables.items())]
+    for place, folder in (("/srv/layers", "common/layers"), ("/mnt", "wheels/builder")):
+        options.append(f"--volume={DOCKERFILES / folder}:{place}:ro")
+    image, install = built(target="python"), ("sh", "-euc", "/mnt/install-torch && pip freeze --all")
+    found = image.run(*install, options=(*options, "--env=TORCH_VERSION=2.1.0"))
+    assert {"torch==2.1.0+cu130", "sympy==1.14", "numpy==1.26"} <= set(found.split())
+    said = image.fails(*install, options=(*options, "--env=TORCH_VERSION=2.1.1"))
+    assert "No matching distribution found for torch==2.1.1" in said
     torch_index.close()
