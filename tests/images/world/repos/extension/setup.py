@@ -12,7 +12,7 @@ here = pathlib.Path(__file__).parent
 facts = {}
 exec((here / "facts.py").read_text(), facts)
 facts["gate"]()
-flags = {"cxx": ["-std=c++17"] if facts.get("old") else []}
+flags = {"cxx": ["-std=c++17"] if facts.get("old") else [], "nvcc": facts.get("nvcc", [])}
 version = facts["version"]() or (here / "version.txt").read_text().strip().lstrip("v")
 extension = CUDAExtension if torch.version.cuda and facts.get("cuda", True) else CppExtension
 setup(

@@ -2,6 +2,7 @@ import os
 
 name, module, requires = "flash_attn", "flash_attn_2_cuda", ["torch", "einops"]
 old = True  # names C++17 itself
+nvcc = ["--threads", "4"]  # release 2.0.2; later ones ask NVCC_THREADS, or are silent about it
 version = lambda: None
 
 

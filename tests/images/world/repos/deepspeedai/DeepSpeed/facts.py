@@ -2,6 +2,7 @@ import os
 
 name, requires = "deepspeed", ["torch", "numpy", "psutil", "py-cpuinfo"]
 module = "deepspeed_fused_adam"
+nvcc = [f"--threads={os.environ.get('DS_NVCC_THREADS', 8)}"]
 version = lambda: None
 
 

@@ -2,6 +2,7 @@ import os
 
 name, module = "xformers", "xformers._C"
 old = True  # names C++17 itself
+nvcc = ["--threads", "4"]
 version = lambda: os.environ.get("BUILD_VERSION")
 
 

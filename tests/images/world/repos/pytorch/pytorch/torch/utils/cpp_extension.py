@@ -55,12 +55,13 @@ def load(name, sources, build_directory):
 
 
 def CUDAExtension(name, sources, libraries=(), extra_compile_args=None):
-    flags = (extra_compile_args or {}).get("cxx", [])
+    given = extra_compile_args or {}
+    flags = [*given.get("cxx", []), *given.get("nvcc", [])]
     return Extension(name, sources, libraries=list(libraries), extra_compile_args=flags)
 
 
 def CppExtension(name, sources, libraries=(), extra_compile_args=None):
-    extension = CUDAExtension(name, sources, libraries, extra_compile_args)
+    extension = CUDAExtension(name, sources, libraries, {**(extra_compile_args or {}), "nvcc": []})
     extension.without_cuda = True
     return extension
 
