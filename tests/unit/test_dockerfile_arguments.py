@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from stacks.plan import MIRROR_ARGS
 from stacks.source import ROOT
 from stacks.spec import CONTEXT
 
@@ -30,6 +31,9 @@ ELSEWHERE = {
     ("universal/Dockerfile", "micromamba"): {"REFRESH"},
 }
 """What scripts name that a stage starts, in a part that it does not use."""
+
+MIRRORS = {*MIRROR_ARGS} - {"TORCH_INDEX_URL"}
+"""What a Dockerfile takes as soon as a script of its steps reads it: what it does not take, a stack sets in vain."""
 
 NONCES = {"CLEAN"}
 """What nothing needs to read: another value than before is enough for a step not to come from the cache."""
@@ -140,7 +144,7 @@ def used(made: dict[str, Stage], kind: str, rest: str) -> set[str]:
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
 def test_a_step_reads_no_argument_that_its_stage_does_not_have(dockerfile: str) -> None:
     made = stages(dockerfile)
-    every = {name for stage in made.values() for name in declared(stage.steps)}
+    every = {name for stage in made.values() for name in declared(stage.steps)} | MIRRORS
     for name, stage in made.items():
         have = {argument for older in lineage(made, name) for argument in declared(older.steps)}
         # What is set for all of an image, or by the image outside on which a stage stands, needs no declaration.
