@@ -46,6 +46,8 @@ def _scale_set(value: str) -> str:
 def _own_namespace(value: str) -> str:
     if value == "default" or value.startswith("kube-"):
         raise ValueError("is the cluster's, and runners have theirs to themselves: choose another, such as gpu-runners")
+    if value.endswith(("-build", "-controller")):
+        raise ValueError("ends as the namespaces of other runners' build service and controller do: choose another")
     return value
 
 

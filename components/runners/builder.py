@@ -89,7 +89,7 @@ def _kind(build: BuildService) -> Spec:
 
 
 def space(config: KubernetesRunners) -> str:
-    """Return the name of the service's namespace, so that the runners' may be stricter than the service lets its be."""
+    """Return the name of the service's namespace, apart from the runners', which can so be stricter."""
     return f"{config.namespace}-build"
 
 

@@ -83,6 +83,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         )
         self.address = None
         self._certificates: Certificates | None = None
+        self._clients: list[pulumi.CustomResource] = []
         client = None
         if config.build:
             self.address = builder.address(config, config.build)
@@ -111,7 +112,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         """Declare the controller in a namespace of its own, and the runners after it, so that they end before it."""
         config = self._config
         own = self._guarded(guards.controller_namespace(config), *guards.controller_policies(config))
-        after = [*self._guards, *own]
+        after = [*self._guards, *self._clients, *own]
         if credentials := arc.credentials(config):
             secret = guards.manifest(
                 "v1",
@@ -151,8 +152,9 @@ class KubernetesRunners(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self._certificates = made
+        # Whoever builds keeps certificate and way until the runners, and the service that waits for them, are gone.
         for each in (builder.secret(config, made.pem, "client"), builder.clients_policy(config, build)):
-            self._declare(each, *self._guards)
+            self._clients.append(self._declare(each, *self._guards))
         own = self._guarded(builder.namespace(config), *builder.guarded(config, build, args.ports))
         objects = [
             builder.secret(config, made.pem, "server"),
@@ -160,8 +162,8 @@ class KubernetesRunners(pulumi.ComponentResource):
             builder.service(config, build),
             builder.disruption_budget(config),
         ]
-        # The class of its priority is the runners'.
-        before = [self._declare(each, *own, *self._guards) for each in objects]
+        # The priority class is among the runners' guards.
+        before = [*self._clients, *(self._declare(each, *own, *self._guards) for each in objects)]
         image = args.mirrored(builder.BUILDKIT if build.rootless else config.docker_image)
         certificate = made.server_cert.apply(_digest)
         self._service = self._declare(builder.deployment(config, build, image, certificate), *before)

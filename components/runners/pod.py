@@ -159,8 +159,8 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
     if asked:
         container["resources"] = resources(asked)
     if pins(config):
-        # Where a node limits how much, root is exempt with this, and so is what a job
-        # runs by sudo; the runner's own user is not (capabilities(7): Kubernetes sets no ambient ones).
+        # Where a node limits how much, root is exempt with this, and so is what a job runs by sudo; the runner's own
+        # user is not (capabilities(7): Kubernetes sets no ambient ones).
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     return container
 

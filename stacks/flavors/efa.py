@@ -118,6 +118,14 @@ class Config(StackConfig):
         return self
 
     @property
+    def doubts(self) -> list[str]:
+        """Whether the NCCL that is installed is there for the parent's CUDA, where the tables do not know."""
+        cuda = versions.ngc(self.ngc).cuda
+        if not cuda or not self.nccl.version or self.nccl.source != "package":
+            return []
+        return versions.nccl_package_doubts(self.nccl.version, cuda, field="nccl.version")
+
+    @property
     def in_use(self) -> str | None:
         """The image's NCCL: the stack's, else the parent's; None where that is not known."""
         return self.nccl.version or versions.ngc(self.ngc).nccl

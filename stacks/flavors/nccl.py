@@ -57,8 +57,8 @@ class Config(FamilyConfig):
     nccl: Version = Field("2.30.4-1", description="NCCL, with its package revision.")
     nccl_tests: Reference | None = Field(
         None,
-        description="A published nccl-tests image to build on, of this CUDA and NCCL. Default: the stack builds "
-        "its own.",
+        description="A published nccl-tests image to build on, of this CUDA and distro, and with this NCCL as a "
+        "package. Default: the stack builds its own.",
     )
     hpcx: Annotated[str, AfterValidator(_archive)] | None = Field(
         None,
@@ -95,10 +95,7 @@ class Config(FamilyConfig):
     @property
     def doubts(self) -> list[str]:
         """Whether the NCCL that nccl-tests installs is there for this CUDA, where the table does not know."""
-        release = versions.nccl(self.nccl, self.cuda)
-        if self.nccl_tests or release.apt_known:
-            return []
-        return [f"slipway:nccl: not known to be in NVIDIA's apt archive: {release.apt}; if it is not, nccl-tests fails"]
+        return [] if self.nccl_tests else versions.nccl_package_doubts(self.nccl, self.cuda)
 
     @property
     def hpcx_archive(self) -> str:

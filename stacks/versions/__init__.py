@@ -46,6 +46,7 @@ from stacks.versions.libraries import (
     extra_archs,
     magma,
     nccl,
+    nccl_package_doubts,
     nccl_versions,
 )
 from stacks.versions.micromamba import micromamba_checksum
@@ -120,6 +121,7 @@ __all__ = [
     "magma",
     "micromamba_checksum",
     "nccl",
+    "nccl_package_doubts",
     "nccl_versions",
     "nearest",
     "needs_sync_memops",

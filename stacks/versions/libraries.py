@@ -85,6 +85,14 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
         raise Incompatible(field, version, why, tables["apt"][minor], source)
 
 
+def nccl_package_doubts(version: str, cuda_version: str, *, field: str = "nccl") -> list[str]:
+    """Return a line where it is not known whether NVIDIA's apt archive has a package of a release for a CUDA."""
+    release = nccl(version, cuda_version, field=field)
+    if release.apt_known:
+        return []
+    return [f"slipway:{field}: not known to be in NVIDIA's apt archive: {release.apt}; if it is not, the build fails"]
+
+
 @dataclass(frozen=True, slots=True)
 class Magma:
     """MAGMA for one CUDA.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -71,12 +73,24 @@ def test_each_profile_is_admitted_its_runner_finds_its_node_and_nothing_is_left(
     until(lambda: not cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
 
 
+def reaches(state: Mapping[str, dict[str, Any]], urn: str) -> set[str]:
+    """Return what a resource depends on, directly and by others."""
+    direct = set(state[urn].get("dependencies", []))
+    return direct.union(*(reaches(state, each) for each in direct))
+
+
 def test_runners_without_a_daemon_are_in_a_namespace_that_admits_nothing_privileged(project: ClusterProject) -> None:
     project.configure({"profile": "cpu", "daemon": False, "build": {}, "maxRunners": 2})
     with pool(project.cluster, "cpu"):
         project.up()
         runner_pod(project, "first")
         until(lambda: project.cluster.get(project.at("pods", "first"))["status"]["phase"] == "Running")
+        # Runners, and the service that waits for them, end before their certificate and their way to it do.
+        state = {each["urn"]: each for each in json.loads(project.exported())["deployment"]["resources"]}
+        named = {urn.rpartition("::")[2]: urn for urn in state}
+        clients = {named["runners-secret-build-client"], named["runners-networkpolicy-build-clients"]}
+        for each in ("runners-deployment-build", "runners-gha-runner-scale-set"):
+            assert clients <= reaches(state, named[each]), each
         container = {"name": "c", "image": "r.example/c:1", "securityContext": {"privileged": True}}
         pod = {"metadata": {"name": "second"}, "spec": {"containers": [container]}}
         with pytest.raises(AssertionError, match="violates PodSecurity .{1,2}baseline:latest.*privileged=true"):

@@ -67,7 +67,11 @@ def test_an_archive_that_does_not_answer(index: Index, archives: dict[str, str])
     [
         ("", "CUDA none, and slipway:cuda is 12.1.1; name another image there, or what it has"),
         ("ENV CUDA_VERSION=12.2.2", "CUDA 12.2.2, and slipway:cuda is 12.1.1"),
-        ("ENV CUDA_VERSION=12.1.1 NCCL_VERSION=2.18.3-1", "NCCL none, and slipway:nccl is 2.18.3-1"),
+        ("ENV CUDA_VERSION=12.1.1.1", "no NCCL, as a package libnccl2"),  # as 10.2 calls itself 10.2.89
+        (
+            "ENV CUDA_VERSION=12.1.1 NCCL_VERSION=2.18.3-1",
+            "no NCCL, as a package libnccl2, and slipway:nccl is 2.18.3-1",
+        ),
     ],
 )
 def test_a_published_parent_that_has_not_what_the_stack_says(image: str, stage: str, parent: str, said: str) -> None:

@@ -66,6 +66,8 @@ def refusal(**values: Any) -> str:
         ({"namespace": "n" * 46}, "namespace: expected at most 45 characters"),
         ({"namespace": "default"}, "namespace: is the cluster's, and runners have theirs to themselves"),
         ({"namespace": "kube-system"}, "namespace: is the cluster's, and runners have theirs to themselves"),
+        ({"namespace": "ci-build"}, "namespace: ends as the namespaces of other runners' build service and controller do"),
+        ({"namespace": "ci-controller"}, "namespace: ends as the namespaces of other runners' build service and controller do"),
         ({"arc": {"version": "0.9.0 --x"}}, "arc.version: String should match pattern"),
         ({"arc": {"charts": ""}}, "arc.charts: is empty: give it, or leave it out"),
         ({"validation": {"image": "torch"}}, ": validation: runners of cpu have no GPU here, and an image's own checks want one"),
