@@ -19,6 +19,9 @@ ARC_VERSION = "0.14.2"
 ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 """The charts' names: the controller's, and that of what it runs."""
 
+_BUILD, _CONTROLLER = "-build", "-controller"
+"""What stands after the runners' namespace in the names of those of the build service and of the controller."""
+
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -46,7 +49,7 @@ def _scale_set(value: str) -> str:
 def _own_namespace(value: str) -> str:
     if value == "default" or value.startswith("kube-"):
         raise ValueError("is the cluster's, and runners have theirs to themselves: choose another, such as gpu-runners")
-    if value.endswith(("-build", "-controller")):
+    if value.endswith((_BUILD, _CONTROLLER)):
         raise ValueError("ends as the namespaces of other runners' build service and controller do: choose another")
     return value
 
@@ -233,6 +236,16 @@ class KubernetesRunners(Model):
                 "organization's github.url"
             )
         return self
+
+    @property
+    def build_namespace(self) -> str:
+        """The namespace of the build service."""
+        return f"{self.namespace}{_BUILD}"
+
+    @property
+    def controller_namespace(self) -> str:
+        """The namespace of the controller and its listener."""
+        return f"{self.namespace}{_CONTROLLER}"
 
     def cannot_run(self, platform: str) -> str:
         """Return why the profile's nodes run no image of a platform; empty where they do."""

@@ -57,7 +57,7 @@ def scale_set_values(config: KubernetesRunners, template: Spec) -> Values:
         "maxRunners": config.max_runners,
         "runnerGroup": config.group,
         "runnerScaleSetName": config.namespace,
-        "controllerServiceAccount": {"namespace": f"{config.namespace}-controller", "name": ACCOUNT},
+        "controllerServiceAccount": {"namespace": config.controller_namespace, "name": ACCOUNT},
         "listenerTemplate": {
             "spec": {
                 "securityContext": _UNPRIVILEGED,

@@ -88,14 +88,12 @@ def _kind(build: BuildService) -> Spec:
     return _ROOTLESS if build.rootless else _DOCKER
 
 
-def space(config: KubernetesRunners) -> str:
-    """Return the name of the service's namespace, apart from the runners', which can so be stricter."""
-    return f"{config.namespace}-build"
-
-
 def namespace(config: KubernetesRunners) -> Manifest:
-    """Return the service's namespace. No stricter level admits either kind: BuildKit's has no seccomp profile."""
-    return guards.admitting(space(config), "privileged")
+    """Return the service's namespace, apart from the runners', which can so be stricter.
+
+    No stricter level admits either kind: BuildKit's has no seccomp profile.
+    """
+    return guards.admitting(config.build_namespace, "privileged")
 
 
 def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> list[Manifest]:
@@ -105,17 +103,19 @@ def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     """
     hard = {"pods": "2", "persistentvolumeclaims": "1"}
     return [
-        guards.manifest("v1", "ResourceQuota", NAME, space(config), spec={"hard": hard}),
-        guards.manifest("v1", "LimitRange", NAME, space(config), spec={"limits": [guards.largest_claim(build.cache)]}),
-        guards.account(NAME, space(config)),
-        guards.closed("build-closed", space(config)),
+        guards.manifest("v1", "ResourceQuota", NAME, config.build_namespace, spec={"hard": hard}),
+        guards.manifest(
+            "v1", "LimitRange", NAME, config.build_namespace, spec={"limits": [guards.largest_claim(build.cache)]}
+        ),
+        guards.account(NAME, config.build_namespace),
+        guards.closed("build-closed", config.build_namespace),
         _policy(config, build, ports),
     ]
 
 
 def own_address(config: KubernetesRunners, build: BuildService) -> str:
     """Return ``host:port`` as the cluster's pods reach the service."""
-    return f"{NAME}.{space(config)}.svc:{_kind(build)['port']}"
+    return f"{NAME}.{config.build_namespace}.svc:{_kind(build)['port']}"
 
 
 def address(config: KubernetesRunners, build: BuildService) -> str:
@@ -128,7 +128,9 @@ def hosts(config: KubernetesRunners, build: BuildService) -> list[str]:
     own = own_address(config, build).partition(":")[0]
     given = [build.address.rpartition(":")[0] or build.address] if build.address else []
     return list(
-        dict.fromkeys([own, f"{own}.cluster.local", f"{NAME}.{space(config)}", "localhost", "127.0.0.1", *given])
+        dict.fromkeys(
+            [own, f"{own}.cluster.local", f"{NAME}.{config.build_namespace}", "localhost", "127.0.0.1", *given]
+        )
     )
 
 
@@ -155,7 +157,7 @@ def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
     spec: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": build.cache}}}
     if build.storage_class:
         spec["storageClassName"] = build.storage_class
-    made = guards.manifest("v1", "PersistentVolumeClaim", NAME, space(config), spec=spec)
+    made = guards.manifest("v1", "PersistentVolumeClaim", NAME, config.build_namespace, spec=spec)
     made["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
     return made
 
@@ -209,7 +211,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
             "spec": pod,
         },
     }
-    return guards.manifest("apps/v1", "Deployment", NAME, space(config), spec=spec)
+    return guards.manifest("apps/v1", "Deployment", NAME, config.build_namespace, spec=spec)
 
 
 _SOCKETS: Spec = {"name": "socket", "mountPath": _SOCKET}
@@ -236,7 +238,7 @@ def _room(image: str, state: str) -> Spec:
 def disruption_budget(config: KubernetesRunners) -> Manifest:
     """Return the budget that lets nobody drain the service's node under a build; a deleted pod waits for builds."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels()}}
-    return guards.manifest("policy/v1", "PodDisruptionBudget", NAME, space(config), spec=spec)
+    return guards.manifest("policy/v1", "PodDisruptionBudget", NAME, config.build_namespace, spec=spec)
 
 
 def service(config: KubernetesRunners, build: BuildService) -> Manifest:
@@ -247,7 +249,7 @@ def service(config: KubernetesRunners, build: BuildService) -> Manifest:
         "selector": service_labels(),
         "ports": [{"name": "api", "port": kind["port"], "targetPort": "api"}],
     }
-    made = guards.manifest("v1", "Service", NAME, space(config), spec=spec)
+    made = guards.manifest("v1", "Service", NAME, config.build_namespace, spec=spec)
     if build.service == "LoadBalancer":
         made["metadata"]["annotations"] = dict(_PRIVATE)
     return made
@@ -266,7 +268,7 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
 
     Where others than pods are to reach it, any may try: what lets them in is their certificate.
     """
-    runners = {**_space(config.namespace), "podSelector": {"matchLabels": labels(config)}}
+    runners = {**guards.in_namespace(config.namespace), "podSelector": {"matchLabels": labels(config)}}
     anyone = build.service != "ClusterIP"
     spec = {
         "podSelector": {"matchLabels": service_labels()},
@@ -274,22 +276,14 @@ def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
         "ingress": [{**({} if anyone else {"from": [runners]}), "ports": _port(build)}],
         "egress": guards.outward(ports),
     }
-    return guards.manifest(*guards.POLICY, "build-service", space(config), spec=spec)
+    return guards.manifest(*guards.POLICY, "build-service", config.build_namespace, spec=spec)
 
 
 def clients_policy(config: KubernetesRunners, build: BuildService) -> Manifest:
     """Return the policy of the runners' namespace by which they reach the service."""
-    service = {**_space(space(config)), "podSelector": {"matchLabels": service_labels()}}
-    spec = {
-        "podSelector": {"matchLabels": labels(config)},
-        "policyTypes": ["Egress"],
-        "egress": [{"to": [service], "ports": _port(build)}],
-    }
+    service = {**guards.in_namespace(config.build_namespace), "podSelector": {"matchLabels": service_labels()}}
+    spec = guards.egress(labels(config), [{"to": [service], "ports": _port(build)}])
     return guards.manifest(*guards.POLICY, "build-clients", config.namespace, spec=spec)
-
-
-def _space(name: str) -> Spec:
-    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
 def _port(build: BuildService) -> list[Spec]:
@@ -308,7 +302,7 @@ def secret(config: KubernetesRunners, made: dict[str, Any], side: Literal["serve
         "v1",
         "Secret",
         f"{NAME}-{side}",
-        {"server": space(config), "client": config.namespace}[side],
+        {"server": config.build_namespace, "client": config.namespace}[side],
         type="Opaque",
         stringData={"ca.pem": made["ca"], "cert.pem": made[f"{side}_cert"], "key.pem": made[f"{side}_key"]},
     )

@@ -64,7 +64,7 @@ def namespace(config: KubernetesRunners) -> Manifest:
 
 def controller_namespace(config: KubernetesRunners) -> Manifest:
     """Return the namespace of the controller and its listener, which need no privilege at all."""
-    return admitting(f"{config.namespace}-controller", "restricted")
+    return admitting(config.controller_namespace, "restricted")
 
 
 def quota(config: KubernetesRunners) -> Manifest:
@@ -113,7 +113,7 @@ def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> li
         config: what the runners are to be.
         ports: of the registry and the mirrors, beside those of the web.
     """
-    spec = _egress(labels(config), outward(ports))
+    spec = egress(labels(config), outward(ports))
     return [closed("closed", config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
 
 
@@ -124,9 +124,9 @@ def outward(ports: Iterable[int]) -> list[Manifest]:
 
 def controller_policies(config: KubernetesRunners) -> list[Manifest]:
     """Return those of the controller and its listener: the cluster's API and GitHub's are reached, nothing comes in."""
-    name = f"{config.namespace}-controller"
+    name = config.controller_namespace
     out = [_DNS, _reached([443, API_SERVER])]
-    return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=_egress({}, out))]
+    return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=egress({}, out))]
 
 
 def closed(name: str, namespace: str) -> Manifest:
@@ -136,9 +136,15 @@ def closed(name: str, namespace: str) -> Manifest:
 
 POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 
+
+def in_namespace(name: str) -> Manifest:
+    """Return the part of a policy's peer by which it is in a namespace."""
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
 _DNS: Manifest = {
     "to": [
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+        in_namespace("kube-system"),
         {"ipBlock": {"cidr": NODE_DNS}},
     ],
     "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
@@ -152,7 +158,8 @@ def _reached(ports: Sequence[int]) -> Manifest:
     }
 
 
-def _egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
+def egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
+    """Return what a policy says that lets pods of some labels, or all of its namespace, reach what the rules name."""
     selector: dict[str, Any] = {"matchLabels": pods} if pods else {}
     return {"podSelector": selector, "policyTypes": ["Egress"], "egress": rules}
 

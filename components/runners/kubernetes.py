@@ -125,7 +125,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             after.append(self._declare(secret, *self._guards))
         controller, scale_set = arc.charts(config)
         values = arc.controller_values(config, args.mirrored(f"{arc.IMAGE}:{config.arc.version}").rpartition(":")[0])
-        running = self._chart(controller, f"{config.namespace}-controller", "controller", values, after)
+        running = self._chart(controller, config.controller_namespace, "controller", values, after)
         self._chart(scale_set, config.namespace, config.namespace, arc.scale_set_values(config, template), [running])
 
     def _chart(

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from components.runners import builder
 from stacks.errors import one_line
 from stacks.runners import KubernetesRunners
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
@@ -82,7 +81,7 @@ def _devices(config: KubernetesRunners) -> Iterator[str]:
 
 def _controller(config: KubernetesRunners) -> Iterator[str]:
     """Look for the controller and its listener, without which a job stays queued at GitHub and nobody says so."""
-    space = f"{config.namespace}-controller"
+    space = config.controller_namespace
     pods = _items(config, "pods", f"--namespace={space}")
     for pod in pods:
         why = _not_ready(pod)
@@ -100,12 +99,12 @@ def _controller(config: KubernetesRunners) -> Iterator[str]:
 def _log(config: KubernetesRunners) -> str:
     """Return how the controller's log is read."""
     return (
-        f"kubectl logs --namespace {config.namespace}-controller --selector app.kubernetes.io/part-of=gha-rs-controller"
+        f"kubectl logs --namespace {config.controller_namespace} --selector app.kubernetes.io/part-of=gha-rs-controller"
     )
 
 
 def _waiting(config: KubernetesRunners) -> Iterator[str]:
-    spaces = [config.namespace, *([builder.space(config)] if config.build else [])]
+    spaces = [config.namespace, *([config.build_namespace] if config.build else [])]
     pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
     for space, pod in ((space, pod) for space, found in pods.items() for pod in found):
         if pod["status"].get("phase") == "Pending" and _age(pod) > WAITED:

@@ -351,7 +351,7 @@ def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any])
 CONFIG = KubernetesRunners.model_validate(runners(build={}))
 SPACE = CONFIG.namespace
 RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
-SERVICE = Peer("10.0.0.2", builder.space(CONFIG), builder.service_labels())
+SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, builder.service_labels())
 IMPOSTOR = Peer("10.0.0.7", "default", pod.labels(CONFIG))
 """Who only calls itself a runner."""
 CHECKS = Peer("10.0.0.3", SPACE, {"app.kubernetes.io/component": "gpu-checks"})
