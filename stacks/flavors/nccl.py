@@ -107,8 +107,8 @@ def images(config: Config) -> list[ImageSpec]:
     """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of."""
     own = [] if config.nccl_tests else [_nccl_tests(config)]
     parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=own[0].name)
-    promised = {"PARENT_CUDA": config.cuda, "PARENT_NCCL": config.nccl} if config.nccl_tests else {}
-    variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, promised=promised)
+    has = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
+    variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, promised=has if config.nccl_tests else {})
     return [*own, *family(config, variant)]
 
 

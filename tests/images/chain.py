@@ -119,6 +119,13 @@ def _planned(stack: str, config: Mapping[str, Any]) -> dict[str, plan.PlannedIma
     return {image.spec.name: image for image in plan.make(stack, config).images}
 
 
+def asked(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the arguments of an image's build, and its flags; ``names`` are those of the images that it stands on."""
+    siblings = {argument: names[parent] for argument, parent in image.siblings.items()}
+    target = [f"--target={image.spec.target}"] if image.spec.target else []
+    return {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings}, target
+
+
 def built(
     stack: str,
     made: upstreams.World,
@@ -139,11 +146,9 @@ def built(
     for name, image in planned.items():
         if name in (have or {}):
             continue
-        siblings = {argument: names[parent] for argument, parent in image.siblings.items()}
-        own = (by_hand or {}).get(name, {})
-        arguments = {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings, **own}
-        target = [f"--target={image.spec.target}"] if image.spec.target else []
-        done = build(names[name], arguments, *target, image=image.spec.dockerfile.partition("/")[0])
+        arguments, flags = asked(image, names)
+        given = {**arguments, **(by_hand or {}).get(name, {})}
+        done = build(names[name], given, *flags, image=image.spec.dockerfile.partition("/")[0])
         assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"
     return Chain(planned, names)
 

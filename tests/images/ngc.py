@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from stacks import plan, versions
 from stacks.source import ROOT, read_stack
 from tests.images.engine import Image, base_image, build, docker, unique
+from tests.images.published import Published
 from tests.images.world import upstreams as world
 from tests.images.world.server import Server
 
@@ -95,6 +96,14 @@ class Upstreams:
         [image] = plan.make(stack or self.stack, config).images
         self.parent(config["ngc"])
         return {**image.args, **image.spec.tuning, **image.spec.label_args}
+
+    def published(self, folder: Path, **more: Any) -> Published:
+        """Have the stack's image built and pushed by `pulumi up` from the branch `main`; its state lies in a folder."""
+        config = self.values(**more)
+        self.parent(config["ngc"])
+        stack = Published(folder, self.stack, **config)
+        stack.up(SLIPWAY_BRANCH="main")
+        return stack
 
     def built(self, stack: str | None = None, **more: Any) -> Image:
         """Build a stack's image without Pulumi."""

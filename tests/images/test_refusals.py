@@ -63,22 +63,26 @@ def test_an_archive_that_does_not_answer(index: Index, archives: dict[str, str])
 
 @pytest.mark.parametrize(("image", "stage"), [("torch", "python"), ("wheels", "builder")])
 @pytest.mark.parametrize(
-    ("parent", "said"),
+    ("parent", "distro", "said"),
     [
-        ("", "CUDA none, and slipway:cuda is 12.1.1; name another image there, or what it has"),
-        ("ENV CUDA_VERSION=12.2.2", "CUDA 12.2.2, and slipway:cuda is 12.1.1"),
-        ("ENV CUDA_VERSION=12.1.1.1", "no NCCL, as a package libnccl2"),  # as 10.2 calls itself 10.2.89
+        ("", "debian12", "CUDA none, and slipway:cuda is 12.1.1; name another image there, or what it has"),
+        ("ENV CUDA_VERSION=12.2.2", "debian12", "CUDA 12.2.2, and slipway:cuda is 12.1.1"),
+        ("ENV CUDA_VERSION=12.1.1", "ubuntu20.04", "debian12, and slipway:distro is ubuntu20.04"),
+        ("ENV CUDA_VERSION=12.1.1.1", "debian12", "no NCCL, as a package libnccl2"),  # as 10.2 calls itself 10.2.89
         (
             "ENV CUDA_VERSION=12.1.1 NCCL_VERSION=2.18.3-1",
+            "debian12",
             "no NCCL, as a package libnccl2, and slipway:nccl is 2.18.3-1",
         ),
     ],
 )
-def test_a_published_parent_that_has_not_what_the_stack_says(image: str, stage: str, parent: str, said: str) -> None:
+def test_a_published_parent_that_has_not_what_the_stack_says(
+    image: str, stage: str, parent: str, distro: str, said: str
+) -> None:
     tag = unique("parent")
     docker("build", f"--tag={tag}", "-", text=f"FROM {base_image()}\n{parent}\n")
-    arguments = {"BASE_IMAGE": tag, "COMPONENT": "torch", "PARENT_CUDA": "12.1.1", "PARENT_NCCL": "2.18.3-1"}
-    done = build("", arguments, f"--target={stage}", image=image)
+    has = {"PARENT_CUDA": "12.1.1", "PARENT_DISTRO": distro, "PARENT_NCCL": "2.18.3-1"}
+    done = build("", {"BASE_IMAGE": tag, "COMPONENT": "torch", **has}, f"--target={stage}", image=image)
     assert done.returncode != 0
     assert f"check-parent: the image in slipway:ncclTests has {said}" in done.stdout
     docker("rmi", tag)

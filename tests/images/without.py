@@ -1,8 +1,11 @@
-"""Take each instruction of the Dockerfiles away in turn, and say which test then fails: a table in Markdown.
+"""Take each instruction of the Dockerfiles away in turn, and say what then fails: a table in Markdown.
 
 ``python -m tests.images.without [DOCKERFILE[:FIRST-LAST]...]``, in the environment of ``.slipway/env``; lines count from 1.
-It works in a copy of the checkout, below ``.slipway/``, so that several can run at once. An instruction that no test misses
+It works in a copy of the checkout, below ``.slipway/``, so that several can run at once. An instruction that nothing misses
 has no reason to be there.
+
+What is asked, the quickest first: the unit tests that know of Dockerfiles; whether the images that the tests build of it still
+build, checks and all; the tests of those images.
 """
 
 from __future__ import annotations
@@ -12,31 +15,119 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from stacks.source import ROOT
+from tests.images import chain, ngc
+from tests.images.efa.upstreams import Upstreams as Efa
+from tests.images.engine import DOCKERFILES, build
+from tests.images.family import conftest as family
+from tests.images.megatron.upstreams import Upstreams as Megatron
+from tests.images.universal import conftest as universal
+from tests.images.world.server import Server
+from tests.images.world.upstreams import World
 
-COPY = ROOT / f".slipway/without-{os.getpid()}"
+COPY = ".slipway/without-"
 FAST = (
     "tests/unit/test_dockerfile_arguments.py",
     "tests/unit/test_dockerfiles.py",
     "tests/unit/test_dockerfile.py",
     "tests/unit/test_arguments.py",
+    "tests/unit/test_docs.py",
 )
-BASE = ("tests/images/family", "-m", "not slow")
-DOCKERFILES: dict[str, tuple[str, ...]] = {
-    "nccl-tests/Dockerfile": ("tests/images/family", "-m", "", "-k", "nccl-cu121 or says_no"),
-    "wheels/Dockerfile": BASE,
-    "torch/Dockerfile": BASE,
-    "torch-extras/Dockerfile": BASE,
-    "efa/Dockerfile": ("tests/images/efa", "-m", ""),
-    "megatron/Dockerfile": ("tests/images/megatron", "-m", ""),
-    "universal-install/Dockerfile": ("tests/images/universal", "-m", ""),
-    "universal/Dockerfile": ("tests/images/universal", "-m", ""),
-}
-"""A Dockerfile, and the tests of what is built of it; :data:`FAST` ones know of arguments, and run first for these."""
 NOTHING = "**nothing**"
+
+Given = tuple[dict[str, str], list[str]]
+"""The arguments of a build, and its flags."""
+
+
+@dataclass(frozen=True)
+class Builds:
+    """The builds of a Dockerfile's images, and what serves their upstreams while it is asked to."""
+
+    folder: Path
+    url: str
+    given: list[Given]
+
+    def fail(self, image: str) -> str:
+        """Build all and return what the first that fails says; nothing if none does."""
+        address = urlsplit(self.url)
+        server = Server(self.folder, str(address.hostname), address.port or 0)
+        assert server.url == self.url, "another run has the upstreams' port"
+        try:
+            for arguments, flags in self.given:
+                done = build("", arguments, *flags, image=image)
+                if done.returncode != 0:
+                    return reason(done.stdout)
+        finally:
+            server.close()
+        return NOTHING
+
+
+def reason(said: str) -> str:
+    """Return what a failed build says: the check that failed, or the last line before the engine's own."""
+    lines = [re.sub(r"^#\d+ ([\d.]+ )?", "", line) for line in said.splitlines()]
+    checks = [line for line in lines if line.startswith("check failed: ")]
+    engine = [line for line in lines if re.match(r"(ERROR: )?failed to solve|Error response|ERROR: .*process", line)]
+    return f"the build: {(checks or engine or lines)[0]}"
+
+
+def in_chains(dockerfile: str, made: World, variations: Iterable[chain.Variation]) -> Builds:
+    """Build stacks' chains, and return the builds of those of their images that are of a Dockerfile."""
+    given: list[Given] = []
+    for stack, more in variations:
+        whole = chain.built(stack, made, **more)
+        images = [image for image in whole.planned.values() if image.spec.dockerfile == dockerfile]
+        given += [chain.asked(image, whole.names) for image in images]
+    made.server.close()
+    return Builds(made.cache, made.server.url, given)
+
+
+def of_family(dockerfile: str) -> Builds:
+    """Return the builds in the chains of the stacks for CUDA 12.1, one of them with all extras."""
+    return in_chains(dockerfile, family.upstreams(), [("nccl-cu121", {}), ("base-cu121", family.XFORMERS)])
+
+
+def of_universal(dockerfile: str) -> Builds:
+    """Return the builds in the chain of the stack at the seed's versions."""
+    return in_chains(dockerfile, universal.upstreams(), [("universal-cu113", {"train": universal.PEOPLE})])
+
+
+def of_ngc(made: ngc.Upstreams, *more: dict[str, Any]) -> Builds:
+    """Return the builds of a stack as it is and with other keys."""
+    given: list[Given] = [(made.arguments(**keys), []) for keys in ({}, *more)]
+    made.server.close()
+    return Builds(ROOT / ".slipway/cache/world", made.server.url, given)
+
+
+def of_efa(_: str) -> Builds:
+    """Return the builds of the EFA image as it is, and with all that is optional."""
+    more = {"openmpi": {"pmix": "4.2.6"}, "efa": {"ofiNccl": "1.20.0"}, "extras": {"xformers": "0.0.35"}}
+    return of_ngc(Efa(), {**more, "nccl": {"version": "2.32.3-1", "source": "build"}})
+
+
+def of_megatron(_: str) -> Builds:
+    """Return the builds of the Megatron-LM image as it is, and with a TransformerEngine of its own."""
+    return of_ngc(Megatron(), {"transformerEngine": "2.12"})
+
+
+FAMILY = ("tests/images/family", "-m", "", "-k", "cu121 or off or cache")
+UNIVERSAL = ("tests/images/universal", "-m", "")
+ASKED: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
+    "nccl-tests/Dockerfile": (of_family, ("tests/images/family", "-m", "", "-k", "nccl-cu121 or says_no")),
+    "wheels/Dockerfile": (of_family, FAMILY),
+    "torch/Dockerfile": (of_family, FAMILY),
+    "torch-extras/Dockerfile": (of_family, FAMILY),
+    "efa/Dockerfile": (of_efa, ("tests/images/efa", "-m", "")),
+    "megatron/Dockerfile": (of_megatron, ("tests/images/megatron", "-m", "")),
+    "universal-install/Dockerfile": (of_universal, UNIVERSAL),
+    "universal/Dockerfile": (of_universal, UNIVERSAL),
+}
+"""A Dockerfile, what gives the builds of it, and the tests of what is built."""
 
 
 def instructions(text: str) -> Iterator[tuple[int, int]]:
@@ -53,48 +144,48 @@ def instructions(text: str) -> Iterator[tuple[int, int]]:
 
 
 def misses(tests: tuple[str, ...]) -> str:
-    """Run tests on the copy and return the first that fails, with what it says; nothing if none does."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "--tb=short",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-    ]
-    done = subprocess.run(command, cwd=COPY, capture_output=True, text=True, check=False)
+    """Run tests and return the first that fails, with what it says; nothing if none does."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return NOTHING
     failed = re.search(r"^(?:FAILED|ERROR) \S*?(\w+\.py(?:::\S+)?)", done.stdout, re.MULTILINE)
     why = re.search(r"check failed: \S+", done.stdout) or re.search(r"^E +\S.*$", done.stdout, re.MULTILINE)
     said = why[0].removeprefix("E").strip() if why else ""
-    return f"{failed[1] if failed else done.stdout[-200:]}: {said[:90]}"
+    return f"{failed[1] if failed else done.stdout[-200:]}: {said}"
+
+
+def copy() -> Path:
+    """Return a copy of the checkout's tracked files, with a commit of its own and this checkout's virtual environment."""
+    made = ROOT / f"{COPY}{os.getpid()}"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, made / name, follow_symlinks=False)
+    (made / ".slipway").mkdir()
+    (made / ".slipway/venv").symlink_to(ROOT / ".slipway/venv")
+    author = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "All of it"]):
+        subprocess.run(["git", *command], cwd=made, check=True)
+    return made
 
 
 def main() -> None:
     """Print a row for each instruction, as soon as it is known."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        (COPY / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, COPY / name)
-    (COPY / ".slipway").mkdir(exist_ok=True)
-    if not (COPY / ".slipway/venv").exists():
-        (COPY / ".slipway/venv").symlink_to(ROOT / ".slipway/venv")
-    subprocess.run(["git", "init", "-q"], cwd=COPY, check=True)
-    subprocess.run(["git", "add", "-A"], cwd=COPY, check=True)
-    author = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"]
-    subprocess.run(["git", *author, "commit", "-q", "--allow-empty", "-m", "All of it"], cwd=COPY, check=True)
-    for tests in dict.fromkeys(DOCKERFILES[asked.partition(":")[0]] for asked in sys.argv[1:] or DOCKERFILES):
-        if (said := misses(tests)) != NOTHING:
-            sys.exit(f"the tests fail as it is: {said}")
-    print("| Dockerfile | without | misses it |\n| --- | --- | --- |", flush=True)
-    for asked in sys.argv[1:] or DOCKERFILES:
+    if COPY not in str(ROOT):
+        made = copy()
+        subprocess.run([sys.executable, "-m", "tests.images.without", *sys.argv[1:]], cwd=made, check=False)
+        shutil.rmtree(made)
+        return
+    print("| Dockerfile | without | what misses it |\n| --- | --- | --- |", flush=True)
+    for asked in sys.argv[1:] or ASKED:
         name, _, lines = asked.partition(":")
         low, _, high = lines.partition("-")
-        path: Path = COPY / "dockerfiles" / name
+        builder, tests = ASKED[name]
+        builds = builder(name)
+        if (said := builds.fail(name.partition("/")[0])) != NOTHING:
+            sys.exit(f"{name} does not build as it is: {said}")
+        path = DOCKERFILES / name
         whole = path.read_text()
         for first, last in instructions(whole):
             if not int(low or 1) <= first + 1 <= int(high or low or 10**6):
@@ -103,14 +194,13 @@ def main() -> None:
             what = " ".join(part.strip(" \\\n") for part in kept[first : last + 1])
             del kept[first : last + 1]
             path.write_text("".join(kept))
-            first_asked, then_asked = (
-                (FAST, DOCKERFILES[name]) if what.startswith("ARG ") else (DOCKERFILES[name], FAST)
-            )
-            said = misses(first_asked)
-            said = misses(then_asked) if said == NOTHING else said
-            print(f"| {name}:{first + 1} | `{what[:100]}` | {said} |", flush=True)
+            said = misses(FAST)
+            if said == NOTHING:
+                said = builds.fail(name.partition("/")[0])
+            if said == NOTHING:
+                said = misses(tests)
+            print(f"| {name}:{first + 1} | `{what[:100]}` | {said[:160]} |", flush=True)
         path.write_text(whole)
-    shutil.rmtree(COPY)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def test_a_published_nccl_tests_is_built_on_by_reference() -> None:
 
 
 def test_builds_on_a_published_nccl_tests_are_told_what_it_must_have_and_others_are_not() -> None:
-    promised = {"PARENT_CUDA": "12.1.1", "PARENT_NCCL": "2.18.3-1"}
+    promised = {"PARENT_CUDA": "12.1.1", "PARENT_DISTRO": "ubuntu20.04", "PARENT_NCCL": "2.18.3-1"}
     built = specs(ncclTests="ghcr.io/acme/nccl-tests:12.1.1")
     told = {name for name, spec in built.items() if promised.items() <= spec.args.items()}
     assert told == {"torch", *(name for name in built if name.endswith("-wheel"))}

@@ -7,6 +7,8 @@ Prints one line for each thing found. Exits 1, with one line that says what is w
 from __future__ import annotations
 
 import ctypes
+import importlib
+import importlib.util
 import os
 import sys
 import time
@@ -59,6 +61,18 @@ def check_count() -> None:
         sys.exit(f"EXPECTED_GPUS is '{expected}'; give a whole number, or leave it out")
     if expected and found != int(expected):
         sys.exit(f"{found} GPUs are there, EXPECTED_GPUS is {expected}")
+
+
+def check_switches() -> None:
+    """Import what is switched on, and may want the driver for it."""
+    modules = {"transformer_engine": "transformer_engine.pytorch", "flash_attn_3": "flash_attn_interface"}
+    for package, module in modules.items():
+        if importlib.util.find_spec(package):
+            try:
+                importlib.import_module(module)
+            except Exception as error:
+                sys.exit(f"{module} cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}")
+            print(f"{module} imports")
 
 
 def exact_bfloat16() -> bool:
@@ -138,6 +152,7 @@ def check_together(count: int) -> None:
 
 check_driver()
 check_count()
+check_switches()
 for gpu in range(torch.cuda.device_count()):
     check_numbers(gpu)
 check_together(torch.cuda.device_count())

@@ -9,6 +9,7 @@ import pytest
 from tests.images.efa.upstreams import Upstreams
 from tests.images.engine import Image, remove
 from tests.images.once import once
+from tests.images.published import Published
 
 Built = Callable[..., Image]
 
@@ -22,7 +23,17 @@ def upstreams() -> Iterator[Upstreams]:
 
 
 @pytest.fixture(scope="session")
-def built(upstreams: Upstreams) -> Iterator[Built]:
-    """Have a stack's image, with other keys than its file's if some are given, built the first time."""
+def published(upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory) -> Published:
+    """The `efa` stack, up."""
+    return upstreams.published(tmp_path_factory.mktemp("efa"))
+
+
+@pytest.fixture(scope="session")
+def built(upstreams: Upstreams, published: Published) -> Iterator[Built]:
+    """Have a stack's image, with other keys than its file's if some are given, built the first time.
+
+    That of `efa` as it is, is the published one.
+    """
+    own = Image(published.refs()["efa"])
     with once(upstreams.built, remove) as get:
-        yield get
+        yield lambda *stack, **more: get(*stack, **more) if stack or more else own

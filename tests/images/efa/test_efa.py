@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from stacks import registry
 from tests.images.differences import changed, check_differ, environment, files, unlisted
 from tests.images.efa.conftest import Built
 from tests.images.efa.upstreams import Upstreams
 from tests.images.engine import DOCKERFILES, Image, build
+from tests.images.published import Published
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +23,15 @@ def installed(image: Image) -> dict[str, str]:
     """Return the distribution's packages of an image: name and version."""
     listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
     return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
+
+
+def test_pulumi_builds_it_and_pushes_it(published: Published) -> None:
+    pushed = published.outputs()["images"]["efa"]
+    repository, _, digest = pushed["ref"].partition("@")
+    assert registry.digest(f"{repository}:{pushed['tag']}") == digest
+    assert pushed["tag"].endswith("-efa-ngc26.03-efa1.51.0-ofi1.22.0")
+    assert re.search(r"Resources:\n\s+\d+ unchanged", published.up(SLIPWAY_BRANCH="main"))
+    assert published.outputs()["images"]["efa"] == pushed
 
 
 def test_the_parts_say_what_the_stack_asked_for(built: Built) -> None:

@@ -34,10 +34,15 @@ Built = Callable[..., chain.Chain]
 Up = Callable[[str], tuple[chain.Chain, Published]]
 
 
+def upstreams() -> World:
+    """Make and serve the upstreams of all stacks of the family."""
+    return chain.world([*((stack, {}) for stack in STACKS), ("base-cu121", XFORMERS)])
+
+
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """The upstreams of all stacks of the family, served to builds."""
-    made = chain.world([*((stack, {}) for stack in STACKS), ("base-cu121", XFORMERS)])
+    made = upstreams()
     yield made
     made.server.close()
 

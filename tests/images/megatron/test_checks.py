@@ -35,6 +35,10 @@ FAULTS = {
     ],
     "40-imports": [
         (f"rm -r {PACKAGES}/datasets", "datasets cannot be imported"),
+        (
+            f"rm -r {PACKAGES}/transformer_engine/pytorch",
+            "transformer_engine.pytorch cannot be imported: ModuleNotFound",
+        ),
         (f"rm {PACKAGES}/__editable__*", "megatron.core is not imported from another folder"),
         ("sed -i '1i import nothing_of_that_name' /megatron-lm/pretrain_gpt.py", "nothing_of_that_name"),
         ("rm -r /opt/NeMo-Framework-Launcher/requirements/hera", "No module named 'hera'"),

@@ -23,11 +23,7 @@ DRIVER = "/usr/local/nvidia/lib"
 @pytest.fixture(scope="session")
 def published(upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory) -> Published:
     """The `aks-megatron` stack, up, with `latest` asked for."""
-    config = upstreams.values(extraTags=["latest"])
-    upstreams.parent(config["ngc"])
-    stack = Published(tmp_path_factory.mktemp("megatron"), "aks-megatron", **config)
-    stack.up(SLIPWAY_BRANCH="main")
-    return stack
+    return upstreams.published(tmp_path_factory.mktemp("megatron"), extraTags=["latest"])
 
 
 @pytest.fixture(scope="session")

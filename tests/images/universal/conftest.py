@@ -33,14 +33,20 @@ PEOPLE: list[dict[str, Any]] = [
 Built = Callable[..., chain.Chain]
 
 
-@pytest.fixture(scope="session")
-def world() -> Iterator[World]:
-    """The upstreams of all universal stacks, served to builds."""
+def upstreams() -> World:
+    """Make and serve the upstreams of all universal stacks."""
     made = chain.world([(stack, {}) for stack in STACKS], name="universal")
     ubuntu = f"{os.environ['SLIPWAY_REGISTRY']}/standin/library/ubuntu"
     docker("tag", base_image(), f"{ubuntu}:20.04")
     docker("push", "--quiet", f"{ubuntu}:20.04")
     made.mirrors["images"]["docker.io/library/ubuntu"] = ubuntu
+    return made
+
+
+@pytest.fixture(scope="session")
+def world() -> Iterator[World]:
+    """The upstreams of all universal stacks, served to builds."""
+    made = upstreams()
     yield made
     made.server.close()
 

@@ -22,7 +22,6 @@ from tests.images.world.upstreams import World, gateway
 pytestmark = pytest.mark.slow
 
 CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
-CONDA = "https://conda.anaconda.org"
 ALICE = {"uid": 1234, "gid": 100, "tz": "Asia/Seoul", "dnf": ["less", "sudo"], "conda": ["tree=2.1.1"]}
 
 Mirrors = Callable[[str], dict[str, Any]]
@@ -105,7 +104,7 @@ def test_a_refresh_asks_anew_for_what_the_distribution_has_mended(built: Built, 
 def test_all_is_fetched_from_a_mirror_with_a_root_certificate_of_its_own(
     built: Built, world: World, mirrors: Mirrors, tmp_path: Path
 ) -> None:
-    """By dnf, curl and pip, in the image of compilers and in one's own; what is in the latter trusts it too."""
+    """By dnf, curl, pip and micromamba, in the image of compilers and in one's own; what is in the latter trusts it too."""
     address = gateway()
     key, root, both = tmp_path / "key.pem", tmp_path / "root.pem", tmp_path / "both.pem"
     request = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:{address}"
@@ -115,8 +114,6 @@ def test_all_is_fetched_from_a_mirror_with_a_root_certificate_of_its_own(
     asked: dict[str, Any] = {**CPU, "distro": "rockylinux9", "train": [ALICE]}
     found = mirrors("rockylinux9")
     sealed: dict[str, Any] = json.loads(json.dumps(found).replace(world.server.url, mirror.url))
-    # The stand-in of micromamba speaks no TLS.
-    sealed["downloads"][CONDA] = found["downloads"][CONDA]
     plain = whole(built, "rockylinux9", CPU, found)
     have = {name: made for name, made in plain.names.items() if name not in {"install", "train"}}
     behind = {**sealed, "caCertificate": root.read_text()}

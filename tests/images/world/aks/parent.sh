@@ -18,6 +18,9 @@ module() {
 }
 module torch 2.11.0a0
 module transformer_engine 2.9.0
+mkdir "$packages/transformer_engine/pytorch"
+touch "$packages/transformer_engine/pytorch/__init__.py"
+echo transformer_engine/pytorch/__init__.py,, >> "$packages/transformer_engine-2.9.0.dist-info/RECORD"
 mkdir -p /etc/pip
 echo 'transformer_engine==2.9.0' > /etc/pip/constraint.txt
 find / -xdev -name __pycache__ -prune -exec rm -r {} +

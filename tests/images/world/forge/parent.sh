@@ -1,7 +1,10 @@
 #!/bin/sh
 # parent.sh base|devel: turns Debian into the stand-in of one of NVIDIA's CUDA images.
+# It calls itself DISTRO, as they do.
 set -eu
 
+printf 'ID=ubuntu\nVERSION_ID="%s"\n' "${DISTRO#ubuntu}" > /etc/standin-release
+ln -sf standin-release /etc/os-release
 short=$(printf '%s' "$CUDA_VERSION" | cut -d . -f 1,2)
 dashed=$(printf '%s' "$short" | tr . -)
 repository=compute/cuda/repos/$(printf '%s' "$DISTRO" | tr -d .)/x86_64

@@ -19,6 +19,7 @@ setup(
     name=facts["name"],
     version=version,
     packages=find_packages(),
+    py_modules=facts.get("modules", []),
     install_requires=facts.get("requires", ["torch"]),
     ext_modules=[extension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags)],
     cmdclass={"build_ext": BuildExtension},

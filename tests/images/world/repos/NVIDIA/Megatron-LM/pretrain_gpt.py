@@ -5,7 +5,7 @@ import argparse
 import megatron.core
 import numpy  # noqa: F401
 import torch  # noqa: F401
-import transformer_engine  # noqa: F401
+import transformer_engine.pytorch  # noqa: F401
 
 parser = argparse.ArgumentParser(description=f"Megatron-LM {megatron.core.__version__}")
 parser.add_argument("--tensor-model-parallel-size", type=int)

@@ -2,6 +2,8 @@ import os
 import urllib.request
 
 name, module, requires = "flash_attn_3", "flash_attn_3_cuda", ["torch", "einops"]
+modules = ["flash_attn_interface"]
+libraries = ["cuda"]
 old = True  # names C++17 itself
 nvcc = ["--threads", os.environ.get("NVCC_THREADS") or "2"]
 version = lambda: "3.0.0"

@@ -1,0 +1,2 @@
+import torch
+import transformer_engine_torch
