@@ -11,15 +11,15 @@ from tests.images.published import Published
 
 CHECKS = DOCKERFILES / "torch/checks/build"
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
-NOT_THERE = f"$(echo {PACKAGES})/flash_attn_3-3.dist-info"
 
 FAULTS = {
     "10-imports.py": (f"rm {PACKAGES}/nvidia/*/lib/libcublas.so.*", "libcublas.so"),
     "11-switches.py": (
-        f"mkdir {NOT_THERE} && printf '%s\n' 'Name: flash_attn_3' 'Version: 3' > {NOT_THERE}/METADATA",
-        "flash_attn_3 3: flash_attn_interface cannot be imported: ModuleNotFoundError: No module named",
+        f"echo 'import flash_attn_3._C' > $(echo {PACKAGES})/flash_attn_interface.py",
+        "flash_attn_interface cannot be imported: ModuleNotFoundError: No module named 'flash_attn_3'",
     ),
     "20-versions.py": ("export TORCH_VISION_VERSION=0.1.0", "torchvision: asked for 0.1.0 (TORCH_VISION_VERSION), but"),
+    "21-cuda.py": ("export CUDA_VERSION=10.2.89", ", the image for CUDA 10.2.89"),
     "30-dependencies.sh": ("pip uninstall --quiet --yes sympy", "requires sympy, which is not installed"),
     "40-matmul.py": (
         f"echo 'Tensor.__matmul__ = lambda a, b: mm(a, b) + 1' >> $(echo {PACKAGES}/torch/__init__.py)",

@@ -72,8 +72,7 @@ def reason(said: str) -> str:
     """Return what a failed build says: the check that failed, or the last line before the engine's own."""
     lines = [re.sub(r"^#\d+ ([\d.]+ )?", "", line) for line in said.splitlines()]
     checks = [line for line in lines if line.startswith("check failed: ")]
-    engine = [line for line in lines if re.match(r"(ERROR: )?failed to solve|Error response|ERROR: .*process", line)]
-    return f"the build: {(checks or engine or lines)[0]}"
+    return f"the build: {(checks or [line for line in lines if line.strip()][-1:])[0]}"
 
 
 def in_chains(dockerfile: str, made: World, variations: Iterable[chain.Variation]) -> Builds:
@@ -174,9 +173,9 @@ def main() -> None:
     """Print a row for each instruction, as soon as it is known."""
     if COPY not in str(ROOT):
         made = copy()
-        subprocess.run([sys.executable, "-m", "tests.images.without", *sys.argv[1:]], cwd=made, check=False)
+        done = subprocess.run([sys.executable, "-m", "tests.images.without", *sys.argv[1:]], cwd=made, check=False)
         shutil.rmtree(made)
-        return
+        sys.exit(done.returncode)
     print("| Dockerfile | without | what misses it |\n| --- | --- | --- |", flush=True)
     for asked in sys.argv[1:] or ASKED:
         name, _, lines = asked.partition(":")

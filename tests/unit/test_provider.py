@@ -2,8 +2,10 @@
 
 The logs in nccl_logs/ were recorded: NCCL 2.28.9 of torch 2.11 on two H200 of one machine without EFA, its name and address
 replaced. net: NVLink and shared memory switched off; p2p: as it is; net-ofi: NCCL_NET_PLUGIN=ofi; net-forced: NCCL_NET="AWS
-Libfabric". Those with EFA were written for these tests, in the words of aws-ofi-nccl 1.7.3 and 1.16.2, as the sources that
-provider.py names print them and AWS documents them: no machine with EFA was at hand.
+Libfabric". Those with EFA are parts of what AWS's samples show of their runs on EKS: efa-mpirun is nccl-tests on two machines
+by mpirun --tag-output, with NCCL 2.12.7; efa-training is one process of a training on two, with NCCL 2.25. For what they do not
+have, several devices and newer plugins, lines were written here in the words of aws-ofi-nccl 1.7.3 and 1.16.2, as the sources
+that provider.py names print them: no machine with EFA was at hand.
 """
 
 from __future__ import annotations
@@ -81,6 +83,16 @@ def test_yes_to_efa(log: str, said: str) -> None:
     done = judged(log)
     assert (done.returncode, done.stderr) == (0, "")
     assert said in done.stdout
+
+
+def test_yes_to_what_was_recorded_on_efa() -> None:
+    done = judged("", LOGS / "efa-mpirun.log", LOGS / "efa-training.log")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "test-nccl-efa-worker-0:21: aws-ofi-nccl 1.5.0aws, provider efa, 1 devices",
+        "test-nccl-efa-worker-1:21: aws-ofi-nccl 1.5.0aws, provider efa, 1 devices",
+        "bionemo-esm2-worker-0:53: aws-ofi-nccl 1.13.2-aws, provider efa, 1 devices",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ and must use that network; no channel may go over another one. NCCL that finds n
 falls back to TCP and succeeds, many times slower.
 
 What the lines look like: NCCL's src/plugin/net.cc and src/transport/net.cc ("Using network", "via NET/"), and
-aws-ofi-nccl's src/nccl_ofi_net.c: "Selected Provider is efa (found 4 nics)" up to 1.13, "Selected provider is efa,
-fabric is efa-direct (found 32 nics)" in 1.16.
+aws-ofi-nccl's src/nccl_ofi_net.c: "Using aws-ofi-nccl 1.5.0aws", later "Initializing aws-ofi-nccl 1.13.2-aws";
+"Selected Provider is efa (found 4 nics)" up to 1.13, "Selected provider is efa, fabric is efa-direct (found 32 nics)"
+in 1.16.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OFI = {"Libfabric", "AWS Libfabric"}
 """What the plugin calls its network: from NCCL's interface 5 on, and before."""
 
 _LINE = re.compile(r"(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] .*?NCCL (?:INFO|WARN) (?P<text>.*)")
-_PLUGIN = re.compile(r"NET/OFI Initializing (aws-ofi-nccl \S+)")
+_PLUGIN = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S+)")
 _PROVIDER = re.compile(r"NET/OFI Selected provider is (?P<name>[^ ,]+).*?\(found (?P<nics>\d+) nics\)", re.IGNORECASE)
 _NETWORK = re.compile(r"Using network (?P<name>.+?)\s*$")
 _CHANNEL = re.compile(r"via NET/(?P<name>[^/]+)/")

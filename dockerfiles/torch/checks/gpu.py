@@ -65,9 +65,8 @@ def check_count() -> None:
 
 def check_switches() -> None:
     """Import what is switched on, and may want the driver for it."""
-    modules = {"transformer_engine": "transformer_engine.pytorch", "flash_attn_3": "flash_attn_interface"}
-    for package, module in modules.items():
-        if importlib.util.find_spec(package):
+    for module in ("transformer_engine.pytorch", "flash_attn_interface"):
+        if importlib.util.find_spec(module.partition(".")[0]):
             try:
                 importlib.import_module(module)
             except Exception as error:

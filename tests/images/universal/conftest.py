@@ -27,8 +27,9 @@ PEOPLE: list[dict[str, Any]] = [
         "env": {"WANDB_MODE": "offline", "A_SENTENCE": "two  $words"},
     },
     {"name": "root", "uid": 0, "gid": 0, "tz": "America/Los_Angeles"},
+    {"name": "daemon", "uid": 1, "gid": 1, "tz": "US/Pacific"},
 ]
-"""A default, somebody with everything, and root."""
+"""A default, somebody with everything, root, and somebody in place of an account of the system."""
 
 Built = Callable[..., chain.Chain]
 

@@ -38,6 +38,8 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
         assert (int(have["numpy"].split(".")[0]) < 2) == ("numpy<2" in args["CONSTRAINTS"])
         cuda = made.image(name).run("python", "-c", "import torch; print(torch.version.cuda)").strip()
         assert re.search(rf"/cuda:{cuda}[.-]", args["BASE_IMAGE"])
+    packages = made.image("train").run("dpkg-query", "-W", "-f", "${Package}\n").splitlines()
+    assert ("tzdata-legacy" in packages) == args["BASE_IMAGE"].endswith("ubuntu24.04")
 
 
 @pytest.mark.slow
@@ -56,6 +58,10 @@ def test_the_image_is_ones_own(built: Built) -> None:
     assert own.run("id").strip() == "uid=1000(user) gid=1000(user) groups=1000(user),999(conda)"
     assert re.fullmatch(r"uid=1234\(user\) gid=100\(users\) groups=100\(users\),\d+\(conda\)", alice.run("id").strip())
     assert root.run("id", "-u").strip() == "0"
+    daemon = made.image("train-daemon")
+    assert daemon.run("id").strip() == "uid=1(user) gid=1(user) groups=1(user),999(conda)"
+    assert daemon.run("sh", "-c", "ls /usr/sbin/useradd ~").strip() == "/usr/sbin/useradd\n\n/home/user:"
+    assert daemon.run("date", "+%Z").strip() in {"PST", "PDT"}
     assert [one.run("date", "+%Z").strip() for one in (own, alice)] == ["KST", "UTC"]
     assert root.run("date", "+%Z").strip() in {"PST", "PDT"}
     assert alice.run("printenv", "A_SENTENCE").strip("\n") == "two  $words"

@@ -225,8 +225,15 @@ def main() -> None:
     for distro in list(DISTROS)[1:]:
         shutil.copytree(first.folder, top / distro / "x86_64")
     cmake(Repository(top / "ubuntu2004/x86_64"))
+    time_zones(Repository(top / "ubuntu2404/x86_64"))
     for distro in DISTROS:
         keyring(Repository(top / distro / "x86_64"))
+
+
+def time_zones(repository: Repository) -> None:
+    """Old names of time zones, which Ubuntu 24.04 has apart from the others and Debian 12 has among them."""
+    repository.add("tzdata-legacy", "2026a-0", {"usr/share/doc/tzdata-legacy/README": "stand-in\n"}, "tzdata")
+    repository.index()
 
 
 def keyring(repository: Repository) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 import sys
 
 import torch
@@ -12,6 +13,15 @@ here = pathlib.Path(__file__).parent
 facts = {}
 exec((here / "facts.py").read_text(), facts)
 facts["gate"]()
+
+
+def _init_submodule():
+    """Fetch the submodules, as torchaudio and torchtext do."""
+    if facts.get("submodules"):
+        subprocess.check_call(["git", "submodule", "init"])
+
+
+_init_submodule()
 flags = {"cxx": ["-std=c++17"] if facts.get("old") else [], "nvcc": facts.get("nvcc", [])}
 version = facts["version"]() or (here / "version.txt").read_text().strip().lstrip("v")
 extension = CUDAExtension if torch.version.cuda and facts.get("cuda", True) else CppExtension
@@ -20,6 +30,7 @@ setup(
     version=version,
     packages=find_packages(),
     py_modules=facts.get("modules", []),
+    package_data={"": ["lib/*.so"]},
     install_requires=facts.get("requires", ["torch"]),
     ext_modules=[extension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags)],
     cmdclass={"build_ext": BuildExtension},

@@ -1,6 +1,6 @@
 import os
 
-name, module, cuda = "torchtext", "torchtext._torchtext", False
+name, module, cuda, submodules = "torchtext", "torchtext._torchtext", False, True
 version = lambda: os.environ.get("BUILD_VERSION")
 
 
