@@ -21,5 +21,5 @@ def gate():
         ("libtorchaudio.so", "int one(void) { return 1; }", []),
         ("_torchaudio.so", "int one(void); int two(void) { return one() + 1; }", [f"-L{lib}", "-ltorchaudio"]),
     ):
-        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", lib / library, "-x", "none", *more]
+        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", lib / library, "-x", "none", f"-Wl,-soname,{library}", *more]
         subprocess.run(command, input=source, text=True, check=True)
