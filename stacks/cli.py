@@ -54,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     job = commands.add_parser("job", help="print an example of a job that runs a stack's image on a cluster")
     job.add_argument("stack", metavar="STACK")
     job.add_argument("--nodes", metavar="N", type=int, default=2, help="how many nodes; default: 2")
-    job.add_argument("--slurm", action="store_true", help="a batch script for Slurm with enroot, for any stack")
+    job.add_argument(
+        "--slurm", action="store_true", help="a batch script for Slurm with enroot, for any stack with CUDA"
+    )
     job.set_defaults(run=_job)
     lock_ = commands.add_parser(
         "lock",

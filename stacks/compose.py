@@ -6,6 +6,7 @@ does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 from stacks.export.output import beside
 from stacks.plain_yaml import PlainDumper
 from stacks.plan import Plan, PlannedImage
@@ -29,6 +30,13 @@ _PLACE: Final = "PROJECT_ROOT"
 
 _OWNER: Final = "USER_ID"
 """Argument of images that are made for one person, whose user id it is."""
+
+_GROUP: Final = "conda"
+"""Group in such images to which their environment belongs (dockerfiles/universal/layers/conda); its id differs.
+
+An engine reads an account's own groups from the image only where a user is named without a group, and looks names of
+further ones up in the image's /etc/group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
+"""
 
 _MARK: Final = "# Written by `python -m stacks compose"
 _SHARED_MEMORY: Final = "8gb"
@@ -69,6 +77,12 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
             written.
     """
     paths = [folder / name for name in files]
+    for path in paths:
+        if os.path.lexists(path) and not _ours(path):
+            raise SlipwayError(
+                f"{one_line(str(path))}: is the project's own, and is never replaced; move what it says to another "
+                "file, or name another folder with --project"
+            )
     with ExitStack() as all_or_none:
         places = [all_or_none.enter_context(beside(path, force=force, ours=_ours)) for path in paths]
         for place, text in zip(places, files.values(), strict=True):
@@ -77,7 +91,9 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
 
 
 def _ours(path: Path) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+    if path.is_symlink() or not path.is_file():
+        return False
+    return path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
 
 
 def files(
@@ -98,6 +114,7 @@ def files(
     if host and _is_wsl():
         raise SlipwayError("--host-network: in WSL the engine's network is not this machine's; publish ports instead")
     uid, gid = owner
+    own = _is_of(image, uid)
     # In an image that is not the caller's own, that user has no home and may not write bytecode.
     foreign = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
@@ -106,7 +123,8 @@ def files(
             "image": image.reference,
             "platform": image.spec.platform,
             "build": _build(plan, image),
-            "environment": {} if _is_of(image, uid) else foreign,
+            "environment": {} if own else foreign,
+            **({"group_add": [_GROUP]} if own else {}),
             **_common(image.spec.args.get(_PLACE, PROJECT), gpus, host),
         },
         "ngc": {"image": plan.config.mirrors.image(ngc), "environment": foreign, **_common(PROJECT, gpus, host)},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
@@ -75,13 +75,22 @@ def _version(value: str) -> str:
     return value
 
 
-def switched(check: Callable[[str], str]) -> PlainValidator:
-    """Return a validator of a value that can be switched off with ``false``, in YAML or as text; null stays null."""
+def _release(value: str) -> str:
+    if not re.fullmatch(r"[0-9]+(\.[0-9A-Za-z+_-]+)+", value):
+        raise ValueError("expected a version such as 2.15.0, with a number and a dot at its beginning")
+    return value
+
+
+def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidator:
+    """Return a validator of a value that can be switched off with ``false``, in YAML or as text.
+
+    With ``null`` it may also be null, which stands for a default that follows from other keys.
+    """
 
     def validate(value: Any) -> str | Literal[False] | None:
         if value is False or value == "false":
             return False
-        if value is None:
+        if value is None and null:
             return None
         if value is True or not isinstance(value, str | int | float):
             raise ValueError("expected a version, or false")
@@ -105,7 +114,11 @@ def _certificate(value: str) -> str:
 
 Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
-SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
+Release = Annotated[str, AfterValidator(_release)]
+"""A version that no table knows, and that is fetched by its name: words that name none would fail in the build."""
+SwitchedVersion = Annotated[str | Literal[False], switched(_version)]
+SwitchedRelease = Annotated[str | Literal[False], switched(_release)]
+DefaultedVersion = Annotated[str | Literal[False] | None, switched(_version, null=True)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
 Label = Annotated[str, AfterValidator(_label)]
@@ -167,7 +180,7 @@ class Torch(Model):
     vision: Version | None = Field(
         None, description="Release of torchvision. Default: the newest that goes with this torch."
     )
-    audio: SwitchedVersion = Field(
+    audio: DefaultedVersion = Field(
         None, description="Release of torchaudio, or false for none. Default: the newest that goes with this torch."
     )
 
@@ -357,6 +370,8 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
     Raises:
         SlipwayError: one line for each mistake, starting with ``where`` and the full key.
     """
+    if mistakes := [f"{where}: {line}" for line in _no_text(values, ())]:
+        raise SlipwayError("\n".join(mistakes))
     merged = {key: without_secure(value) for key, value in values.items()}
     below = _mirrors_below()
     own = merged.get("mirrors") or {}
@@ -372,6 +387,17 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
         return model.model_validate(merged)
     except ValidationError as error:
         raise SlipwayError("\n".join(_explain(error, where))) from None
+
+
+def _no_text(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield a line for each key in a value, itself at ``keys``, that is no text, as only a program can write them."""
+    for key, item in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(key, str):
+            yield from _no_text(item, (*keys, key))
+        else:
+            yield f"{_full(keys)}: the key '{one_line(key)}' is no text: quote it"
+    for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
+        yield from _no_text(item, (*keys, str(index)))
 
 
 _NAMED: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": named_by, "downloads": lambda address: (address,)}
@@ -404,6 +430,11 @@ _TAGS = {*registries.KINDS, *runners.KINDS}
 _SECRETS = {"kubeconfig", "password", "privateKey", "secret", "token", "webhookSecret"}
 
 
+def _full(keys: Sequence[str]) -> str:
+    """Return a key as it is written in a stack's file; the file's block of keys for none."""
+    return f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
+
+
 def _explain(error: ValidationError, where: str) -> list[str]:
     return [_line(detail, where) for detail in error.errors(include_url=False)]
 
@@ -414,7 +445,7 @@ def _line(detail: ErrorDetails, where: str) -> str:
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
     keys = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS]
-    name = f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
+    name = _full(keys)
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")
     hidden = isinstance(value, Mapping | Model) or _SECRETS & set(keys) or "PRIVATE KEY" in str(value)

@@ -33,7 +33,7 @@ def render(stack: str, nodes: int) -> str:
         having = [name for name in flavors.names() if hasattr(flavors.flavor(name), "job")]
         raise SlipwayError(
             f"stack {stack}: there is no example of a job for the flavor '{one_line(planned.config.flavor)}'; "
-            f"there is one for: {', '.join(having)}; for Slurm there is one for all: --slurm"
+            f"there is one for: {', '.join(having)}; for Slurm there is one for all that have CUDA: --slurm"
         )
     if nodes < 2:
         raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")

@@ -1,11 +1,15 @@
-"""A batch script for Slurm that runs a stack's image with enroot, by the plugin pyxis: torchrun on every node."""
+"""A batch script for Slurm that runs a stack's image with enroot, by the plugin pyxis: torchrun on every node.
+
+It is started as the module that it is, with underscores in its options: torch before 1.10 has no program of that name,
+and before 2.0 takes no dashes (documentation of torch 1.9.0 and 2.0, elastic/run); newer releases take both.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from stacks.errors import SlipwayError
-from stacks.flavors import megatron
+from stacks.flavors import megatron, universal
 from stacks.plan import Plan, PlannedImage
 from stacks.versions.aks import aks_node
 
@@ -43,8 +47,8 @@ port=$((20000 + SLURM_JOB_ID % 10000)) # another for each job: nodes may be shar
 
 srun --kill-on-bad-exit=1 \\
     --container-image="$image" --container-mounts="$folder:/workspace" --container-workdir=/workspace \\
-    torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node gpu \\
-    --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:$port" "$@"
+    python -m torch.distributed.run --nnodes "$SLURM_JOB_NUM_NODES" --nproc_per_node gpu \\
+    --rdzv_id "$SLURM_JOB_ID" --rdzv_backend c10d --rdzv_endpoint "$first:$port" "$@"
 """
 
 
@@ -52,8 +56,13 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     """Return a batch script of so many nodes for one of a stack's images.
 
     Raises:
-        SlipwayError: no node is asked for.
+        SlipwayError: no node is asked for, or the image is for the CPU alone.
     """
+    if isinstance(plan.config, universal.Config) and plan.config.cuda is False:
+        raise SlipwayError(
+            f"stack {plan.stack}: slipway:cuda: 'false': the script runs a process on each GPU, for which the image "
+            "has no CUDA; take a stack that has it"
+        )
     if nodes < 1:
         raise SlipwayError(f"--nodes {nodes}: give 1 or more")
     return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=_gpus(plan))

@@ -31,8 +31,9 @@ class Unwritten(Exception):
 def beside(output: Path, *, force: bool, ours: Callable[[Path], bool] = Path.is_file) -> Iterator[Path]:
     """Give a path to write a file or a folder to, which takes the place of ``output`` when the block ends.
 
-    Where the block fails or is interrupted nothing of it stays, and what stood at ``output`` is untouched. Something
-    that stands there is replaced with ``force`` only, and only if it is ``ours`` to replace: the like of an export.
+    Where the block fails or is interrupted nothing of it stays, and what stood at ``output`` stands there still; only a
+    second interruption may leave the hidden folder beside it. Something that stands there is replaced with ``force``
+    only, and only if it is ``ours`` to replace: the like of an export.
 
     Raises:
         SlipwayError: something stands there, nothing can be written there, or the disk is full.
@@ -41,11 +42,17 @@ def beside(output: Path, *, force: bool, ours: Callable[[Path], bool] = Path.is_
     _check(output, force, ours)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".partial", dir=output.parent))
+        new, old = scratch / "new", scratch / "old"
         try:
-            yield scratch / "new"
+            yield new
             _check(output, force, ours)
-            _place(scratch / "new", output, scratch / "old")
+            if output.is_dir():
+                output.rename(old)  # a folder cannot be replaced in one step
+            new.rename(output)
         finally:
+            # A signal may come just as a rename returns, this one too: nothing is removed before something is in place.
+            if old.exists() and not output.exists():
+                old.rename(output)
             shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         raise _refused(output, error) from None
@@ -58,22 +65,12 @@ def _check(output: Path, force: bool, ours: Callable[[Path], bool]) -> None:
         raise SlipwayError(f"{_shown(output)}: there is no folder {_shown(output.parent)}; make it first")
     if not (output.exists() or output.is_symlink()):
         return
+    if output.is_symlink() or not ours(output):
+        raise SlipwayError(
+            f"{_shown(output)}: is something else than such an export, which is not replaced; name another"
+        )
     if not force:
         raise SlipwayError(f"{_shown(output)}: is there already; name another, or replace it with --force")
-    if output.is_symlink() or not ours(output):
-        raise SlipwayError(f"{_shown(output)}: is something else than such an export; --force does not replace that")
-
-
-def _place(new: Path, output: Path, old: Path) -> None:
-    if not output.is_dir():
-        new.rename(output)
-        return
-    output.rename(old)  # a folder cannot be replaced in one step
-    try:
-        new.rename(output)
-    except BaseException:
-        old.rename(output)
-        raise
 
 
 def check_space(output: Path, needed: int) -> None:

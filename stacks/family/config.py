@@ -71,20 +71,14 @@ def _commit_only(value: str) -> str:
     return value
 
 
-def _given(value: str | Literal[False] | None) -> str | Literal[False]:
-    if value is None:
-        raise ValueError("expected a version, a commit, or false")
-    return value
-
-
 def ref(pin: str | Literal[False]) -> str:
     """Return the tag or commit that a pin names in its repository; empty where it is switched off."""
     return "" if not pin else pin if is_commit(pin) else f"v{pin}"
 
 
 Commit = Annotated[str, AfterValidator(_commit)]
-Pin = Annotated[str | Literal[False], switched(_release_or_commit), AfterValidator(_given)]
-CommitPin = Annotated[str | Literal[False], switched(_commit_only), AfterValidator(_given)]
+Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
+CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
 """What cannot be asked for by version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""
 TagField = Literal["distro", "abi"]
 
@@ -278,10 +272,8 @@ class FamilyConfig(StackConfig):
         Raises:
             Incompatible: there is none for this CUDA, cuDNN and distribution.
         """
-        if edition == "base":
-            return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro)}"
-        cudnn = self.cudnn or self.cudnn_version.split(".")[0]
-        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
+        cudnn = None if edition == "base" else self.cudnn or self.cudnn_version.split(".")[0]
+        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn, packages='apt')}"
 
     @property
     def cudnn_version(self) -> str:

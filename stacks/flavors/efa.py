@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import StackConfig, SwitchedVersion, Version
+from stacks.config import Release, StackConfig, SwitchedRelease, SwitchedVersion, Version
 from stacks.errors import SlipwayError
 from stacks.family.config import ArchList, Pin, ref
 from stacks.model import Environment, Model
@@ -50,7 +50,7 @@ class Nccl(Model):
 
     version: SwitchedVersion = Field(default=False, description="NCCL with its package revision; false: the parent's.")
     source: Literal["package", "build"] = Field("package", description="NVIDIA's package, or compiled from source.")
-    tests: SwitchedVersion = Field("2.20.0", description="NCCL's tests, or false for none.")
+    tests: SwitchedRelease = Field("2.20.0", description="NCCL's tests, or false for none.")
 
     @model_validator(mode="before")
     @classmethod
@@ -61,10 +61,10 @@ class Nccl(Model):
 class OpenMpi(Model):
     """OpenMPI rebuilt against the PMIx of the host's Slurm, in place of the installer's."""
 
-    pmix: SwitchedVersion = Field(
+    pmix: SwitchedRelease = Field(
         default=False, description="The host's PMIx, as pmix_info says there; false: the installer's OpenMPI stays."
     )
-    version: Version = Field("4.1.8", description="OpenMPI to build.")
+    version: Release = Field("4.1.8", description="OpenMPI to build.")
 
 
 class Extras(Model):

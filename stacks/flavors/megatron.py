@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from stacks import versions
-from stacks.config import StackConfig, SwitchedVersion, Version
+from stacks.config import Release, StackConfig, SwitchedVersion, Version
 from stacks.family.config import ArchList, Commit, Pin, ref
 from stacks.jobs import pytorch_job
 from stacks.model import Model, Sha256
@@ -56,10 +56,10 @@ class Topology(Model):
 class Packages(Model):
     """Python packages for data, each at one version. Defaults: those that Megatron-LM 0.18.2 locks."""
 
-    datasets: Version = Field("5.0.0", description="datasets.")
-    transformers: Version = Field("5.14.1", description="transformers.")
-    tokenizers: Version = Field("0.22.2", description="tokenizers.")
-    huggingface_hub: Version = Field("1.24.0", description="huggingface_hub.")
+    datasets: Release = Field("5.0.0", description="datasets.")
+    transformers: Release = Field("5.14.1", description="transformers.")
+    tokenizers: Release = Field("0.22.2", description="tokenizers.")
+    huggingface_hub: Release = Field("1.24.0", description="huggingface_hub.")
 
 
 class Config(StackConfig):
@@ -160,7 +160,7 @@ def images(config: Config) -> list[ImageSpec]:
 
 
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
-    """Return a PyTorchJob that trains a GPT of 857 million parameters on made-up text, one copy of it on each GPU."""
+    """Return a PyTorchJob that trains a GPT of 337 million parameters on made-up text, one copy of it on each GPU."""
     kind, name, batch = versions.aks_node(config.nodes), "megatron-lm", 4
     # The operator gives the first pod, and the service before it, this name.
     meeting = f"{name}-master-0:29400"

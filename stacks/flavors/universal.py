@@ -1,16 +1,16 @@
-"""``universal``: any PyTorch on any CUDA, cuDNN, Python and distribution, from source, and images to train in."""
+"""``universal``: PyTorch from 1.9.1 on for CUDA from 10.2 on or the CPU, from source, and images to train in."""
 
 from __future__ import annotations
 
 import re
 import zoneinfo
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import StackConfig, SwitchedVersion, Torch, Url, Version, switched
+from stacks.config import DefaultedVersion, StackConfig, SwitchedVersion, Torch, Url, Version, switched
 from stacks.errors import one_line, suggest
 from stacks.family.config import ArchList, MaxJobs, is_commit
 from stacks.family.images import FETCHER, Component, source_of, titles, tuning, wheels
@@ -73,8 +73,16 @@ def _pip(value: str) -> str:
     return value
 
 
+def _not_removed(value: str) -> str:
+    if value.endswith("-"):
+        raise ValueError("to apt-get install a '-' at the end means to remove the package: leave it out")
+    return value
+
+
 SystemPackage = Annotated[
-    str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3"))
+    str,
+    AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3")),
+    AfterValidator(_not_removed),
 ]
 DnfPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~^-]*", "tmux or git-2.43.5-2.el9"))]
 CondaPackage = Annotated[
@@ -91,13 +99,24 @@ def _nonce(value: str) -> str:
     return value
 
 
-def _given(value: Any) -> Any:
-    if value is None:
-        raise ValueError("expected a version, or false for a build without CUDA")
+_IMAGES_OWN = re.compile(
+    r"/(bin|boot|dev|etc|lib[0-9x]*|media|mnt|proc|root|run|sbin|srv|sys|tmp|usr|var)(/.*)?"
+    r"|/(home|opt)"
+    r"|/opt/(conda|nvidia)(/.*)?"
+)
+"""Folders of the image in which no project can lie: the system's (Filesystem Hierarchy Standard 3.0, chapters 3 and 6),
+on some of which the build has something else mounted, and conda's and the entry point's of nvidia/cuda's images.
+"""
+
+
+def _place(value: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", value) or {".", ".."} & set(value.split("/")):
+        raise ValueError("expected an absolute path of letters, digits and . _ -, without . and .. as parts of it")
+    if _IMAGES_OWN.fullmatch(value):
+        raise ValueError(
+            "is the image's own: name a folder for the project, such as /opt/project or /home/user/project"
+        )
     return value
-
-
-Cuda = Annotated[SwitchedVersion, AfterValidator(_given)]
 
 
 def _commit_or_branch(value: str) -> str:
@@ -129,7 +148,7 @@ class Commits(Model):
 class TorchSource(Torch):
     """Which torch, torchvision, torchaudio and torchtext to build."""
 
-    text: SwitchedVersion = Field(
+    text: DefaultedVersion = Field(
         None,
         description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",
     )
@@ -245,7 +264,9 @@ class Config(StackConfig):
 
     flavor: Literal["universal"] = "universal"
     torch: TorchSource = Field(default_factory=TorchSource, description="Versions of torch and its companions.")
-    cuda: Cuda = Field("13.2.1", description="CUDA, as in the tags of nvidia/cuda; false builds for the CPU alone.")
+    cuda: SwitchedVersion = Field(
+        "13.2.1", description="CUDA, as in the tags of nvidia/cuda; false builds for the CPU alone."
+    )
     cudnn: Version | None = Field(
         None, description="Major version of cuDNN. Default: the newest that nvidia/cuda has for this CUDA."
     )
@@ -254,13 +275,13 @@ class Config(StackConfig):
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 8.6 or 7.5 8.6+PTX. Default: by CUDA."
     )
-    magma: Annotated[str | Literal[False] | None, switched(str)] = Field(
+    magma: Annotated[str | Literal[False] | None, switched(str, null=True)] = Field(
         None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own."
     )
     micromamba: Micromamba = Field(default_factory=Micromamba, description="What installs conda's packages.")
     train: tuple[Train, ...] = Field((Train(),), description="Images to train in, all with the same PyTorch.")
     train_image: Edition = Field("devel", description="Edition of nvidia/cuda that train images stand on.")
-    project_root: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+)+$")] = Field(
+    project_root: Annotated[str, AfterValidator(_place)] = Field(
         "/opt/project", description="Working directory of train images, and where Python looks for modules."
     )
     clean: Annotated[str, AfterValidator(_nonce)] | None = Field(

@@ -76,7 +76,15 @@ def cuda(version: str, *, field: str = "cuda") -> CudaRelease:
     )
 
 
-def cuda_parent(version: str, edition: Edition, distro: str, *, cudnn: str | None = None, field: str = "distro") -> str:
+def cuda_parent(
+    version: str,
+    edition: Edition,
+    distro: str,
+    *,
+    cudnn: str | None = None,
+    packages: Literal["apt", "dnf"] | None = None,
+    field: str = "distro",
+) -> str:
     """Return the tag of an nvidia/cuda image: ``12.1.1-cudnn8-devel-ubuntu20.04``.
 
     Args:
@@ -84,6 +92,7 @@ def cuda_parent(version: str, edition: Edition, distro: str, *, cudnn: str | Non
         edition: ``base``, ``runtime`` or ``devel``; ``base`` never has cuDNN.
         distro: distribution as in the tags.
         cudnn: major version of cuDNN to have in it, such as ``8``; None for none.
+        packages: what must install packages on a distribution to be named instead; None for either.
         field: where the distribution stands in the config.
 
     Raises:
@@ -91,8 +100,10 @@ def cuda_parent(version: str, edition: Edition, distro: str, *, cudnn: str | Non
     """
     release = cuda(version)
     if distro not in release.distros:
-        why = f"has no nvidia/cuda image of CUDA {version}"
-        raise Incompatible(field, distro, why, release.distros, _PARENTS, known=False)
+        why, rows = f"has no nvidia/cuda image of CUDA {version}", table("distros")
+        built_on = [name for name in release.distros if "refused" not in rows[name]]
+        allowed = [name for name in built_on if packages in {None, rows[name]["packages"]}]
+        raise Incompatible(field, distro, why, allowed, _PARENTS, known=False)
     if cudnn is None:
         return f"{version}-{edition}-{distro}"
     if edition == "base":

@@ -15,6 +15,7 @@ from stacks.cli import main
 from stacks.plan import Plan, PlannedImage
 from stacks.source import ROOT, read_stack
 from stacks.versions import ngc_versions
+from tests.unit.test_arguments import every_spec
 
 OWNER = (1234, 100)
 
@@ -30,7 +31,7 @@ def settings(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if not line.startswith("#"))
 
 
-@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa", "universal-cu113"])
+@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa", "aks-megatron", "universal-cu113"])
 def test_train_is_built_with_every_argument_of_the_plan(stack: str) -> None:
     planned = plan.make(stack)
     services, env = made(planned)
@@ -98,6 +99,31 @@ def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home() -> None:
         assert "HOME" in services["ngc"]["environment"]
 
 
+@pytest.mark.parametrize(
+    ("stack", "user", "groups"),
+    [
+        ("universal-cu113", 1000, ["conda"]),
+        ("universal-cu113", 1001, None),
+        ("aks-megatron", 1000, None),
+        ("local", 1000, None),
+    ],
+)
+def test_who_has_an_image_of_their_own_has_its_group_too(stack: str, user: int, groups: list[str] | None) -> None:
+    planned = plan.make(stack)
+    files = compose.files(planned, compose.of_user(planned, user), owner=(user, 100))
+    services = yaml.safe_load(files["docker-compose.yaml"])["services"]
+    assert services["train"].get("group_add") == groups
+    assert "group_add" not in services["ngc"]
+
+
+def test_every_image_for_one_person_has_the_group_that_its_environment_belongs_to() -> None:
+    personal = {spec.dockerfile for spec in every_spec().values() if "USER_ID" in spec.args}
+    assert personal == {"universal/Dockerfile"}
+    layers = ROOT / "dockerfiles/universal/layers"
+    assert "\ngroupadd --system conda\n" in (layers / "system").read_text()
+    assert "\nchgrp -R conda /opt/conda\nchmod -R g+w /opt/conda\n" in (layers / "conda").read_text()
+
+
 def test_in_wsl_the_hosts_network_is_refused_and_lines_end_as_in_linux(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,12 +156,26 @@ def test_what_it_wrote_is_replaced_with_force_and_what_others_wrote_never(
     assert "nvidia" not in (tmp_path / "docker-compose.yaml").read_text().replace("nvcr.io/nvidia", "")
     (tmp_path / ".env").write_text("PASSWORD=precious\n")
     before = (tmp_path / "docker-compose.yaml").read_text()
-    assert main([*words, "--force"]) == 1
-    assert capsys.readouterr().err == (
-        f"{tmp_path}/.env: is something else than such an export; --force does not replace that\n"
-    )
+    for more in ([], ["--force"]):
+        assert main([*words, *more]) == 1
+        assert capsys.readouterr().err == (
+            f"{tmp_path}/.env: is the project's own, and is never replaced; move what it says to another file, or name "
+            "another folder with --project\n"
+        )
     assert (tmp_path / ".env").read_text() == "PASSWORD=precious\n"
     assert (tmp_path / "docker-compose.yaml").read_text() == before
+
+
+def test_a_link_is_the_projects_own_wherever_it_leads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compose", "local", "--project", str(tmp_path)]
+    assert main(words) == 0
+    (tmp_path / ".env").rename(tmp_path / "shared.env")
+    (tmp_path / ".env").symlink_to("shared.env")
+    assert main([*words, "--force"]) == 1
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/.env: is the project's own, and is never replaced; ")
+    (tmp_path / "shared.env").unlink()
+    assert main([*words, "--force"]) == 1
+    assert (tmp_path / ".env").is_symlink()
 
 
 def test_an_image_that_the_stack_does_not_build_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

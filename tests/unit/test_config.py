@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
 
 import pytest
 
-from stacks import flavors
+from stacks import flavors, plan
 from stacks.config import Mirrors, from_pulumi
 from stacks.errors import SlipwayError
-from stacks.model import qualified
+from stacks.family.config import Extras
+from stacks.model import Model, qualified
 from stacks.registries import GhcrRegistry, LocalRegistry
+
+
+def camel(model: type[Model]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def switches(model: type[Model]) -> Iterator[str]:
+    """Yield the keys that can be switched off, and are not left to what follows from others."""
+    for name, field in model.model_fields.items():
+        key, kinds = field.alias or name, get_args(field.annotation)
+        if Literal[False] in kinds and field.default is not None:
+            yield key
+        elif isinstance(field.default_factory, type) and issubclass(field.default_factory, Model):
+            yield from (f"{key}.{inner}" for inner in switches(field.default_factory))
+
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
@@ -89,6 +106,54 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
     message = refusal(**values)
     assert message.startswith(line)
     assert "\n" not in message
+
+
+SWITCHES = {
+    "efa": ("nccl.version", "nccl.tests", "openmpi.pmix", "extras.xformers"),
+    "megatron": ("doca", "transformerEngine"),
+    "base": ("transformerEngine", "flashAttention3", *(f"extras.{name}" for name in camel(Extras))),
+    "universal": ("cuda",),
+}
+"""Switches with a default of their own, by flavor: what stands there without a value is not one that is switched off."""
+
+
+@pytest.mark.parametrize(("flavor", "key"), [(flavor, key) for flavor, keys in SWITCHES.items() for key in keys])
+def test_a_switch_without_a_value_is_not_switched_off(flavor: str, key: str) -> None:
+    outer, _, inner = key.partition(".")
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load({"flavor": flavor, outer: {inner: None} if inner else None}, "stack x")
+    assert str(caught.value) == f"stack x: slipway:{key}: has no value: write one, or leave the key out"
+
+
+def test_every_switch_with_a_default_of_its_own_is_among_them() -> None:
+    for flavor, keys in SWITCHES.items():
+        assert set(switches(flavors.flavor(flavor).Config)) == set(keys)
+
+
+@pytest.mark.parametrize("key", ["torch.audio", "torch.text", "magma"])
+def test_a_switch_that_follows_from_others_may_be_null(key: str) -> None:
+    outer, _, inner = key.partition(".")
+    made = flavors.load({"flavor": "universal", outer: {inner: None} if inner else None}, "stack x")
+    assert made == flavors.load({"flavor": "universal"}, "stack x")
+
+
+@pytest.mark.parametrize(
+    ("flavor", "values", "line"),
+    [
+        ("efa", {"efa": {1: 2}}, "slipway:efa: the key '1' is no text: quote it"),
+        ("efa", {"nccl": {1: 2}}, "slipway:nccl: the key '1' is no text: quote it"),
+        ("efa", {"openmpi": {None: 2}}, "slipway:openmpi: the key 'None' is no text: quote it"),
+        ("efa", {"extras": {True: 2}}, "slipway:extras: the key 'True' is no text: quote it"),
+        ("megatron", {"launcher": {24.12: 2}}, "slipway:launcher: the key '24.12' is no text: quote it"),
+        ("megatron", {"topology": {1: 2}}, "slipway:topology: the key '1' is no text: quote it"),
+        ("universal", {"train": [{}, {"env": {1: "2"}}]}, "slipway:train.1.env: the key '1' is no text: quote it"),
+        ("local", {1: 2}, "config: the key '1' is no text: quote it"),
+    ],
+)
+def test_a_key_that_is_no_text_is_one_line(flavor: str, values: dict[Any, Any], line: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        plan.make("local", {"flavor": flavor, **values})
+    assert str(caught.value) == f"stack local: {line}"
 
 
 def test_a_release_candidate_is_on_no_index() -> None:

@@ -169,8 +169,12 @@ def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
         ({"archList": "7.0"}, "slipway:archList: '7.0' cannot be compiled by CUDA 13.2.0"),
         ({"extras": {"xformers": "main"}}, "slipway:extras.xformers: 'main': expected a version"),
         ({"cuda": "13.2.1"}, "unknown key 'cuda'"),
+        ({"nccl": {"tests": "latest"}}, "slipway:nccl.tests: 'latest': expected a version such as 2.15.0, with a number and a dot"),
+        ({"openmpi": {"pmix": "latest"}}, "slipway:openmpi.pmix: 'latest': expected a version such as 2.15.0, with a"),
+        ({"openmpi": {"pmix": 0}}, "slipway:openmpi.pmix: '0': expected a version such as 2.15.0, with a number and a dot"),
+        ({"openmpi": {"version": "v4.1"}}, "slipway:openmpi.version: 'v4.1': expected a version such as 2.15.0, with a"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said: str) -> None:
     assert said in refusal(**values)
 

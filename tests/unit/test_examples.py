@@ -50,6 +50,22 @@ def test_a_pytorch_job_has_the_nodes_asked_for_and_runs_the_stacks_image(nodes: 
         assert (ROOT / "dockerfiles/megatron/profiles" / words[1]).is_file()
 
 
+def test_the_model_that_is_trained_has_as_many_parameters_as_is_said() -> None:
+    """Megatron's defaults: learned positions, biases, two norms a layer and one at the end, tied embeddings."""
+    given = options(pods(rendered()[0])[0]["containers"][0]["command"])
+    assert not {"--untie-embeddings-and-output-weights", "--swiglu", "--group-query-attention"} & set(given)
+    layers, hidden, positions = (
+        int(given[f"--{name}"]) for name in ("num-layers", "hidden-size", "max-position-embeddings")
+    )
+    # NullTokenizer has one word more, the end of a text; and the vocabulary is padded to a multiple of 128.
+    words = -(-(int(given["--vocab-size"]) + 1) // 128) * 128
+    count = (words + positions) * hidden + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden
+    assert (words, count) == (32128, 337_307_648)
+    said = f"a GPT of {count // 10**6} million parameters"
+    assert said in (megatron.job.__doc__ or "")
+    assert said in " ".join((ROOT / "dockerfiles/megatron/README.md").read_text().split())
+
+
 def test_each_pod_has_a_whole_node_and_no_more_rights_than_it_needs() -> None:
     row = node("aks-ndv5")
     for pod in pods(rendered()[0]):
@@ -91,7 +107,7 @@ def test_grace_nodes_are_in_one_nvlink_domain() -> None:
     [
         (
             ["local"],
-            "stack local: there is no example of a job for the flavor 'local'; there is one for: efa, megatron; for Slurm there is one for all: --slurm\n",
+            "stack local: there is no example of a job for the flavor 'local'; there is one for: efa, megatron; for Slurm there is one for all that have CUDA: --slurm\n",
         ),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),

@@ -86,6 +86,11 @@ def export(*words: str | Path) -> int:
     return main(["export", *map(str, words)])
 
 
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return the files below a folder, with what is in them."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -207,6 +212,46 @@ def test_a_folder_is_replaced_as_a_whole(registry: Registry, reference: str, tmp
     assert names(tmp_path) == ["app"]
 
 
+@pytest.mark.parametrize("form", [("--format", "oci", "--output"), ("--wheels",)])
+@pytest.mark.parametrize(
+    ("interrupted", "left"),
+    [((), "new"), ((1,), "old"), ((2,), "new"), ((1, 2), "old")],
+    ids=["never", "the old one is away", "the new one is there", "and the old one is back"],
+)
+def test_a_signal_as_a_rename_returns_leaves_a_whole_folder(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: tuple[str, ...],
+    interrupted: tuple[int, ...],
+    left: str,
+) -> None:
+    renamed = 0
+    rename = Path.rename
+
+    def renames(path: Path, target: Path) -> Path:
+        nonlocal renamed
+        renamed += 1
+        found = rename(path, target)
+        if renamed in interrupted:
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    output, held = tmp_path / "app", {}
+    for name in ("old", "new"):
+        reference = f"{registry.address}/acme/{name}:1"
+        registry.image(f"acme/{name}:1", [layers.archive([Item(f"dist/{name}-1-py3-none-any.whl", "file", name)])])
+        assert export(reference, *form, tmp_path / name) == 0
+        held[name] = tree(tmp_path / name)
+    assert held["old"] != held["new"]
+    assert export(f"{registry.address}/acme/old:1", *form, output) == 0
+    monkeypatch.setattr(Path, "rename", renames)
+    assert export(f"{registry.address}/acme/new:1", *form, output, "--force") == (130 if interrupted else 0)
+    assert renamed == max(interrupted, default=2) + (interrupted == (1,))
+    assert tree(output) == held[left]
+    assert bool(list(tmp_path.glob(".app.*.partial"))) is (interrupted == (1, 2))
+
+
 @pytest.mark.parametrize("form", [("--format", "oci", "--output"), ("--format", "tar", "--output"), ("--wheels",)])
 def test_force_replaces_no_folder_that_no_export_has_written(
     reference: str, form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -218,8 +263,10 @@ def test_force_replaces_no_folder_that_no_export_has_written(
     for output in (home, tmp_path / "link"):
         assert export(reference, *form, output, "--force") == 1
         assert capsys.readouterr().err.splitlines()[-1] == (
-            f"{output}: is something else than such an export; --force does not replace that"
+            f"{output}: is something else than such an export, which is not replaced; name another"
         )
+        assert export(reference, *form, output) == 1
+        assert "--force" not in capsys.readouterr().err
     assert (home / "thesis.tex").read_text() == "precious"
     assert names(tmp_path) == ["home", "link"]
 

@@ -11,6 +11,7 @@ import pytest
 
 from stacks import plan, slurm
 from stacks.cli import main
+from stacks.errors import SlipwayError
 from stacks.source import read_stack
 
 JOB = {
@@ -20,14 +21,18 @@ JOB = {
 }
 
 
-@pytest.fixture
-def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """The script of a stack in a folder with its squashfs, as `python -m stacks job` prints it."""
-    assert main(["job", "base-cu121", "--slurm"]) == 0
-    (tmp_path / "torch-extras.sqsh").touch()
-    path = tmp_path / "base-cu121.sbatch"
+def written(stack: str, image: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return the script of a stack in a folder with its squashfs, as `python -m stacks job` prints it."""
+    assert main(["job", stack, "--slurm"]) == 0
+    (folder / f"{image}.sqsh").touch()
+    path = folder / f"{stack}.sbatch"
     path.write_text(capsys.readouterr().out)
     return path
+
+
+@pytest.fixture
+def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    return written("base-cu121", "torch-extras", tmp_path, capsys)
 
 
 def run(script: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -40,22 +45,40 @@ def run(script: Path, *arguments: str, **more: str) -> subprocess.CompletedProce
     return subprocess.run(["bash", script, *arguments], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_every_node_runs_torchrun_on_all_gpus_and_meets_the_others_at_the_first(script: Path) -> None:
-    done = run(script, "train.py", "--name", "a b")
+@pytest.mark.parametrize(
+    ("stack", "image"),
+    [
+        ("base-cu121", "torch-extras"),
+        ("universal-cu102", "train"),  # torch 1.9.1 has no torchrun, and takes no option with dashes
+        ("universal-cu113", "train"),
+        ("universal-cu132", "train"),
+    ],
+)
+def test_every_node_runs_torchrun_on_all_gpus_and_meets_the_others_at_the_first(
+    stack: str, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run(written(stack, image, tmp_path, capsys), "train.py", "--name", "a b")
     assert done.returncode == 0, done.stderr
-    words = done.stdout.splitlines()
-    at = words.index("torchrun")
-    assert words[:at] == [
+    assert done.stdout.splitlines() == [
         "--kill-on-bad-exit=1",
-        f"--container-image={script.parent}/torch-extras.sqsh",
-        f"--container-mounts={script.parent}:/workspace",
+        f"--container-image={tmp_path}/{image}.sqsh",
+        f"--container-mounts={tmp_path}:/workspace",
         "--container-workdir=/workspace",
-    ]
-    assert words[at + 1 :] == [
-        *("--nnodes", "2", "--nproc-per-node", "gpu"),
-        *("--rdzv-id", "1234567", "--rdzv-backend", "c10d", "--rdzv-endpoint", "gpu07:24567"),
+        *("python", "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "gpu"),
+        *("--rdzv_id", "1234567", "--rdzv_backend", "c10d", "--rdzv_endpoint", "gpu07:24567"),
         *("train.py", "--name", "a b"),
     ]
+
+
+def test_a_stack_without_cuda_is_one_line() -> None:
+    values = {**read_stack("universal-cu113"), "cuda": False, "cudnn": None, "archList": None}
+    made = plan.make("universal-cu113", values)
+    with pytest.raises(SlipwayError) as caught:
+        slurm.script(made, made.image(), 2)
+    assert str(caught.value) == (
+        "stack universal-cu113: slipway:cuda: 'false': the script runs a process on each GPU, for which the image has no "
+        "CUDA; take a stack that has it"
+    )
 
 
 def test_the_squashfs_may_be_elsewhere_and_must_be_there(script: Path, tmp_path: Path) -> None:
@@ -71,7 +94,7 @@ def test_without_a_script_to_run_it_says_how_it_is_used(script: Path) -> None:
     assert done.stderr == "usage: sbatch base-cu121.sbatch SCRIPT [ARGUMENT...]\n"
 
 
-@pytest.mark.parametrize("stack", ["local", "nccl-cu132"])
+@pytest.mark.parametrize("stack", ["local", "nccl-cu132", "universal-cu113"])
 def test_shellcheck_finds_nothing_and_the_number_of_nodes_is_the_one_asked_for(stack: str, tmp_path: Path) -> None:
     made = plan.make(stack)
     text = slurm.script(made, made.image(), 3)

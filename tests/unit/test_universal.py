@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from stacks import flavors, plan
+from stacks import flavors, plan, versions
 from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
+from stacks.source import ROOT
 from stacks.spec import ImageSpec, Outside, in_order
 
 SEED: dict[str, Any] = {
@@ -241,6 +242,8 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
         ({"env": {"WANDB_MODE": None}}, "train.0.env.WANDB_MODE: has no value"),
         ({"env": {"A": ["b"]}}, "train.0.env.A: "),
         ({"dnf": ["git=2.43"]}, "train.0.dnf.0: 'git=2.43': expected a package such as tmux or git-2.43.5-2.el9"),
+        ({"apt": ["tmux-"]}, "train.0.apt.0: 'tmux-': to apt-get install a '-' at the end means to remove the package"),
+        ({"apt": ["tmux=1.0-"]}, "train.0.apt.0: 'tmux=1.0-': to apt-get install a '-' at the end means to remove"),
         ({"apt": ["--force-yes"]}, "train.0.apt.0: '--force-yes': expected a package such as tmux"),
         ({"conda": ["numpy; rm"]}, "train.0.conda.0: 'numpy; rm': expected a package such as numpy=1.20.3"),
         ({"pip": ["-r x"]}, "train.0.pip.0: '-r x': expected a requirement of pip's"),
@@ -253,6 +256,44 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
 )
 def test_one_line_for_each_mistake_of_a_person(person: dict[str, Any], said: str) -> None:
     assert said in refused_person(**person)
+
+
+@pytest.mark.parametrize(
+    "path", ["project", "/", "/opt//x", "/opt/x/", "/..", "/../..", "/opt/./x", "/opt/project/../conda"]
+)
+def test_a_project_is_at_an_absolute_path_that_says_where_it_is(path: str) -> None:
+    assert refusal(projectRoot=path) == (
+        f"stack x: slipway:projectRoot: '{path}': expected an absolute path of letters, digits and . _ -, without . and .. "
+        "as parts of it"
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/bin", "/dev/shm", "/etc", "/lib", "/lib64/x", "/libx32", "/mnt/data", "/root/x", "/srv", "/tmp/x", "/usr/local/x", "/var",
+     "/home", "/opt", "/opt/conda", "/opt/conda/lib/x", "/opt/nvidia"],
+)  # fmt: skip
+def test_a_project_does_not_lie_in_the_images_own_folders(path: str) -> None:
+    assert refusal(projectRoot=path) == (
+        f"stack x: slipway:projectRoot: '{path}': is the image's own: name a folder for the project, such as /opt/project "
+        "or /home/user/project"
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["/opt/project", "/opt/conda-project", "/home/user/project", "/workspace", "/library", "/data/.x/..y"]
+)
+def test_a_project_may_lie_elsewhere(path: str) -> None:
+    assert specs(projectRoot=path)["train"].args["PROJECT_ROOT"] == path
+
+
+def test_the_readmes_say_from_which_releases_on() -> None:
+    text, ours = (
+        " ".join((ROOT / name).read_text().split()) for name in ("README.md", "dockerfiles/universal/README.md")
+    )
+    torch, cuda = versions.torch_versions()[0], versions.cuda_versions()[0]
+    assert f"PyTorch of any release from {torch} on from source, for your own GPU, CUDA from {cuda} on," in text
+    assert f"any release from {torch} on for any CUDA from {cuda} on," in ours
 
 
 @pytest.mark.parametrize(
@@ -274,6 +315,9 @@ def test_with_cuda_there_is_what_nvidia_publishes() -> None:
         assert specs(**{**ROCKY, "distro": distro})["install"].parents == {"BASE_IMAGE": parent}
     said = "distro: 'debian12' has no nvidia/cuda image of CUDA 12.9.1; allowed: rockylinux8, rockylinux9, ubi8, ubi9, "
     assert said in refusal(**{**ROCKY, "distro": "debian12"})
+    # CUDA 11.3.1 is there for Ubuntu 16.04 too, on which nothing can be built.
+    said = "has no nvidia/cuda image of CUDA 11.3.1; allowed: rockylinux8, ubi8, ubuntu18.04, ubuntu20.04; rule: "
+    assert said in refusal(distro="debian12")
 
 
 def test_rocky_and_ubi_have_dnf_and_the_others_apt() -> None:
