@@ -93,7 +93,10 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
 def _ours(path: Path) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
-    return path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+    except PermissionError:
+        return False  # so somebody else's
 
 
 def files(

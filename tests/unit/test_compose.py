@@ -12,6 +12,7 @@ import yaml
 
 from stacks import compose, plan
 from stacks.cli import main
+from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
 from stacks.source import ROOT, read_stack
 from stacks.versions import ngc_versions
@@ -164,6 +165,17 @@ def test_what_it_wrote_is_replaced_with_force_and_what_others_wrote_never(
         )
     assert (tmp_path / ".env").read_text() == "PASSWORD=precious\n"
     assert (tmp_path / "docker-compose.yaml").read_text() == before
+
+
+def test_a_file_that_one_may_not_read_is_somebody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").touch()
+
+    def refuse(path: Path, **_: Any) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(SlipwayError, match=r"/\.env: is the project's own, and is never replaced"):
+        compose.write(tmp_path, {".env": ""}, force=True)
 
 
 def test_a_link_is_the_projects_own_wherever_it_leads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
