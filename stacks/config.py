@@ -75,6 +75,13 @@ def _version(value: str) -> str:
     return value
 
 
+def _release(value: str) -> str:
+    tag = re.sub(r"(?<=[0-9])[._]?(?=rc[0-9]+$)", "-", _version(value).partition("+")[0])
+    if tag != value:
+        raise ValueError(f"expected a release as PyTorch's tags name it, without the v: write {tag}")
+    return value
+
+
 def switched(check: Callable[[str], str]) -> PlainValidator:
     """Return a validator of a value that can be switched off with ``false``, in YAML or as text; null stays null."""
 
@@ -105,7 +112,10 @@ def _certificate(value: str) -> str:
 
 Url = Annotated[str, AfterValidator(_url)]
 Version = Annotated[str, AfterValidator(_version)]
+Release = Annotated[str, AfterValidator(_release)]
+"""A release of torch or of its companions: 2.0.1 or 2.0.1-rc1, of which the tag is v2.0.1-rc1."""
 SwitchedVersion = Annotated[str | Literal[False] | None, switched(_version)]
+SwitchedRelease = Annotated[str | Literal[False] | None, switched(_release)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
 Label = Annotated[str, AfterValidator(_label)]
@@ -163,11 +173,11 @@ class Mirrors(Model):
 class Torch(Model):
     """Which torch, and which torchvision and torchaudio with it."""
 
-    version: Version = Field("2.14.1", description="Release of torch.")
-    vision: Version | None = Field(
+    version: Release = Field("2.14.1", description="Release of torch.")
+    vision: Release | None = Field(
         None, description="Release of torchvision. Default: the newest that goes with this torch."
     )
-    audio: SwitchedVersion = Field(
+    audio: SwitchedRelease = Field(
         None, description="Release of torchaudio, or false for none. Default: the newest that goes with this torch."
     )
 
