@@ -81,6 +81,13 @@ def _release(value: str) -> str:
     return value
 
 
+def _torch_release(value: str) -> str:
+    tag = re.sub(r"(?<=[0-9])[._]?(?=rc[0-9]+$)", "-", _version(value).partition("+")[0])
+    if tag != value:
+        raise ValueError(f"expected a release as PyTorch's tags name it, without the v: write {tag}")
+    return value
+
+
 def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidator:
     """Return a validator of a value that can be switched off with ``false``, in YAML or as text.
 
@@ -118,7 +125,9 @@ Release = Annotated[str, AfterValidator(_release)]
 """A version that no table knows, and that is fetched by its name: words that name none would fail in the build."""
 SwitchedVersion = Annotated[str | Literal[False], switched(_version)]
 SwitchedRelease = Annotated[str | Literal[False], switched(_release)]
-DefaultedVersion = Annotated[str | Literal[False] | None, switched(_version, null=True)]
+TorchRelease = Annotated[str, AfterValidator(_torch_release)]
+"""A release of torch or of its companions: 2.0.1 or 2.0.1-rc1, of which the tag is v2.0.1-rc1."""
+DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
 Label = Annotated[str, AfterValidator(_label)]
@@ -176,11 +185,11 @@ class Mirrors(Model):
 class Torch(Model):
     """Which torch, and which torchvision and torchaudio with it."""
 
-    version: Version = Field("2.14.1", description="Release of torch.")
-    vision: Version | None = Field(
+    version: TorchRelease = Field("2.14.1", description="Release of torch.")
+    vision: TorchRelease | None = Field(
         None, description="Release of torchvision. Default: the newest that goes with this torch."
     )
-    audio: DefaultedVersion = Field(
+    audio: DefaultedTorchRelease = Field(
         None, description="Release of torchaudio, or false for none. Default: the newest that goes with this torch."
     )
 

@@ -30,9 +30,9 @@ from stacks.versions import (
     distro_python,
     parent_cudnn,
     torch_release,
+    wheel_abi,
 )
 from stacks.versions.libraries import Extra
-from stacks.versions.tables import order
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
@@ -119,17 +119,30 @@ class Extras(Model):
     xformers: Pin = Field(default=False, description="xformers.")
 
 
+def _count(value: Any) -> Any:
+    # Of itself pydantic reads true as 1.
+    if value is None or isinstance(value, bool):
+        raise ValueError("expected a number of compilers, such as 4")
+    return value
+
+
+JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]
+"""How many compilers run at once; None, which nobody can write, where a build is to find out."""
+
+
 class MaxJobs(Model):
     """How many compilers run at once, by component; a plain number is for all of them. Flavors add their own."""
 
-    default: PositiveInt | None = Field(None, description="For every component that is not named.")
-    torch: PositiveInt | None = Field(None, description="torch.")
-    vision: PositiveInt | None = Field(None, description="torchvision.")
-    audio: PositiveInt | None = Field(None, description="torchaudio.")
+    default: JobCount = Field(None, description="For every component that is not named.")
+    torch: JobCount = Field(None, description="torch.")
+    vision: JobCount = Field(None, description="torchvision.")
+    audio: JobCount = Field(None, description="torchaudio.")
 
     @model_validator(mode="before")
     @classmethod
     def _plain_number(cls, values: Any) -> Any:
+        if values is None:
+            raise ValueError("expected a number of compilers, or a mapping of them")
         return values if isinstance(values, Mapping | Model) else {"default": values}
 
     def of(self, component: str) -> int | None:
@@ -141,12 +154,12 @@ class MaxJobs(Model):
 class FamilyJobs(MaxJobs):
     """Those of the torch family."""
 
-    transformer_engine: PositiveInt | None = Field(None, description="TransformerEngine.")
-    flash_attention3: PositiveInt | None = Field(None, description="FlashAttention 3.")
-    deepspeed: PositiveInt | None = Field(None, description="DeepSpeed.")
-    flash_attention: PositiveInt | None = Field(None, description="FlashAttention 2.")
-    apex: PositiveInt | None = Field(None, description="Apex.")
-    xformers: PositiveInt | None = Field(None, description="xformers.")
+    transformer_engine: JobCount = Field(None, description="TransformerEngine.")
+    flash_attention3: JobCount = Field(None, description="FlashAttention 3.")
+    deepspeed: JobCount = Field(None, description="DeepSpeed.")
+    flash_attention: JobCount = Field(None, description="FlashAttention 2.")
+    apex: JobCount = Field(None, description="Apex.")
+    xformers: JobCount = Field(None, description="xformers.")
 
 
 class FamilyConfig(StackConfig):
@@ -184,7 +197,7 @@ class FamilyConfig(StackConfig):
         self._check_distro()
         self.parent("devel")
         self.parent("base")
-        check_torch_cuda(self.torch.version, self.cuda, source=self.torch.source)
+        check_torch_cuda(self.torch.version, self.cuda, source=self.torch.source, machine=self.machine)
         self._check_python()
         if self.torch.source == "build":
             check_cudnn(self.torch.version, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
@@ -259,12 +272,10 @@ class FamilyConfig(StackConfig):
 
     @property
     def abi(self) -> Literal["0", "1"]:
-        """The C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch: the compiler's own where it is built.
-
-        Published wheels for Linux have the old one up to 2.6 (PyTorch's 2.6 and 2.7 release notes).
-        """
-        old = self.torch.source == "wheel" and order(self.torch.version) < (2, 7)
-        return "0" if old else "1"
+        """The C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch: the compiler's own where it is built."""
+        if self.torch.source == "build":
+            return "1"
+        return wheel_abi(self.torch.version, self.cuda, machine=self.machine)
 
     def parent(self, edition: Edition) -> str:
         """Return the nvidia/cuda image of an edition; ``devel`` has cuDNN.

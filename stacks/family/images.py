@@ -68,6 +68,18 @@ def tuning(most: MaxJobs, component: str) -> dict[str, str]:
     return {"MAX_JOBS": str(jobs)} if jobs else {}
 
 
+def triton(torch: str, commit: str | None) -> dict[str, str]:
+    """Return the Triton that a torch is built for as an argument: at the release's own pin, none before 2.0.
+
+    Where the release leaves a choice, and at a commit, there is none: torch's source says which.
+    """
+    release = torch_release(torch)
+    if not release.triton:
+        return {"TRITON_VERSION": "none"}
+    pin = None if commit else release.triton_pin
+    return {"TRITON_VERSION": pin} if pin else {}
+
+
 @dataclass(frozen=True)
 class Component:
     """One source and the wheel made of it, at a version, and at a commit or the one that the lock has of a branch."""
@@ -221,9 +233,8 @@ class _Chain:
 
     @property
     def _torch_itself(self) -> dict[str, str]:
-        """What torch is built with: Triton at the release's own pin. Without one, and at a commit, the source says."""
-        triton = None if self.config.torch.commits.torch else torch_release(self.versions["torch"]).triton_pin
-        return {"VARIANT": self.variant.name, **({"TRITON_VERSION": triton} if triton else {})}
+        """What torch is built with."""
+        return {"VARIANT": self.variant.name, **triton(self.versions["torch"], self.config.torch.commits.torch)}
 
     @property
     def _torch_to_build_on(self) -> dict[str, str]:

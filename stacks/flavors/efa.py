@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import Release, StackConfig, SwitchedRelease, SwitchedVersion, Version
 from stacks.errors import SlipwayError
-from stacks.family.config import ArchList, Pin, ref
+from stacks.family.config import ArchList, JobCount, Pin, ref
 from stacks.model import Environment, Model
 from stacks.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
@@ -88,9 +88,7 @@ class Config(StackConfig):
     environment: Environment = Field(
         default_factory=dict, description="Variables of OpenMPI, NCCL and PMIx that are to differ from the default."
     )
-    max_jobs: PositiveInt | None = Field(
-        None, description="Most compilers at once. Default: as cores and memory allow."
-    )
+    max_jobs: JobCount = Field(None, description="Most compilers at once. Default: as cores and memory allow.")
 
     @field_validator("environment")
     @classmethod

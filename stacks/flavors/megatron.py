@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from stacks import versions
 from stacks.config import Release, StackConfig, SwitchedVersion, Version
-from stacks.family.config import ArchList, Commit, Pin, ref
+from stacks.family.config import ArchList, Commit, JobCount, Pin, ref
 from stacks.jobs import pytorch_job
 from stacks.model import Model, Sha256
 from stacks.spec import ImageSpec, Outside
@@ -84,9 +84,7 @@ class Config(StackConfig):
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 9.0 10.0+PTX. Default: by nodes."
     )
-    max_jobs: PositiveInt | None = Field(
-        None, description="Most compilers at once. Default: as cores and memory allow."
-    )
+    max_jobs: JobCount = Field(None, description="Most compilers at once. Default: as cores and memory allow.")
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
 from stacks.config import Version
 from stacks.errors import SlipwayError
-from stacks.family.config import FamilyConfig, FamilyJobs
+from stacks.family.config import FamilyConfig, FamilyJobs, JobCount
 from stacks.family.images import Variant, suffix, tuning
 from stacks.family.images import images as family
 from stacks.model import Reference
@@ -47,7 +47,7 @@ def _tagged(reference: str) -> dict[str, str]:
 class Jobs(FamilyJobs):
     """How many compilers run at once, with those of nccl-tests."""
 
-    nccl_tests: PositiveInt | None = Field(None, description="NCCL's tests and the tools beside them.")
+    nccl_tests: JobCount = Field(None, description="NCCL's tests and the tools beside them.")
 
 
 class Config(FamilyConfig):

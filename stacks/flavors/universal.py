@@ -7,13 +7,13 @@ import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import DefaultedVersion, StackConfig, SwitchedVersion, Torch, Url, Version, switched
+from stacks.config import DefaultedTorchRelease, StackConfig, SwitchedVersion, Torch, Url, Version, switched
 from stacks.errors import one_line, suggest
-from stacks.family.config import ArchList, MaxJobs, is_commit
-from stacks.family.images import FETCHER, Component, source_of, titles, tuning, wheels
+from stacks.family.config import ArchList, JobCount, MaxJobs, is_commit
+from stacks.family.images import FETCHER, Component, source_of, titles, triton, tuning, wheels
 from stacks.model import Environment, Model, Sha256
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -148,7 +148,7 @@ class Commits(Model):
 class TorchSource(Torch):
     """Which torch, torchvision, torchaudio and torchtext to build."""
 
-    text: DefaultedVersion = Field(
+    text: DefaultedTorchRelease = Field(
         None,
         description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",
     )
@@ -256,7 +256,7 @@ class Train(Model):
 class Jobs(MaxJobs):
     """How many compilers run at once, with those of torchtext."""
 
-    text: PositiveInt | None = Field(None, description="torchtext.")
+    text: JobCount = Field(None, description="torchtext.")
 
 
 class Config(StackConfig):
@@ -473,12 +473,10 @@ class _Chain:
 
     @property
     def _torch_itself(self) -> dict[str, str]:
-        """What torch is built with: Triton, from 2.0 on and for GPUs, at the release's pin or as its source says."""
-        release = versions.torch_release(self.versions["torch"])
-        if not self.config.cuda or not release.triton:
+        """What torch is built with: Triton for GPUs alone."""
+        if not self.config.cuda:
             return {"VARIANT": "universal", "TRITON_VERSION": "none"}
-        triton = None if self.config.torch.commits.torch else release.triton_pin
-        return {"VARIANT": "universal", **({"TRITON_VERSION": triton} if triton else {})}
+        return {"VARIANT": "universal", **triton(self.versions["torch"], self.config.torch.commits.torch)}
 
     def _dist(self) -> ImageSpec:
         return ImageSpec(

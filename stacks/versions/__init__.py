@@ -64,6 +64,7 @@ from stacks.versions.pytorch import (
     final_version,
     torch_release,
     torch_versions,
+    wheel_abi,
 )
 from stacks.versions.toolkit import CudaRelease, Edition, check_driver, cuda, cuda_parent, cuda_versions, parent_cudnn
 
@@ -132,4 +133,5 @@ __all__ = [
     "parse_archs",
     "torch_release",
     "torch_versions",
+    "wheel_abi",
 ]

@@ -13,7 +13,7 @@ from stacks.versions.toolkit import CudaRelease, cuda
 _SEPARATORS = re.compile(r"[\s,;]+")
 _TOKEN = re.compile(
     r"(?:(?P<dotted>\d{1,2}\.\d)|(?:sm_?)?(?P<digits>[2-9]\d|1\d\d))(?P<feature>[af])?(?P<ptx>\+ptx)?",
-    re.IGNORECASE,
+    re.ASCII | re.IGNORECASE,
 )
 _WRITTEN = "capabilities such as 8.0, 9.0a, 8.6+PTX, sm_90 or Hopper, separated by spaces, commas or semicolons"
 
@@ -97,9 +97,12 @@ def _check_arch(arch: Arch, release: CudaRelease, torch: str | None, field: str)
 
 
 def _alike(arch: Arch, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names with the same feature suffix (``a``, ``f`` or none): what a reader wants to choose from."""
+    """Return the names with the same feature suffix (``a``, ``f`` or none): what a reader wants to choose from.
+
+    Where none has it, all names are.
+    """
     suffix = arch.name.lstrip("0123456789.")
-    return tuple(name for name in names if name.lstrip("0123456789.") == suffix)
+    return tuple(name for name in names if name.lstrip("0123456789.") == suffix) or names
 
 
 def arch_profiles() -> tuple[str, ...]:

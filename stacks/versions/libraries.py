@@ -156,8 +156,16 @@ def _of_generation(archs: Iterable[str], like: str) -> list[str]:
     return [arch for arch in archs if order(arch)[0] == order(like)[0]]
 
 
-def _too_old(row: Mapping[str, Any], torch: str) -> bool:
-    return "torch_below" in row and not older(torch, row["torch_below"])
+def _too_old(row: Mapping[str, Any], what: str, version: str) -> bool:
+    bound = row.get(f"{what}_below")
+    return bound is not None and not older(version, bound)
+
+
+def _new_enough(name: Extra, what: str, version: str) -> tuple[str, ...]:
+    """Return from which version of an extra on none is too old for a CUDA or torch, as a refusal says it."""
+    rows: Mapping[str, Mapping[str, Any]] = table("extras")[name]
+    newest = max((row for row in rows if _too_old(rows[row], what, version)), key=order)
+    return tuple(f"{row} and newer" for row in rows if order(row) > order(newest))[:1]
 
 
 def check_extra(
@@ -196,11 +204,10 @@ def check_extra(
             if ours and oldest and older(ours, oldest):
                 why = f"does not build with {what} {ours}"
                 raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
-        if torch and _too_old(row, torch):
-            fitting = [
-                f"{first} and newer" for first, needs in table("extras")[name].items() if not _too_old(needs, torch)
-            ]
-            raise Incompatible(where, version, f"does not build with torch {torch}", fitting, source)
+        for what, ours in {"cuda": line(cuda(cuda_version).version), "torch": torch}.items():
+            if ours and _too_old(row, what, ours):
+                why = f"does not build with {what} {ours}"
+                raise Incompatible(where, version, why, _new_enough(name, what, ours), source)
     if archs and not extra_archs(name, version, archs):
         why = f"has no code for any of the compute capabilities {archs}"
         allowed = row.get("archs") or (f"{row['archs_min']} and newer",)

@@ -17,6 +17,7 @@ Companion = Literal["vision", "audio", "text", "xformers"]
 Machine = Literal["amd64", "arm64"]
 
 _METADATA = "the packages' own metadata, stacks/versions/torch.toml"
+_MATRIX = "PyTorch's release matrix, stacks/versions/cuda_torch.toml"
 _CANDIDATE = re.compile(r"(?P<final>\d+(?:\.\d+)+)-?rc\d+")
 
 
@@ -30,7 +31,8 @@ class TorchRelease:
         visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``.
         pythons: CPython versions with a wheel for amd64 on the Python index; likewise ``pythons_arm64``.
         cuda: CUDA (major.minor) that the amd64 wheel on the Python index was compiled with.
-        cudas: every CUDA (major.minor) with official wheels.
+        cudas: every CUDA (major.minor) with official wheels for amd64.
+        cudas_arm64: likewise for arm64; none before 2.4.
         cuda_min: the oldest CUDA that a build from source accepts.
         archs: compute capabilities that its build of extensions accepts in TORCH_CUDA_ARCH_LIST.
         cuda_arm64: likewise for arm64; empty where that is a CPU build.
@@ -51,6 +53,7 @@ class TorchRelease:
     pythons_arm64: tuple[str, ...]
     cuda: str
     cudas: tuple[str, ...]
+    cudas_arm64: tuple[str, ...]
     cuda_min: str
     archs: tuple[str, ...]
     cuda_arm64: str
@@ -92,7 +95,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
     if final not in rows:
         source = f"{_METADATA}; `python -m stacks.versions.refresh` reads newer releases"
         raise Incompatible(field, version, "is not a known torch release", torch_versions(), source, known=False)
-    row = rows[final]
+    row, builds = rows[final], table("cuda_torch")["builds"][line(final)]
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}
     newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}
     return TorchRelease(
@@ -107,7 +110,8 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
         pythons=tuple(row["python"]),
         pythons_arm64=tuple(row.get("python_arm64", row["python"])),
         cuda=row["cuda"],
-        cudas=tuple(table("cuda_torch")["builds"][line(final)]["cuda"]),
+        cudas=tuple(builds["cuda"]),
+        cudas_arm64=tuple(builds.get("cuda_arm64", ())),
         cuda_min=row["cuda_min"],
         archs=tuple(row["archs"].split()),
         cuda_arm64=row.get("cuda_arm64", row["cuda"]),
@@ -127,10 +131,22 @@ def _fitting(package: Companion, torch: str) -> tuple[str, ...]:
     return tuple(v for v in companion_versions(package) if satisfies(torch, _requirement(package, v)))
 
 
+def _became(package: Companion, version: str) -> str:
+    """Return what a release candidate was released as: its own number, or the next of its line.
+
+    No torchvision is called 0.15.0: what was 0.15.0-rc1 came out as 0.15.1. Other versions are unchanged.
+    """
+    final = final_version(version)
+    if final == version:
+        return version
+    later = (release for release in companion_versions(package) if order(release) >= order(final))
+    return next((release for release in later if order(release)[:2] == order(final)[:2]), final)
+
+
 def check_companion(torch: str, package: Companion, version: str, *, field: str | None = None) -> None:
     """Refuse a companion that does not go with this torch.
 
-    Where either is a release candidate, which no index holds, only their release lines (``0.15``) have to match.
+    A release candidate, which no index holds, goes with what its release goes with.
 
     Args:
         torch: torch's version.
@@ -142,9 +158,7 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
         Incompatible: they do not go together, or torch's version is unknown.
     """
     allowed = _fitting(package, final_version(torch_release(torch).version))
-    exact = torch == final_version(torch) and version == final_version(version)
-    lines = {order(release)[:2] for release in allowed}
-    if version in allowed or (not exact and order(version)[:2] in lines):
+    if _became(package, version) in allowed:
         return
     amended = table("torch_amendments").get(package, {}).get(version)
     source = amended["source"] if amended else _METADATA
@@ -179,13 +193,21 @@ def check_python(
             raise Incompatible(field, python, f"has no {machine} wheel of {name} {version}", fitting, _METADATA)
 
 
-def check_torch_cuda(torch: str, version: str, *, source: Literal["wheel", "build"], field: str = "cuda") -> None:
+def check_torch_cuda(
+    torch: str,
+    version: str,
+    *,
+    source: Literal["wheel", "build"],
+    machine: Machine = "amd64",
+    field: str = "cuda",
+) -> None:
     """Refuse a CUDA that torch does not go with.
 
     Args:
         torch: torch's version.
         version: full CUDA version.
         source: ``wheel`` where an official wheel is installed, ``build`` where torch is compiled.
+        machine: for which architecture; builds are the same for all.
         field: where the CUDA version stands in the config.
 
     Raises:
@@ -193,10 +215,7 @@ def check_torch_cuda(torch: str, version: str, *, source: Literal["wheel", "buil
     """
     release, toolkit = torch_release(torch), cuda(version, field=field)
     if source == "wheel":
-        if toolkit.line not in release.cudas:
-            row = table("cuda_torch")["builds"][line(final_version(torch))]
-            origin = row.get("source", "PyTorch's release matrix, stacks/versions/cuda_torch.toml")
-            raise Incompatible(field, version, f"has no official wheel of torch {torch}", release.cudas, origin)
+        _check_wheel(release, version, machine, field)
         return
     if order(toolkit.line) < order(release.cuda_min):
         why = f"is too old to build torch {torch} with"
@@ -205,9 +224,37 @@ def check_torch_cuda(torch: str, version: str, *, source: Literal["wheel", "buil
     first = table("cuda_torch")["first"]
     row = first[newest_from(first, version) or min(first, key=order)]
     if order(final_version(torch)) < order(row["torch"]):
-        majors = [major for major, other in first.items() if order(other["torch"]) <= order(final_version(torch))]
-        allowed = tuple(f"{major}.x" for major in majors if int(major) >= order(release.cuda_min)[0])
-        raise Incompatible(field, version, f"is newer than torch {torch} builds with", allowed, row["source"])
+        why = f"is newer than torch {torch} builds with"
+        raise Incompatible(field, version, why, _lines_before(release), row["source"])
+
+
+def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: str) -> None:
+    published = release.cudas if machine == "amd64" else release.cudas_arm64
+    if cuda(version).line in published:
+        return
+    if not published:
+        first = next(torch for torch in torch_versions() if torch_release(torch).cudas_arm64)
+        allowed = (f"{first} and newer", "source: build")
+        why = f"has no official {machine} wheel with CUDA"
+        raise Incompatible("torch.version", release.version, why, allowed, _MATRIX)
+    wheel = "wheel" if machine == "amd64" else f"{machine} wheel"
+    origin = table("cuda_torch")["builds"][line(final_version(release.version))].get("source", _MATRIX)
+    raise Incompatible(field, version, f"has no official {wheel} of torch {release.version}", published, origin)
+
+
+def _lines_before(release: TorchRelease) -> tuple[str, ...]:
+    """Return the CUDA that a torch builds with, where some is too new for it: ``11.x``, ``12.x before 12.9``."""
+    first, torch = table("cuda_torch")["first"], order(final_version(release.version))
+    limit = next(row for row, needs in first.items() if order(needs["torch"]) > torch)
+    majors = [row for row in first if order(release.cuda_min)[:1] <= order(row) < order(limit) and "." not in row]
+    return tuple(f"{major}.x before {limit}" if limit.startswith(f"{major}.") else f"{major}.x" for major in majors)
+
+
+def wheel_abi(torch: str, cuda_version: str, *, machine: Machine) -> Literal["0", "1"]:
+    """Return the C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch's official wheel for a CUDA."""
+    rows: dict[str, list[str]] = table("cuda_torch")["abi"]
+    new = rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
+    return "1" if {machine, cuda(cuda_version).line} & {*new} else "0"
 
 
 def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> None:

@@ -235,6 +235,14 @@ def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
     assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
 
 
+@pytest.mark.parametrize("torch", [{"version": "1.9.1"}, {"version": "1.13.1", "commits": {"torch": "c" * 40}}])
+@pytest.mark.parametrize("flavor", ["base", "nccl"])
+def test_a_torch_before_triton_is_built_without_and_its_source_is_not_asked(flavor: str, torch: dict[str, Any]) -> None:
+    nccl = {"nccl": "2.9.9-1", "hpcx": "v1/hpcx-v1.tbz"} if flavor == "nccl" else {}
+    built = specs(flavor, cuda="11.3.1", extras=NO_EXTRAS, torch=torch, **nccl)
+    assert built["torch-wheel"].args["TRITON_VERSION"] == "none"
+
+
 def test_what_is_not_known_of_a_cudnn_refuses_nothing() -> None:
     assert load("base", **TODAY | {"cuda": "13.2.0", "torch": {"version": "2.15.0"}, "transformerEngine": "2.12"})
 
@@ -246,6 +254,43 @@ def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
         load(torch={"version": "2.7.0", "source": "wheel"}, distro="ubuntu22.04", cuda="12.6.3", nccl="2.23.4-1").abi
         == "1"
     )
+
+
+@pytest.mark.parametrize(
+    ("cuda", "platform", "abi"),
+    [("12.4.1", "linux/amd64", "abi0"), ("12.6.3", "linux/amd64", "abi1"), ("12.6.3", "linux/arm64", "abi1")],
+)
+def test_the_tag_of_a_published_2_6_has_the_abi_that_it_was_published_with(cuda: str, platform: str, abi: str) -> None:
+    values = {"torch": {"version": "2.6.0", "source": "wheel"}, "distro": "ubuntu22.04", "extras": NO_EXTRAS}
+    built = specs("base", cuda=cuda, platform=platform, tagFields=["abi"], **values)
+    assert built["torch"].suffix.render() == f"base-cuda{cuda}-torch2.6.0-vision0.21.0-audio2.6.0-{abi}"
+
+
+@pytest.mark.parametrize(
+    ("flavor", "component"),
+    [("base", "torch"), ("base", "apex"), ("nccl", "ncclTests"), ("universal", "text"), ("universal", "default")],
+)
+def test_true_and_nothing_are_no_number_of_compilers(flavor: str, component: str) -> None:
+    """Pulumi hands over what stands in a mapping as JSON, in which true is not text."""
+    key = f"stack x: slipway:maxJobs.{component}:"
+    for value, said in ((True, "'True': expected a number of compilers, such as 4"), (None, "has no value: write one")):
+        with pytest.raises(SlipwayError) as caught:
+            flavors.load({"flavor": flavor, "maxJobs": {component: value}}, "stack x")
+        assert str(caught.value).startswith(f"{key} {said}")
+
+
+@pytest.mark.parametrize("flavor", ["base", "nccl", "universal", "efa", "megatron"])
+def test_true_and_nothing_are_no_number_for_all_compilers(flavor: str) -> None:
+    key = "maxJobs" if flavor in {"efa", "megatron"} else "maxJobs.default"
+    for value, said in (
+        (True, f"stack x: slipway:{key}: 'True': expected a number of compilers, such as 4"),
+        (None, "stack x: slipway:maxJobs: has no value: write one, or leave the key out"),
+    ):
+        with pytest.raises(SlipwayError) as caught:
+            flavors.load({"flavor": flavor, "maxJobs": value}, "stack x")
+        assert str(caught.value) == said
+    for jobs in (4, "4"):
+        assert flavors.load({"flavor": flavor, "maxJobs": jobs}, "stack x")
 
 
 def test_job_counts_are_given_where_config_sets_them_and_do_not_make_another_image() -> None:
@@ -307,6 +352,26 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
             {"cudnn": "9"},
             "slipway:cudnn: '9' is not the cuDNN of any nvidia/cuda image of CUDA 12.1.1 on ubuntu20.04; al",
         ),
+        (
+            {"torch": {"version": "2.0.1-rc1", "vision": "0.15.99", "audio": False}},
+            "slipway:torch.vision: '0.15.99' does not go with torch 2.0.1-rc1; allowed: 0.15.2; rule: ",
+        ),
+        (
+            {"torch": {"version": "2.0.1-rc1", "vision": "0.15", "audio": False}},
+            "slipway:torch.vision: '0.15' does not go with torch 2.0.1-rc1; allowed: 0.15.2; rule: ",
+        ),
+        (
+            {"torch": {"version": "2.0.1rc1"}},
+            "slipway:torch.version: '2.0.1rc1': expected a release as PyTorch's tags name it, without the v: write 2.0.1-rc1",
+        ),
+        (
+            {"torch": {"version": "2.0.1-rc1", "vision": "0.15.2+cu118"}},
+            "slipway:torch.vision: '0.15.2+cu118': expected a release as PyTorch's tags name it, without the v: write 0.15.2",
+        ),
+        (
+            {"torch": {"version": "2.0.1", "audio": "2.0.2rc3+cu118"}},
+            "slipway:torch.audio: '2.0.2rc3+cu118': expected a release as PyTorch's tags name it, without the v: write 2.0.2-rc3",
+        ),
         ({"distro": "ubuntu24.04"}, "slipway:distro: 'ubuntu24.04' has no nvidia/cuda image of CUDA 12.1.1"),
         (
             {"distro": "ubunto20.04"},
@@ -331,6 +396,22 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         (
             {"torch": {"version": "2.0.1", "source": "wheel"}},
             "slipway:cuda: '12.1.1' has no official wheel of torch 2.0.1; allowed: 11.7, 11.8; rule: ",
+        ),
+        (
+            {"torch": {"version": "2.0.1", "source": "wheel"}, "cuda": "11.8.0", "platform": "linux/arm64"},
+            "slipway:torch.version: '2.0.1' has no official arm64 wheel with CUDA; allowed: 2.4.0 and newer, source: build; ",
+        ),
+        (
+            {"torch": {"version": "2.4.1"}, "cuda": "12.9.1", "distro": "ubuntu22.04"},
+            "slipway:cuda: '12.9.1' is newer than torch 2.4.1 builds with; allowed: 11.x, 12.x before 12.9; rule: ",
+        ),
+        (
+            {**TODAY, "torch": {"version": "2.15.0"}, "transformerEngine": "1.0"},
+            "slipway:transformerEngine: '1.0' does not build with cuda 13.2; allowed: 1.11 and newer; rule: ",
+        ),
+        (
+            {"archList": "9.0a", "cuda": "11.8.0"},
+            "slipway:archList: '9.0a' cannot be compiled by CUDA 11.8.0; allowed: 3.5, ",
         ),
         ({"torch": {"version": "2.0.1", "source": "src"}}, "slipway:torch.source: 'src': "),
         (

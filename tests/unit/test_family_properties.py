@@ -36,9 +36,10 @@ def specs(values: dict[str, Any]) -> list[ImageSpec]:
     return in_order(flavors.flavor(config.flavor).images(config))
 
 
-def cudas_for(torch: str, source: str) -> list[str]:
+def cudas_for(torch: str, source: str, platform: str = "linux/amd64") -> list[str]:
     """Return the CUDA versions that this torch goes with, from where it comes."""
-    lines = versions.torch_release(torch).cudas
+    release = versions.torch_release(torch)
+    lines = release.cudas if platform == "linux/amd64" else release.cudas_arm64
     if source == "wheel":
         return [cuda for cuda in versions.cuda_versions() if line(cuda) in lines]
     fitting = []
@@ -60,7 +61,8 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     """Configurations of which most go together: each value is drawn from what the ones before it allow."""
     torch = draw(st.sampled_from(versions.torch_versions()))
     source = draw(st.sampled_from(["build", "wheel"]))
-    cudas = [cuda for cuda in cudas_for(torch, source) if versions.cuda(cuda).cudnn]
+    platform = draw(st.sampled_from(["linux/amd64", "linux/arm64"]))
+    cudas = [cuda for cuda in cudas_for(torch, source, platform) if versions.cuda(cuda).cudnn]
     assume(cudas)
     cuda = versions.cuda(draw(st.sampled_from(cudas)))
     pythons = versions.torch_release(torch).pythons
@@ -75,7 +77,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         "cuda": cuda.version,
         "distro": distro,
         "python": python,
-        "platform": draw(st.sampled_from(["linux/amd64", "linux/arm64"])),
+        "platform": platform,
         "torch": {
             "version": torch,
             "vision": draw(st.none() | st.sampled_from(release.visions)),
@@ -212,13 +214,17 @@ def test_every_companion_goes_with_some_torch(package: versions.Companion, field
     assert fitting == set(versions.companion_versions(package))
 
 
+@pytest.mark.parametrize("machine", ["amd64", "arm64"])
 @pytest.mark.parametrize("torch", versions.torch_versions())
-def test_every_published_cuda_of_a_torch_is_installed(torch: str) -> None:
+def test_every_published_cuda_of_a_torch_is_installed(torch: str, machine: str) -> None:
     wheels = {"version": torch, "source": "wheel"}
-    for published in versions.torch_release(torch).cudas:
+    release = versions.torch_release(torch)
+    for published in release.cudas if machine == "amd64" else release.cudas_arm64:
         releases = [cuda for cuda in versions.cuda_versions() if line(cuda) == published]
         assert any(
-            witness(torch={**wheels, "audio": audio}, cuda=cuda, distro=distro, python=python)
+            witness(
+                torch={**wheels, "audio": audio}, cuda=cuda, distro=distro, python=python, platform=f"linux/{machine}"
+            )
             for audio in (None, False)
             for cuda in releases
             for distro in versions.cuda(cuda).distros
@@ -334,6 +340,7 @@ def test_every_row_of_an_extra_is_built(name: str, row: str) -> None:
     asked: dict[str, Any] = {"extras": {**NO_EXTRAS, key: pin}} if outer else {key: pin}
     stacks = [
         {"cuda": "11.8.0", "distro": "ubuntu20.04", "torch": {"version": "2.0.1"}},
+        {"cuda": "12.6.3", "distro": "ubuntu22.04", "torch": {"version": "2.4.0"}},
         {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
     ]
     assert any(accepted({"flavor": "base", "extras": NO_EXTRAS, **values, **asked}) for values in stacks)

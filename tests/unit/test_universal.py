@@ -214,6 +214,9 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
     assert "torch.text: '0.11.0' does not go with torch 1.9.1; allowed: 0.10.1" in refusal(
         torch={"version": "1.9.1", "text": "0.11.0"}
     )
+    assert "torch.text: '0.10.1rc1': expected a release as PyTorch's tags name it, without the v: write 0.10.1-rc1" in (
+        refusal(torch={"version": "1.9.1", "text": "0.10.1rc1"})
+    )
     assert "its git has no --jobs" in refusal(distro="ubuntu16.04")
     assert "python: '3.12' is not supported by torch 1.9.1; allowed: 3.6, 3.7, 3.8, 3.9" in refusal(python="3.12")
     assert "cuda: '13.2.1' is newer than torch 1.9.1 builds with" in refusal(

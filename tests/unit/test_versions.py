@@ -121,12 +121,24 @@ def test_a_value_with_line_breaks_stays_on_one_line() -> None:
     one_line(error)
 
 
-def test_release_candidates_go_by_release_line() -> None:
+def test_release_candidates_go_with_what_they_were_released_for() -> None:
     assert torch_release("2.0.0-rc1").visions == ("0.15.1",)
     check_companion("2.0.0-rc1", "vision", "0.15.0-rc1")
-    check_companion("2.0.0rc6", "vision", "0.15.1")
-    with pytest.raises(Incompatible, match=r"does not go with torch 2\.0\.0-rc1"):
-        check_companion("2.0.0-rc1", "vision", "0.14.0-rc1")
+    check_companion("2.0.0-rc6", "vision", "0.15.1")
+    check_companion("2.0.0-rc6", "audio", "2.0.0-rc2")
+    check_companion("2.0.1", "vision", "0.15.2-rc1")
+    for torch, vision, allowed in (
+        ("2.0.0-rc1", "0.14.0-rc1", "0.15.1"),
+        ("2.0.1-rc1", "0.15.99", "0.15.2"),
+        ("2.0.1-rc1", "0.15.99-rc1", "0.15.2"),
+        ("2.0.1-rc1", "0.15", "0.15.2"),
+        ("2.0.1-rc1", "0.15.1", "0.15.2"),
+        ("2.0.1", "0.15.0-rc1", "0.15.2"),
+    ):
+        with pytest.raises(Incompatible) as error:
+            check_companion(torch, "vision", vision)
+        said = f"torch.vision: '{vision}' does not go with torch {torch}; allowed: {allowed}; rule: the packages' own"
+        assert one_line(error).startswith(said)
 
 
 def test_python_is_checked_for_every_package_and_machine() -> None:

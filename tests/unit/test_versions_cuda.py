@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stacks.versions import (
     Incompatible,
+    Machine,
     arch_list,
     arch_numbers,
     arch_profiles,
@@ -27,6 +28,7 @@ from stacks.versions import (
     parse_archs,
     torch_release,
     torch_versions,
+    wheel_abi,
 )
 from stacks.versions.tables import line, newest_from, order, table
 
@@ -63,7 +65,10 @@ def test_rows_stand_in_order_and_every_line_has_a_release() -> None:
         assert archs == sorted(archs, key=lambda name: (order(name), name))
     released = {version.split(".")[0] for version in cuda_versions()}
     assert set(table("cuda")["floor"]) == released
-    assert set(table("cuda_torch")["first"]) == released
+    first = table("cuda_torch")["first"]
+    assert {row for row in first if "." not in row} == released
+    assert list(first) == sorted(first, key=order)
+    assert [row["torch"] for row in first.values()] == sorted((row["torch"] for row in first.values()), key=order)
 
 
 def test_driver_rises_with_the_version() -> None:
@@ -146,7 +151,7 @@ def test_every_parents_own_gcc_is_one_that_its_cuda_takes() -> None:
                 assert host_gcc(name, version) == distro(name).gcc, f"{version} {name}"
 
 
-@pytest.mark.parametrize("section", ["beside", "cudnn", "gcc"])
+@pytest.mark.parametrize("section", ["abi", "beside", "cudnn", "gcc"])
 def test_what_a_build_takes_is_known_for_every_torch_and_every_row_is_in_force_for_one(section: str) -> None:
     rows = table("cuda_torch")[section]
     assert {newest_from(rows, torch) for torch in torch_versions()} == {*rows}
@@ -229,6 +234,14 @@ def test_what_is_unambiguous_is_accepted(text: str, version: str, canonical: str
         ("8.0", "10.2", r"archs: '8\.0' cannot be compiled by CUDA 10\.2; allowed: 3\.0, .*, 7\.5; rule: nvcc"),
         ("6.1", "13.0.2", r"'6\.1' cannot be compiled by CUDA 13\.0\.2; allowed: 7\.5, "),
         ("10.0a", "12.6.3", r"'10\.0a' cannot .*; allowed: 9\.0a; "),
+        (
+            "9.0a",
+            "11.8.0",
+            r"^archs: '9\.0a' cannot be compiled by CUDA 11\.8\.0; allowed: 3\.5, .*, 8\.9, 9\.0; rule: ptxas of",
+        ),
+        ("\uff18.0", "12.1.1", "^archs: '\uff18.0' is not a compute capability; allowed: capabilities such as"),
+        ("\u0668.\u0660", "12.1.1", "is not a compute capability; allowed: capabilities such as"),
+        ("\u017fm_90", "12.1.1", "is not a compute capability; allowed: capabilities such as"),
         ("8.0 Ampere", "12.1.1", r"'Ampere' stands for more than one compute capability; allowed: 8\.0, 8\.6, 8\.7"),
         ("blackwell+PTX", "12.8.1", "stands for more than one"),
         ("8.6 +PTX", "12.1.1", r"'\+PTX' is not a compute capability"),
@@ -253,6 +266,10 @@ def test_torch_has_to_know_the_capability_too() -> None:
         Incompatible, match=r"'10\.0' is not known to torch 2\.0\.1.*rule: torch/utils/cpp_extension\.py of"
     ):
         arch_list("10.0", "12.8.1", torch="2.0.1")
+    with pytest.raises(
+        Incompatible, match=r"'9\.0a' is not known to torch 2\.0\.1, .*; allowed: 5\.0, .*, 8\.9, 9\.0; rule"
+    ):
+        arch_list("9.0a", "12.1.1", torch="2.0.1")
 
 
 @st.composite
@@ -339,6 +356,65 @@ def test_every_official_build_is_in_the_cuda_table_and_accepted(torch: str) -> N
             assert error.value.allowed == release.cudas
 
 
+@pytest.mark.parametrize("torch", torch_versions())
+def test_every_official_build_for_arm64_is_accepted_and_no_other(torch: str) -> None:
+    release = torch_release(torch)
+    assert bool(release.cudas_arm64) == (order(torch) >= (2, 4))
+    assert set(release.cudas_arm64) <= set(release.cudas)
+    if release.cudas_arm64 and release.cuda_arm64:
+        assert release.cuda_arm64 in release.cudas_arm64
+    for version in cuda_versions():
+        if line(version) in release.cudas_arm64:
+            check_torch_cuda(torch, version, source="wheel", machine="arm64")
+        else:
+            with pytest.raises(Incompatible) as error:
+                check_torch_cuda(torch, version, source="wheel", machine="arm64")
+            assert error.value.allowed == (release.cudas_arm64 or ("2.4.0 and newer", "source: build"))
+
+
+@pytest.mark.parametrize(
+    ("torch", "version", "said"),
+    [
+        ("2.7.0", "11.8.0", "cuda: '11.8.0' has no official arm64 wheel of torch 2.7.0; allowed: 12.8; rule: "),
+        ("2.7.1", "12.6.3", "cuda: '12.6.3' has no official arm64 wheel of torch 2.7.1; allowed: 12.8; rule: "),
+        ("2.8.0", "12.8.1", "cuda: '12.8.1' has no official arm64 wheel of torch 2.8.0; allowed: 12.9; rule: "),
+        ("2.5.1", "12.1.1", "cuda: '12.1.1' has no official arm64 wheel of torch 2.5.1; allowed: 12.4; rule: "),
+        *(
+            (
+                torch,
+                version,
+                f"torch.version: '{torch}' has no official arm64 wheel with CUDA; allowed: 2.4.0 and newer, source: bu",
+            )
+            for torch, version in (("2.0.1", "11.8.0"), ("2.3.0", "12.1.1"), ("1.10.0", "10.2"))
+        ),
+    ],
+)
+def test_wheels_that_were_never_published_for_arm64(torch: str, version: str, said: str) -> None:
+    check_torch_cuda(torch, version, source="wheel", machine="amd64")
+    with pytest.raises(Incompatible) as error:
+        check_torch_cuda(torch, version, source="wheel", machine="arm64")
+    assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("torch", "version", "machine", "abi"),
+    [
+        ("2.5.1", "12.4.1", "amd64", "0"),
+        ("2.5.1", "12.4.1", "arm64", "0"),
+        ("2.6.0", "11.8.0", "amd64", "0"),
+        ("2.6.0", "12.4.1", "amd64", "0"),
+        ("2.6.0", "12.6.3", "amd64", "1"),
+        ("2.6.0", "12.6.3", "arm64", "1"),
+        ("2.7.0", "11.8.0", "amd64", "1"),
+        ("2.15.0", "13.2.1", "arm64", "1"),
+    ],
+)
+def test_the_abi_of_official_wheels_changed_with_2_6_for_some_and_2_7_for_all(
+    torch: str, version: str, machine: Machine, abi: str
+) -> None:
+    assert wheel_abi(torch, version, machine=machine) == abi
+
+
 def test_every_cuda_builds_some_torch_and_every_build_row_is_used() -> None:
     for version in cuda_versions():
         assert any(_builds(torch, version) for torch in torch_versions())
@@ -361,13 +437,39 @@ def _builds(torch: str, version: str) -> bool:
             "11.8.0",
             r"cuda: '11\.8\.0' is too old to build torch 2\.12\.0 with; allowed: 12\.1 and newer; rule: Caffe2",
         ),
-        ("2.0.1", "13.2.1", r"is newer than torch 2\.0\.1 builds with; allowed: 11\.x, 12\.x"),
-        ("1.9.1", "12.1.1", r"is newer than torch 1\.9\.1 builds with; allowed: 10\.x, 11\.x"),
+        (
+            "2.0.1",
+            "13.2.1",
+            r"is newer than torch 2\.0\.1 builds with; allowed: 11\.x, 12\.x before 12\.9; rule: the fir",
+        ),
+        ("2.8.0", "13.0.2", r"is newer than torch 2\.8\.0 builds with; allowed: 11\.x, 12\.x; rule: "),
+        ("1.13.1", "12.1.1", r"is newer than torch 1\.13\.1 builds with; allowed: 10\.x, 11\.x; rule: "),
+        ("1.9.1", "12.1.1", r"is newer than torch 1\.9\.1 builds with; allowed: 10\.x, 11\.x before 11\.5; rule: "),
+        (
+            "1.10.2",
+            "11.5.2",
+            r"^cuda: '11\.5\.2' is newer than torch 1\.10\.2 builds with; allowed: 10\.x, 11\.x before 11\.5; rule: .*cub",
+        ),
+        (
+            "2.3.1",
+            "12.9.1",
+            r"newer than torch 2\.3\.1 builds with; allowed: 11\.x, 12\.x before 12\.9; rule: .*nvToolsExt",
+        ),
+        (
+            "2.4.1",
+            "12.9.0",
+            r"newer than torch 2\.4\.1 builds with; allowed: 11\.x, 12\.x before 12\.9; rule: .*nvToolsExt",
+        ),
         ("2.0.0-rc1", "13.0.2", "is newer than torch"),
     ],
 )
 def test_builds_that_cannot_be(torch: str, version: str, says: str) -> None:
     with pytest.raises(Incompatible, match=says):
+        check_torch_cuda(torch, version, source="build")
+
+
+def test_the_first_torch_of_a_minor_cuda_builds_with_it() -> None:
+    for torch, version in (("1.10.2", "11.4.3"), ("1.11.0", "11.5.2"), ("2.4.1", "12.8.1"), ("2.5.0", "12.9.1")):
         check_torch_cuda(torch, version, source="build")
 
 

@@ -157,7 +157,51 @@ def test_an_extra_can_be_too_old_for_a_torch() -> None:
         check_extra("deepspeed", "0.18.8", cuda_version="13.2.1", torch="2.14.0")
 
 
-@pytest.mark.parametrize("name", ["flash-attention", "deepspeed"])
+@pytest.mark.parametrize(
+    ("version", "cuda", "said"),
+    [
+        ("0.4", "13.0.2", "does not build with cuda 13.0; allowed: 1.11 and newer; rule: TransformerEngine 0.9 docum"),
+        ("0.5", "12.9.1", "does not build with cuda 12.9; allowed: 1.9 and newer; rule: TransformerEngine 0.9 docume"),
+        ("1.0", "13.2.1", "does not build with cuda 13.2; allowed: 1.11 and newer; rule: TransformerEngine 0.9 docum"),
+        ("1.9", "13.2.1", "does not build with cuda 13.2; allowed: 1.11 and newer; rule: TransformerEngine 0.9 docum"),
+        (
+            "1.10",
+            "13.2.1",
+            "does not build with cuda 13.2; allowed: 1.11 and newer; rule: TransformerEngine's build_to",
+        ),
+        (
+            "1.10",
+            "11.8.0",
+            "does not build with cuda 11.8; allowed: cuda 12.0 and newer; rule: TransformerEngine's bui",
+        ),
+    ],
+)
+def test_an_extra_can_be_too_old_for_a_cuda(version: str, cuda: str, said: str) -> None:
+    with pytest.raises(Incompatible) as error:
+        check_extra("transformer-engine", version, cuda_version=cuda)
+    assert str(error.value).startswith(f"extras.transformer-engine: '{version}' {said}")
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda"),
+    [
+        ("0.4", "12.9.1"),
+        ("1.8", "12.8.1"),
+        ("1.9", "12.9.1"),
+        ("1.9", "11.8.0"),
+        ("1.11", "13.2.1"),
+        ("2.12", "13.2.1"),
+    ],
+)
+def test_an_extra_is_built_up_to_the_cuda_that_it_is_too_old_for(version: str, cuda: str) -> None:
+    check_extra("transformer-engine", version, cuda_version=cuda)
+
+
+def test_a_commit_of_an_extra_is_of_no_cuda() -> None:
+    check_extra("transformer-engine", "a" * 40, cuda_version="13.2.1")
+
+
+@pytest.mark.parametrize("name", ["flash-attention", "deepspeed", "transformer-engine"])
 def test_extras_rows_stand_in_order(name: str) -> None:
     assert list(table("extras")[name]) == sorted(table("extras")[name], key=order)
 
