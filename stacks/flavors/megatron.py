@@ -99,6 +99,15 @@ class Config(StackConfig):
                 "stacks/versions/aks.toml",
             )
         _ = self.doca_machine, self.archs
+        cuda = versions.ngc(self.ngc).cuda
+        if self.transformer_engine and cuda:
+            versions.check_extra(
+                "transformer-engine",
+                self.transformer_engine,
+                cuda_version=cuda,
+                archs=self.archs,
+                field="transformerEngine",
+            )
         return self
 
     @property

@@ -159,6 +159,7 @@ def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
         ({"topology": {"commit": "master", "sha256": "c" * 64}}, "slipway:topology.commit: 'master': expected a commit"),
         ({"nodes": "aks-gb300", "platform": "linux/arm64", "ngc": "25.03", "doca": "2.9.1"}, "'10.3' cannot be compiled by CUDA 12.8.1"),
         ({"transformerEngine": "stable"}, "slipway:transformerEngine: 'stable': expected a version"),
+        ({"transformerEngine": "1.9"}, "slipway:transformerEngine: '1.9' does not build with cuda 13.2; allowed: 1.11 and newer; rule: "),
         ({"packages": {"datasets": "latest"}}, "slipway:packages.datasets: 'latest': expected a version such as 2.15.0, with"),
         ({"packages": {"huggingfaceHub": "5"}}, "slipway:packages.huggingfaceHub: '5': expected a version such as 2.15.0, with"),
         ({"packages": {"dataset": "1.0"}}, "unknown key 'dataset' (did you mean 'datasets'?)"),
