@@ -69,10 +69,11 @@ class Builds:
 
 
 def reason(said: str) -> str:
-    """Return what a failed build says: the check that failed, or the last line before the engine's own."""
-    lines = [re.sub(r"^#\d+ ([\d.]+ )?", "", line) for line in said.splitlines()]
-    checks = [line for line in lines if line.startswith("check failed: ")]
-    return f"the build: {(checks or [line for line in lines if line.strip()][-1:])[0]}"
+    """Return what a failed build says: the check that failed, or the last line of a step, or the engine's own."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    steps = [match[1] for line in lines if (match := re.match(r"#\d+ [\d.]+ (\S.*)", line))]
+    checks = [line for line in steps if line.startswith("check failed: ")]
+    return f"the build: {(checks or steps[-1:] or lines[-1:])[-1]}"
 
 
 def in_chains(dockerfile: str, made: World, variations: Iterable[chain.Variation]) -> Builds:

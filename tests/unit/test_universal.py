@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from stacks import flavors, plan, versions
 from stacks.errors import SlipwayError
 from stacks.fingerprint import fingerprints
 from stacks.source import ROOT
-from stacks.spec import ImageSpec, Outside, in_order
+from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
 SEED: dict[str, Any] = {
     "cuda": "11.3.1",
@@ -345,6 +346,16 @@ def test_what_rocky_and_ubi_lack_is_refused() -> None:
     assert "compilerCache: 'http://cache.example' cannot be used on rockylinux9" in refusal(
         **ROCKY, compilerCache="http://cache.example"
     )
+
+
+def test_distributions_with_old_names_of_time_zones_in_a_package_of_their_own_get_it() -> None:
+    """Ubuntu from 23.10 on, Debian from 13 on."""
+    system = (ROOT / CONTEXT / "universal/layers/system").read_text()
+    named = re.search(r"^ *(.*)\) set -- .* tzdata-legacy", system, re.MULTILINE)
+    assert named
+    parts = [re.fullmatch(r"(ubuntu|debian)(\d+).*", name) for name in versions.distro_names()]
+    apart = [part[0] for part in parts if part and int(part[2]) >= {"ubuntu": 24, "debian": 13}[part[1]]]
+    assert sorted(named[1].split(" | ")) == sorted(apart)
 
 
 def test_micromamba_is_pinned_by_its_hash() -> None:

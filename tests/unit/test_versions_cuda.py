@@ -469,7 +469,7 @@ def test_builds_that_cannot_be(torch: str, version: str, says: str) -> None:
 
 
 def test_the_first_torch_of_a_minor_cuda_builds_with_it() -> None:
-    for torch, version in (("1.10.2", "11.4.3"), ("1.11.0", "11.5.2"), ("2.4.1", "12.8.1"), ("2.5.0", "12.9.1")):
+    for torch, version in (("1.10.2", "11.4.3"), ("1.11.0", "11.5.2"), ("2.4.1", "12.8.1"), ("2.8.0", "12.9.1")):
         check_torch_cuda(torch, version, source="build")
 
 

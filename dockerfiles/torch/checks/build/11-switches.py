@@ -5,17 +5,20 @@ Both are linked with the GPU's driver in some releases (NVIDIA/TransformerEngine
 starts: it alone may be missing here, and `gpu.py` imports them on a machine with a GPU.
 """
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
 
+WITHOUT_GPU = {**os.environ, "PYTHONPATH": "/srv"}  # where common/checks/sitecustomize.py lies
 MODULES = ("transformer_engine.pytorch", "flash_attn_interface")
 DRIVER = "libcuda.so.1: cannot open shared object file"
 
 for module in MODULES:
     if not find_spec(module.partition(".")[0]):
         continue  # left out
-    done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", f"import {module}"]
+    done = subprocess.run(command, env=WITHOUT_GPU, capture_output=True, text=True, check=False)
     said = done.stderr.strip().rpartition("\n")[2]
     if done.returncode and DRIVER not in said:
         sys.exit(f"{module} cannot be imported: {said}")
