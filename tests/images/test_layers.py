@@ -138,8 +138,8 @@ def parent(instruction: str) -> str:
 
 
 def test_a_parent_that_has_a_user_1000_already(built: Built) -> None:
-    """As Ubuntu's images have from 23.04 on."""
-    base = parent("RUN useradd --uid 1000 --create-home ubuntu")
+    """As Ubuntu's images have from 23.04 on; and one that runs as it."""
+    base = parent("RUN useradd --uid 1000 --create-home ubuntu\nUSER ubuntu")
     image = built(target="installed", BASE_IMAGE=base)
     assert image.run("id") == "uid=1000(slipway) gid=1000(slipway) groups=1000(slipway)\n"
     assert "ubuntu" not in image.run("cat", "/etc/passwd")
