@@ -120,7 +120,7 @@ UNIVERSAL = ("tests/images/universal", "-m", "")
 ASKED: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
     "nccl-tests/Dockerfile": (of_family, ("tests/images/family", "-m", "", "-k", "nccl-cu121 or says_no")),
     "wheels/Dockerfile": (of_family, FAMILY),
-    "torch/Dockerfile": (of_family, ("tests/images/test_layers.py", *FAMILY[:-1], f"{FAMILY[-1]} or user_1000")),
+    "torch/Dockerfile": (of_family, ("tests/images/test_layers.py", *FAMILY[:-1], f"{FAMILY[-1]} or layers")),
     "torch-extras/Dockerfile": (of_family, FAMILY),
     "efa/Dockerfile": (of_efa, ("tests/images/efa", "-m", "")),
     "megatron/Dockerfile": (of_megatron, ("tests/images/megatron", "-m", "")),
