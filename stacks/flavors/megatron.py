@@ -88,7 +88,7 @@ class Config(StackConfig):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        versions.ngc(self.ngc)
+        cuda = versions.ngc(self.ngc).cuda
         versions.check_platform(self.nodes, self.platform)
         if self.topology and not versions.aks_node(self.nodes).topology:
             raise Incompatible(
@@ -99,7 +99,6 @@ class Config(StackConfig):
                 "stacks/versions/aks.toml",
             )
         _ = self.doca_machine, self.archs
-        cuda = versions.ngc(self.ngc).cuda
         if self.transformer_engine and cuda:
             versions.check_extra(
                 "transformer-engine",

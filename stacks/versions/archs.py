@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stacks.versions.errors import Incompatible
 from stacks.versions.pytorch import Machine, torch_release
-from stacks.versions.tables import newest_from, order, table
+from stacks.versions.tables import applying, order, table
 from stacks.versions.toolkit import CudaRelease, cuda
 
 _SEPARATORS = re.compile(r"[\s,;]+")
@@ -126,8 +126,7 @@ def default_archs(
             field, profile, "is not a profile", arch_profiles(), "stacks/versions/archs.toml", known=False
         )
     release = cuda(version)
-    rows = {row["cuda"]: row for row in profiles[profile]}
-    row = rows[newest_from(rows, version) or min(rows, key=order)]
+    row = applying({row["cuda"]: row for row in profiles[profile]}, version)
     wanted = parse_archs(row.get(machine, row["amd64"]), field=field)
     known = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
     left = [arch.name for arch in wanted if arch.name in known]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stacks.versions.errors import Incompatible
-from stacks.versions.tables import line, newest_from, older, order, table
+from stacks.versions.tables import applying, line, newest_from, older, order, table
 from stacks.versions.toolkit import cuda
 
 #: The extras that the table knows, as components of the torch family are named.
@@ -126,8 +126,7 @@ def _needs(name: str, version: str) -> Mapping[str, Any]:
     rows: Mapping[str, Mapping[str, Any]] = table("extras")[name]
     if "any" in rows:
         return rows["any"]
-    versions = list(rows)
-    return rows[(newest_from(rows, version) or versions[0]) if "." in version else versions[-1]]
+    return applying(rows, version) if "." in version else rows[max(rows, key=order)]
 
 
 def extra_archs(name: str, version: str, archs: str) -> str:

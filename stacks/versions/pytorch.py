@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from stacks.versions.errors import Incompatible
-from stacks.versions.tables import line, newest_from, older, order, satisfies, table
+from stacks.versions.tables import applying, line, older, order, satisfies, table
 from stacks.versions.toolkit import cuda
 
 #: The packages tied to a torch release.
@@ -221,8 +221,7 @@ def check_torch_cuda(
         why = f"is too old to build torch {torch} with"
         oldest = (f"{release.cuda_min} and newer",)
         raise Incompatible(field, version, why, oldest, f"Caffe2/public/cuda.cmake of torch {torch}")
-    first = table("cuda_torch")["first"]
-    row = first[newest_from(first, version) or min(first, key=order)]
+    row = applying(table("cuda_torch")["first"], version)
     if order(final_version(torch)) < order(row["torch"]):
         why = f"is newer than torch {torch} builds with"
         raise Incompatible(field, version, why, _lines_before(release), row["source"])
@@ -250,11 +249,14 @@ def _lines_before(release: TorchRelease) -> tuple[str, ...]:
     return tuple(f"{major}.x before {limit}" if limit.startswith(f"{major}.") else f"{major}.x" for major in majors)
 
 
+def _from_torch(section: str, torch: str) -> Any:
+    """Return the row of a section whose rows apply from a torch on."""
+    return applying(table("cuda_torch")[section], final_version(torch_release(torch).version))
+
+
 def wheel_abi(torch: str, cuda_version: str, *, machine: Machine) -> Literal["0", "1"]:
     """Return the C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch's official wheel for a CUDA."""
-    rows: dict[str, list[str]] = table("cuda_torch")["abi"]
-    new = rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
-    return "1" if {machine, cuda(cuda_version).line} & {*new} else "0"
+    return "1" if {machine, cuda(cuda_version).line} & {*_from_torch("abi", torch)} else "0"
 
 
 def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> None:
@@ -268,8 +270,7 @@ def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> N
     Raises:
         Incompatible: it is too old, or has dropped what this torch calls.
     """
-    rows = table("cuda_torch")["cudnn"]
-    row = rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
+    row = _from_torch("cudnn", torch)
     below = row.get("below")
     too_new = below is not None and order(cudnn) >= order(below)
     if too_new or older(cudnn, row["min"]):
@@ -283,14 +284,13 @@ def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> N
 
 def gcc_min(torch: str) -> int:
     """Return the oldest major version of gcc that compiles torch."""
-    rows: dict[str, int] = table("cuda_torch")["gcc"]
-    return rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))]
+    oldest: int = _from_torch("gcc", torch)
+    return oldest
 
 
 def constraints(torch: str) -> str:
     """Return what torch is compiled and runs with beyond its metadata: pip's constraints, ``numpy<2 setuptools<82``."""
-    rows: dict[str, list[str]] = table("cuda_torch")["beside"]
-    return " ".join(rows[newest_from(rows, final_version(torch_release(torch).version)) or next(iter(rows))])
+    return " ".join(_from_torch("beside", torch))
 
 
 def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, field: str = "torch.audio") -> None:

@@ -7,7 +7,9 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @functools.cache
@@ -36,6 +38,11 @@ def line(version: str) -> str:
 def newest_from(rows: Iterable[str], version: str) -> str | None:
     """Return the newest of ``rows`` that is not newer than ``version``: rows that apply from a version on."""
     return max((row for row in rows if order(row) <= order(version)), key=order, default=None)
+
+
+def applying(rows: Mapping[str, T], version: str) -> T:
+    """Return the row that applies to ``version``: that of the newest not newer, or the oldest where all are."""
+    return rows[newest_from(rows, version) or min(rows, key=order)]
 
 
 def satisfies(version: str, specifier: str) -> bool:

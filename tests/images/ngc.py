@@ -46,7 +46,8 @@ class Upstreams:
     """What else decides their content."""
 
     def __init__(self) -> None:
-        cache, self.registry, here = ROOT / ".slipway/cache/world", os.environ["SLIPWAY_REGISTRY"], world.HERE
+        cache = self.cache = ROOT / ".slipway/cache/world"
+        self.registry, here = os.environ["SLIPWAY_REGISTRY"], world.HERE
         parts = [here / part for part in ("Dockerfile", "forge", self.standin, *self.parts)]
         content = world.digest(parts, base_image(), *self.facts)
         self.files = world.once(cache, self.standin, content, self.fill)

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.images.conftest import Built
+from tests.images.differences import changed, environment
 from tests.images.engine import DOCKERFILES, EMPTY_LAYER, Image, base_image, build, docker, unique
 from tests.images.index import VERSIONS, Index, wheel
 
@@ -128,6 +129,20 @@ def test_the_user_can_install_and_remove_packages(built: Built, index: Index) ->
     out = image.run("sh", "-c", f"{command} && pip freeze", options=("--network=host",)).split()
     assert "torchaudio==2.1.1" in out
     assert not [package for package in out if package.startswith("triton")]
+
+
+def test_the_environment_is_that_of_the_readme(built: Built) -> None:
+    theirs, ours = environment(Image(base_image())), environment(built(ARCH_LIST="8.0 9.0+PTX"))
+    assert {name: ours[name] for name in changed(theirs, ours)} == {
+        "VIRTUAL_ENV": "/opt/venv",
+        "PATH": f"/opt/venv/bin:{theirs['PATH']}",
+        "TORCH_VERSION": VERSIONS["TORCH_VERSION"],
+        "TORCH_VISION_VERSION": VERSIONS["TORCHVISION_VERSION"],
+        "TORCH_AUDIO_VERSION": VERSIONS["TORCHAUDIO_VERSION"],
+        "TORCH_CUDA_ARCH_LIST": "8.0 9.0+PTX",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+    }
 
 
 def parent(instruction: str) -> str:

@@ -50,7 +50,7 @@ def test_it_says_what_it_is(local: Published, image: Image) -> None:
     assert labels["version"] == planned["LABEL_VERSION"]
     assert labels["base.name"] == "debian:bookworm-slim"
     assert config["WorkingDir"] == "/workspace"
-    assert config["User"]
+    assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
 
 
 def test_each_component_has_its_layer_and_none_holds_what_a_build_leaves(image: Image) -> None:

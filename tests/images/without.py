@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,18 +50,19 @@ Given = tuple[dict[str, str], list[str]]
 class Builds:
     """The builds of a Dockerfile's images, and what serves their upstreams while it is asked to."""
 
+    image: str
     folder: Path
     url: str
     given: list[Given]
 
-    def fail(self, image: str) -> str:
+    def fail(self) -> str:
         """Build all and return what the first that fails says; nothing if none does."""
         address = urlsplit(self.url)
         server = Server(self.folder, str(address.hostname), address.port or 0)
         assert server.url == self.url, "another run has the upstreams' port"
         try:
             for arguments, flags in self.given:
-                done = build("", arguments, *flags, image=image)
+                done = build("", arguments, *flags, image=self.image)
                 if done.returncode != 0:
                     return reason(done.stdout)
         finally:
@@ -84,7 +86,7 @@ def in_chains(dockerfile: str, made: World, variations: Iterable[chain.Variation
         images = [image for image in whole.planned.values() if image.spec.dockerfile == dockerfile]
         given += [chain.asked(image, whole.names) for image in images]
     made.server.close()
-    return Builds(made.cache, made.server.url, given)
+    return Builds(dockerfile.partition("/")[0], made.cache, made.server.url, given)
 
 
 def of_family(dockerfile: str) -> Builds:
@@ -101,7 +103,7 @@ def of_ngc(made: ngc.Upstreams, *more: dict[str, Any]) -> Builds:
     """Return the builds of a stack as it is and with other keys."""
     given: list[Given] = [(made.arguments(**keys), []) for keys in ({}, *more)]
     made.server.close()
-    return Builds(ROOT / ".slipway/cache/world", made.server.url, given)
+    return Builds(made.image, made.cache, made.server.url, given)
 
 
 def of_efa(_: str) -> Builds:
@@ -183,7 +185,7 @@ def main() -> None:
         low, _, high = lines.partition("-")
         builder, tests = ASKED[name]
         builds = builder(name)
-        if (said := builds.fail(name.partition("/")[0])) != NOTHING:
+        if (said := builds.fail()) != NOTHING:
             sys.exit(f"{name} does not build as it is: {said}")
         path = DOCKERFILES / name
         whole = path.read_text()
@@ -194,11 +196,8 @@ def main() -> None:
             what = " ".join(part.strip(" \\\n") for part in kept[first : last + 1])
             del kept[first : last + 1]
             path.write_text("".join(kept))
-            said = misses(FAST)
-            if said == NOTHING:
-                said = builds.fail(name.partition("/")[0])
-            if said == NOTHING:
-                said = misses(tests)
+            ways = (partial(misses, FAST), builds.fail, partial(misses, tests))
+            said = next((said for ask in ways if (said := ask()) != NOTHING), NOTHING)
             print(f"| {name}:{first + 1} | `{what[:100]}` | {said[:160]} |", flush=True)
         path.write_text(whole)
 

@@ -564,11 +564,10 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
         ("2.0.0-rc1", "2.0.0rc1+cu118", ""),
         ("2.0.0-rc1", "2.0.0rc2", "torch: asked for 2.0.0rc1 (TORCH_VERSION), but 2.0.0rc2 is installed\n"),
         ("2.0.1", "2.0.1+cu118", ""),
+        ("", "2.0.1", "torch: asked for none (TORCH_VERSION), but 2.0.1 is installed\n"),
     ],
 )
-def test_a_release_candidate_is_known_by_what_it_calls_itself(
-    tmp_path: Path, asked: str, installed: str, said: str
-) -> None:
+def test_a_torch_is_known_by_what_it_calls_itself(tmp_path: Path, asked: str, installed: str, said: str) -> None:
     (tmp_path / "torch.dist-info").mkdir()
     (tmp_path / "torch.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {installed}\n")
     done = subprocess.run(

@@ -24,12 +24,12 @@ PEOPLE: list[dict[str, Any]] = [
         "apt": ["less", "sudo"],
         "conda": ["tree=2.1.1"],
         "pip": ["einops"],
-        "env": {"WANDB_MODE": "offline", "A_SENTENCE": "two  $words"},
+        "env": {"WANDB_MODE": "offline", "A_SENTENCE": "two  $words", **{f"ONE_OF_{n}": str(n) for n in range(6)}},
     },
     {"name": "root", "uid": 0, "gid": 0, "tz": "America/Los_Angeles"},
     {"name": "daemon", "uid": 1, "gid": 1, "tz": "US/Pacific"},
 ]
-"""A default, somebody with everything, root, and somebody in place of an account of the system."""
+"""A default, somebody with everything that a person may have, root, and somebody in place of an account of the system."""
 
 Built = Callable[..., chain.Chain]
 

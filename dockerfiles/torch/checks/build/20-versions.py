@@ -13,8 +13,8 @@ from importlib.metadata import version
 asked = {"torch": "TORCH_VERSION", "torchvision": "TORCH_VISION_VERSION", "torchaudio": "TORCH_AUDIO_VERSION"}
 for package, variable in asked.items():
     want = re.sub(r"[-._]?rc[-._]?", "rc", os.environ[variable])
-    if not want:  # torchaudio can be left out
+    if not want and package != "torch":  # its companions can be left out
         continue
     have = version(package)
     if want != (have if "+" in want else have.partition("+")[0]):
-        sys.exit(f"{package}: asked for {want} ({variable}), but {have} is installed")
+        sys.exit(f"{package}: asked for {want or 'none'} ({variable}), but {have} is installed")
