@@ -118,14 +118,14 @@ def of_megatron(_: str) -> Builds:
 
 
 FAMILY = ("tests/images/family", "-m", "", "-k", "cu121 or off or cache")
-UNIVERSAL = ("tests/images/universal", "-m", "")
+UNIVERSAL = ("tests/images/universal/test_universal.py", "-m", "", "-k", "not cu102 and not cu132")
 ASKED: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
     "nccl-tests/Dockerfile": (of_family, ("tests/images/family", "-m", "", "-k", "nccl-cu121 or says_no")),
-    "wheels/Dockerfile": (of_family, FAMILY),
     "torch/Dockerfile": (of_family, ("tests/images/test_layers.py", *FAMILY[:-1], f"{FAMILY[-1]} or layers")),
     "torch-extras/Dockerfile": (of_family, FAMILY),
     "efa/Dockerfile": (of_efa, ("tests/images/efa", "-m", "")),
     "megatron/Dockerfile": (of_megatron, ("tests/images/megatron", "-m", "")),
+    "wheels/Dockerfile": (of_universal, UNIVERSAL),
     "universal-install/Dockerfile": (of_universal, UNIVERSAL),
     "universal/Dockerfile": (of_universal, UNIVERSAL),
 }

@@ -1,4 +1,4 @@
-"""Each stage of a Dockerfile declares the arguments that its own steps read, once, and no other."""
+"""Each stage of a Dockerfile declares the arguments that its own steps read, once, and no other; and starts as root."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from stacks.spec import CONTEXT
 FOLDER = ROOT / CONTEXT
 DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/Dockerfile"))
 NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
+OUTSIDE = re.compile(r"\$\{\w+\}")
 MOUNT = re.compile(r"--mount=type=bind,(\S+)")
 PLACE = re.compile(r"/(?:srv|mnt|media)[\w./-]*")
 BESIDE = re.compile(r"""\$\(dirname "\$0"\)/([\w./-]*)|\$here/([\w./-]*)""")
@@ -172,3 +173,17 @@ def test_a_stage_declares_no_argument_that_nothing_reads_or_that_it_has_from_its
         for argument in declared(stage.steps):
             readers = [1 for each in below for kind, rest in each.steps if argument in used(made, kind, rest)]
             assert readers or argument in NONCES, f"{dockerfile}: stage {name}: nothing reads {argument}"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_what_a_stage_runs_on_an_image_from_outside_is_run_as_root_and_after_the_nonce(dockerfile: str) -> None:
+    """Whoever the image runs as; and a step that the cache has would be the parent of steps that it has."""
+    made = stages(dockerfile)
+    nonces = NONCES & {name for stage in made.values() for name in declared(stage.steps)}
+    for name, stage in made.items():
+        kinds = [kind for kind, _ in stage.steps]
+        if not OUTSIDE.fullmatch(stage.parent) or "RUN" not in kinds:
+            continue
+        before = stage.steps[: kinds.index("RUN")]
+        assert ("USER", "0:0") in before, f"{dockerfile}: stage {name} runs as its parent's user"
+        assert nonces <= {*declared(before)}, f"{dockerfile}: stage {name} lacks {sorted(nonces)} before its first step"

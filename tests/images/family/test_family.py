@@ -131,7 +131,7 @@ def test_labels_user_and_environment(built: Built, stack: str) -> None:
         config = made.image(name).config()["Config"]
         environment = dict(entry.split("=", 1) for entry in config["Env"])
         assert {key: config["Labels"][key] for key in planned.spec.labels} == planned.spec.labels
-        assert config["WorkingDir"] == "/workspace"
+        assert (config["WorkingDir"], config["Cmd"]) == ("/workspace", ["python"] if name in RUN else ["bash"])
         if "nccl" in stack:
             assert HPCX.items() <= environment.items()
         if name in RUN:

@@ -137,7 +137,7 @@ def test_the_labels_say_what_it_is(built: Built) -> None:
         config = made.image(name).config()["Config"]
         labels = made.planned[name].spec.labels
         assert {key: config["Labels"][key] for key in labels} == labels
-        assert config["WorkingDir"] == "/opt/project"
+        assert (config["WorkingDir"], config["Cmd"]) == ("/opt/project", ["/bin/bash"])
 
 
 def extracted(made: Image, folder: Path) -> list[str]:
