@@ -169,6 +169,13 @@ def build(
     )
 
 
+def plant(checks: Path) -> None:
+    """Add a check that always fails, as the first, to a folder of checks."""
+    planted = checks / "00-planted"
+    planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
+    planted.chmod(0o755)
+
+
 def unique(name: str) -> str:
     """Return a tag that no other test run uses."""
     return f"slipway-test/{name}:{uuid.uuid4().hex[:12]}"

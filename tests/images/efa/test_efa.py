@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from stacks import registry
 from tests.images.differences import changed, check_differ, environment, files, unlisted
 from tests.images.efa.conftest import Built
 from tests.images.efa.upstreams import Upstreams
-from tests.images.engine import DOCKERFILES, Image, build
+from tests.images.engine import Image, build, plant
 from tests.images.published import Published
 
 pytestmark = pytest.mark.slow
@@ -77,7 +76,7 @@ def test_what_shadows_efa_is_gone_and_the_rest_of_the_parent_is_there(built: Bui
 
 def test_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) -> None:
     parent, image = Image(upstreams.parent("26.03")).config()["Config"], built().config()["Config"]
-    assert (image["Entrypoint"], image["WorkingDir"], image["User"]) == (parent["Entrypoint"], "/workspace", "")
+    assert (image["Entrypoint"], image["WorkingDir"], image["User"]) == (parent["Entrypoint"], "/workspace", "0:0")
     theirs, ours = dict(e.split("=", 1) for e in parent["Env"]), environment(built())
     efa = "/opt/amazon/openmpi/lib:/opt/amazon/efa/lib:/opt/amazon/ofi-nccl/lib"
     assert {key: ours[key] for key in changed(theirs, ours)} == {
@@ -225,13 +224,10 @@ def test_a_build_ends_with_one_line_that_says_why(upstreams: Upstreams, wrong: d
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
 
 
-def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, tmp_path: Path) -> None:
+def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, context: Path) -> None:
     """All layers are in the engine's cache by now; what is new is the check."""
     built()
-    context = shutil.copytree(DOCKERFILES, tmp_path / "context")
-    planted = context / "efa/checks/build/00-planted"
-    planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
-    planted.chmod(0o755)
+    plant(context / "efa/checks/build")
     done = build("", upstreams.arguments(), context=context, image="efa")
     assert done.returncode != 0
     assert "this image is no good" in done.stdout

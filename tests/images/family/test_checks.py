@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.images.engine import DOCKERFILES
+from tests.images import chain
+from tests.images.engine import DOCKERFILES, build, plant
 from tests.images.family.conftest import Built, stacks
 from tests.images.test_checks import CHECKS
 
@@ -84,6 +87,11 @@ FAULTS = {
 """Check -> stack and image, what is broken for it there, as root, and what it then says."""
 
 
+RUN = {check.rpartition("/")[0]: (stack, name) for check, (stack, name, *_) in FAULTS.items()} | {
+    "torch/checks/build": ("base-cu121", "torch"),
+}
+"""Folder of checks -> stack, and image in whose build they run."""
+
 FOLDERS = ("common", "nccl-tests", "torch", "torch-extras")
 PARTS = DOCKERFILES / "common/checks"
 """What checks are made of."""
@@ -106,3 +114,16 @@ def test_a_check_says_no(built: Built, check: str) -> None:
     image, program = built(stack).image(name), (DOCKERFILES / check).read_text()
     options = ("--user=0", f"--volume={PARTS}:/srv:ro")
     assert said in image.fails("sh", "-c", script, options=options, text=program)
+
+
+@pytest.mark.parametrize(
+    "folder", [pytest.param(folder, marks=stacks(stack)[0].marks) for folder, (stack, _) in sorted(RUN.items())]
+)
+def test_a_failing_check_fails_the_build(built: Built, context: Path, folder: str) -> None:
+    stack, name = RUN[folder]
+    made = built(stack)
+    plant(context / folder)
+    arguments, flags = chain.asked(made.planned[name], made.names)
+    done = build("", arguments, *flags, context=context, image=name)
+    assert done.returncode != 0
+    assert "this image is no good" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from stacks import registry
 from tests.images.differences import changed, check_differ, environment
-from tests.images.engine import DOCKERFILES, Image, build, docker
+from tests.images.engine import Image, build, docker, plant
 from tests.images.megatron.conftest import Built
 from tests.images.megatron.upstreams import Upstreams
 from tests.images.published import Published
@@ -279,12 +278,9 @@ def test_the_seeds_stack(built: Built, upstreams: Upstreams) -> None:
 
 
 @pytest.mark.slow
-def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, tmp_path: Path) -> None:
+def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, context: Path) -> None:
     built()
-    context = shutil.copytree(DOCKERFILES, tmp_path / "context", symlinks=True)
-    planted = context / "megatron/checks/build/00-planted"
-    planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
-    planted.chmod(0o755)
+    plant(context / "megatron/checks/build")
     done = build("", upstreams.arguments(), context=context, image="megatron")
     assert done.returncode != 0
     assert "this image is no good" in done.stdout

@@ -15,13 +15,12 @@ import pytest
 from tests.images import chain
 from tests.images.engine import DOCKERFILES, Image, docker
 from tests.images.universal.conftest import Built
-from tests.images.universal.test_universal import STACK, pip
+from tests.images.universal.test_universal import CPU, STACK, pip
 from tests.images.world.server import Server
 from tests.images.world.upstreams import World, gateway
 
 pytestmark = pytest.mark.slow
 
-CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
 ALICE = {"uid": 1234, "gid": 100, "tz": "Asia/Seoul", "dnf": ["less", "sudo"], "conda": ["tree=2.1.1"]}
 
 Mirrors = Callable[[str], dict[str, Any]]

@@ -7,16 +7,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.images import chain
 from tests.images.differences import changed, environment
-from tests.images.engine import Image, docker
+from tests.images.engine import Image, build, docker, plant
 from tests.images.universal.conftest import PEOPLE, STACKS, Built
 from tests.images.world.upstreams import World
 
 STACK = "universal-cu113"
 """The stack of which one is asked, where all keep the same promise."""
+
+CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
+"""Of its keys those that make it one for the CPU."""
 
 ENVIRONMENT = {
     "CONDA_PREFIX": "/opt/conda",
@@ -165,7 +170,7 @@ def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
 def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
     built: Built, world: World, tmp_path: Path
 ) -> None:
-    made = built(STACK, cuda=False, cudnn=None, archList=None, train=[{}])
+    made = built(STACK, **CPU, train=[{}])
     assert made.image("train").run("python", "-c", "import torch; print(torch.version.cuda)").strip() == "None"
     theirs, ours = environment(Image(made.planned["train"].args["BASE_IMAGE"])), environment(made.image("train"))
     assert {name: ours[name] for name in changed(theirs, ours)} == ENVIRONMENT | {
@@ -183,3 +188,12 @@ def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
     code = "import torch, torchvision, torchaudio, torchtext; torch.inverse(torch.ones(1, 1)); print(torch.__version__)"
     done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.strip() == "1.9.1"
+
+
+def test_a_failing_check_fails_the_build(built: Built, context: Path) -> None:
+    made = built(STACK, **CPU, train=[{}])
+    plant(context / "universal/checks/build")
+    arguments, flags = chain.asked(made.planned["train"], made.names)
+    done = build("", arguments, *flags, context=context, image="universal")
+    assert done.returncode != 0
+    assert "this image is no good" in done.stdout
