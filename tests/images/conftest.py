@@ -73,7 +73,7 @@ def built(index: Index, nothing: Index) -> Iterator[Built]:
 @pytest.fixture
 def context(tmp_path: Path) -> Path:
     """A copy of the build context, to plant faults in."""
-    return shutil.copytree(DOCKERFILES, tmp_path / "context")
+    return shutil.copytree(DOCKERFILES, tmp_path / "context", symlinks=True)
 
 
 @pytest.fixture(scope="session")

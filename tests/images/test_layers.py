@@ -132,7 +132,8 @@ def test_the_user_can_install_and_remove_packages(built: Built, index: Index) ->
 
 
 def test_the_environment_is_that_of_the_readme(built: Built) -> None:
-    theirs, ours = environment(Image(base_image())), environment(built(ARCH_LIST="8.0 9.0+PTX"))
+    base = parent("USER root")
+    theirs, ours = environment(Image(base)), environment(built(BASE_IMAGE=base, ARCH_LIST="8.0 9.0+PTX"))
     assert {name: ours[name] for name in changed(theirs, ours)} == {
         "VIRTUAL_ENV": "/opt/venv",
         "PATH": f"/opt/venv/bin:{theirs['PATH']}",
@@ -143,6 +144,7 @@ def test_the_environment_is_that_of_the_readme(built: Built) -> None:
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
     }
+    docker("rmi", base)
 
 
 def parent(instruction: str) -> str:

@@ -181,9 +181,12 @@ def test_what_a_stage_runs_on_an_image_from_outside_is_run_as_root_and_after_the
     made = stages(dockerfile)
     nonces = NONCES & {name for stage in made.values() for name in declared(stage.steps)}
     for name, stage in made.items():
-        kinds = [kind for kind, _ in stage.steps]
-        if not OUTSIDE.fullmatch(stage.parent) or "RUN" not in kinds:
+        line = [*lineage(made, name), stage]
+        steps = [step for each in line for step in each.steps]
+        kinds = [kind for kind, _ in steps]
+        if not OUTSIDE.fullmatch(line[0].parent) or "RUN" not in kinds:
             continue
-        before = stage.steps[: kinds.index("RUN")]
-        assert ("USER", "0:0") in before, f"{dockerfile}: stage {name} runs as its parent's user"
+        before = steps[: kinds.index("RUN")]
+        users = [rest for kind, rest in before if kind == "USER"]
+        assert users[-1:] == ["0:0"], f"{dockerfile}: stage {name} runs as {users[-1:] or 'whom its parent names'}"
         assert nonces <= {*declared(before)}, f"{dockerfile}: stage {name} lacks {sorted(nonces)} before its first step"

@@ -87,10 +87,11 @@ FAULTS = {
 """Check -> stack and image, what is broken for it there, as root, and what it then says."""
 
 
-RUN = {check.rpartition("/")[0]: (stack, name) for check, (stack, name, *_) in FAULTS.items()} | {
-    "torch/checks/build": ("base-cu121", "torch"),
+RUN = {(check.rpartition("/")[0], stack, name) for check, (stack, name, *_) in FAULTS.items()} | {
+    ("torch/checks/build", "base-cu121", "torch"),
+    ("common/checks/base", "base-cu121", "torch"),
 }
-"""Folder of checks -> stack, and image in whose build they run."""
+"""A folder of checks, and stack and image in whose build they run."""
 
 FOLDERS = ("common", "nccl-tests", "torch", "torch-extras")
 PARTS = DOCKERFILES / "common/checks"
@@ -117,10 +118,9 @@ def test_a_check_says_no(built: Built, check: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", [pytest.param(folder, marks=stacks(stack)[0].marks) for folder, (stack, _) in sorted(RUN.items())]
+    ("folder", "stack", "name"), [pytest.param(*run, marks=stacks(run[1])[0].marks) for run in sorted(RUN)]
 )
-def test_a_failing_check_fails_the_build(built: Built, context: Path, folder: str) -> None:
-    stack, name = RUN[folder]
+def test_a_failing_check_fails_the_build(built: Built, context: Path, folder: str, stack: str, name: str) -> None:
     made = built(stack)
     plant(context / folder)
     arguments, flags = chain.asked(made.planned[name], made.names)

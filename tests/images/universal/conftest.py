@@ -29,7 +29,7 @@ PEOPLE: list[dict[str, Any]] = [
     {"name": "root", "uid": 0, "gid": 0, "tz": "America/Los_Angeles"},
     {"name": "daemon", "uid": 1, "gid": 1, "tz": "US/Pacific"},
 ]
-"""A default, somebody with everything that a person may have, root, and somebody in place of an account of the system."""
+"""A default, somebody with all that a person may have, root, and somebody in place of an account of the system."""
 
 Built = Callable[..., chain.Chain]
 
