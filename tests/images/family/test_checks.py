@@ -45,6 +45,12 @@ FAULTS = {
         "sed -i -E 's/(NCCL_MINOR|NCCL_VERSION_CODE) .*/\\1 1/' /usr/include/nccl.h",
         "NCCL is not 2.18.3-1: 0 2.1.3",
     ),
+    "nccl-tests/checks/plugin": (
+        "nccl-cu121",
+        "nccl-tests",
+        "export LD_LIBRARY_PATH=/usr/local/nvidia/lib",
+        "NCCL's plugin does not load: libnccl-net.so: cannot open shared object file",
+    ),
     "nccl-tests/checks/sshd": (
         "nccl-cu121",
         "nccl-tests",

@@ -8,7 +8,7 @@ lib=/usr/lib/x86_64-linux-gnu
 top=/tmp/hpcx-standin
 built=/build-result/hpcx-standin
 mkdir -p "$top/ucx/bin" "$top/ucx/lib/pkgconfig" "$top/ucx/include" "$top/ucc/bin" "$top/ucc/lib" "$top/ucc/include/ucc/api" \
-  "$top/sources" "$top/ompi/bin" "$1"
+  "$top/sources" "$top/ompi/bin" "$top/nccl_rdma_sharp_plugin/lib" "$1"
 
 cp /usr/bin/ucx_info "$top/ucx/bin/"
 cp -d $lib/libuc[mpst].so* $lib/libucs_signal.so* "$top/ucx/lib/"
@@ -20,6 +20,8 @@ cp "$here/ucc.h" "$top/ucc/include/ucc/api/"
 gcc -shared -fPIC -o "$top/ucc/lib/libucc.so.1" -Wl,-soname,libucc.so.1 "$here/ucc.c" -lucp -lucs
 ln -s libucc.so.1 "$top/ucc/lib/libucc.so"
 gcc -o "$top/ucc/bin/ucc_info" "$here/ucc_info.c" -I "$top/ucc/include" -L "$top/ucc/lib" -lucc -Wl,-rpath-link,"$top/ucx/lib"
+echo 'int ncclNetPlugin_v8;' |
+  gcc -shared -fPIC -o "$top/nccl_rdma_sharp_plugin/lib/libnccl-net.so" -x c - -Wl,--no-as-needed -lucp
 echo 'echo "the OpenMPI that HPC-X came with" >&2; exit 1' > "$top/ompi/bin/mpirun"
 
 # OpenMPI's "source": Debian's build of it, and a configure that wants what the real one would be given.
