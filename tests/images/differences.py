@@ -36,19 +36,24 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
     return {key for key in {**before, **after} if before.get(key) != after.get(key)}
 
 
+def variables(before: Image, after: Image) -> dict[str, str | None]:
+    """Return the variables that ``after`` sets otherwise than ``before``: None for one that it does not set."""
+    ours = environment(after)
+    return {name: ours.get(name) for name in changed(environment(before), ours)}
+
+
 def unlisted(paths: Iterable[str], patterns: Iterable[str]) -> set[str]:
     """Return the paths that no pattern names, nor is changed by any package."""
     named = (*patterns, *DATABASE)
     return {path for path in paths if not any(fnmatch(path, pattern) for pattern in named)}
 
 
-def check_differ(before: Image, after: Image, patterns: Iterable[str], variables: Mapping[str, str]) -> None:
+def check_differ(before: Image, after: Image, patterns: Iterable[str], listed: Mapping[str, str]) -> None:
     """Check that two images differ in files of each of these patterns and no other, and in these variables."""
     found, patterns = changed(files(before), files(after)), list(patterns)
     more = unlisted(found, patterns)
     assert not more, f"files that differ and are not listed: {sorted(more)}"
     same = [pattern for pattern in patterns if not any(fnmatch(path, pattern) for path in found)]
     assert not same, f"listed, but the same: {same}"
-    ours = environment(after)
-    set_otherwise = {name: ours.get(name) for name in changed(environment(before), ours)}
-    assert set_otherwise == variables, f"variables that differ: {set_otherwise}"
+    set_otherwise = variables(before, after)
+    assert set_otherwise == listed, f"variables that differ: {set_otherwise}"

@@ -169,11 +169,18 @@ def build(
     )
 
 
-def plant(checks: Path) -> None:
-    """Add a check that always fails, as the first, to a folder of checks."""
-    planted = checks / "00-planted"
+def check_planted(context: Path, checks: str, arguments: dict[str, str], *flags: str, image: str = "torch") -> None:
+    """Check that one more check, which says no, in a folder of checks of a copy of the build context ends the build.
+
+    All layers are in the engine's cache where the image was built before; what is new is the check.
+    """
+    planted = context / checks / "00-planted"
     planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
     planted.chmod(0o755)
+    done = build("", arguments, *flags, context=context, image=image)
+    assert done.returncode != 0
+    assert "this image is no good" in done.stdout
+    assert "check failed: 00-planted" in done.stdout
 
 
 def unique(name: str) -> str:

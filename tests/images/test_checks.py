@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.engine import DOCKERFILES, Image, build, plant
+from tests.images.engine import DOCKERFILES, Image, check_planted
 from tests.images.published import Published
 
 CHECKS = DOCKERFILES / "torch/checks/build"
@@ -60,13 +60,7 @@ def test_a_check_says_no(image: Image, check: str) -> None:
 
 
 def test_a_failing_check_fails_the_build(local: Published, context: Path) -> None:
-    """All layers are in the engine's cache by now; what is new is the check."""
-    arguments: dict[str, str] = local.outputs()["plan"]["torch"]["args"]
-    plant(context / "torch/checks/build")
-    done = build("", arguments, context=context)
-    assert done.returncode != 0
-    assert "this image is no good" in done.stdout
-    assert "check failed: 00-planted" in done.stdout
+    check_planted(context, "torch/checks/build", local.outputs()["plan"]["torch"]["args"])
 
 
 def test_the_check_for_gpus_says_that_there_is_no_driver(image: Image) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.images import chain
+from tests.images.differences import environment
 from tests.images.engine import Image, build, docker, unique
 from tests.images.family.conftest import OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
 from tests.images.index import wheel
@@ -129,15 +130,15 @@ def test_labels_user_and_environment(built: Built, stack: str) -> None:
         if planned.spec.product:
             continue
         config = made.image(name).config()["Config"]
-        environment = dict(entry.split("=", 1) for entry in config["Env"])
+        have = environment(made.image(name))
         assert {key: config["Labels"][key] for key in planned.spec.labels} == planned.spec.labels
         assert config["WorkingDir"] == "/workspace"
         if "nccl" in stack:
-            assert HPCX.items() <= environment.items()
+            assert HPCX.items() <= have.items()
         if name in RUN:
             assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
-            assert environment["TORCH_CUDA_ARCH_LIST"] == archs
-            assert environment["PATH"].startswith("/opt/venv/bin:")
+            assert have["TORCH_CUDA_ARCH_LIST"] == archs
+            assert have["PATH"].startswith("/opt/venv/bin:")
             assert made.image(name).run("id", "-u").strip() == "1000"
 
 
