@@ -13,27 +13,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import affected, build, bump, diff, family, graph, size
-from bench.errors import BenchError
+from bench.bench_error import BenchError
 from bench.figures import Row, table, verdict
+from bench.sections import cold_build, diff_cost, family_sizes, history_scan, image_size, preview_overhead, torch_bump
 from bench.services import Engine, registry
 from bench.setting import Setting
 from stacks.errors import SlipwayError
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
-from toolchain.steps import elapsed, say
+from toolchain.machine.steps import elapsed, say
+from toolchain.machine.toolchain_error import ToolchainError
 
 BUDGET_SECONDS: Final = 45 * 60
 """No round begins later than this; the one that then runs, and a build that has begun, end as they would."""
 
 SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
-    "a": graph.run,
-    "b": build.run,
-    "c": bump.run,
-    "d": size.run,
-    "e": affected.run,
-    "f": family.run,
-    "g": diff.run,
+    "a": preview_overhead.run,
+    "b": cold_build.run,
+    "c": torch_bump.run,
+    "d": image_size.run,
+    "e": history_scan.run,
+    "f": family_sizes.run,
+    "g": diff_cost.run,
 }
 
 

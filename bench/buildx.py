@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from toolchain import golang
 from toolchain.checkout import Checkout
-from toolchain.steps import step
+from toolchain.machine import golang
+from toolchain.machine.steps import step
 
 VERSION: Final = "0.35.0"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stacks.columns import aligned
+from cli.text_table import aligned
 
 _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {"<=": operator.le, "<": operator.lt}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.errors import BenchError
+from bench.bench_error import BenchError
 
 _LOOK_SECONDS: Final = 0.02
 """How often memory is looked at, in the runs that measure it."""

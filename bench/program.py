@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import Run, run
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 
 PROGRAMS: Final = Path(__file__).with_name("programs")
 _STACK: Final = "bench"

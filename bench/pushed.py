@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import requests
 
-from bench.errors import BenchError
+from bench.bench_error import BenchError
 from bench.services import Registry
 
 _CHUNK: Final = 1 << 22

@@ -17,11 +17,12 @@ from typing import Any, Final
 import docker
 from docker.errors import APIError, DockerException
 
-from bench.errors import BenchError
-from stacks.config import StackConfig, build
+from bench.bench_error import BenchError
+from stacks.config.load import build
+from stacks.config.stack_config import StackConfig
 from toolchain.checkout import Checkout
-from toolchain.daemon import Daemon
-from toolchain.registry import LOOPBACK, answers, program
+from toolchain.machine.daemon import Daemon
+from toolchain.parts.local_registry import LOOPBACK, answers, program
 
 PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0

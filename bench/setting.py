@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.services import Engine, Registry
 from toolchain.checkout import Checkout
-from toolchain.steps import say
+from toolchain.machine.steps import say
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,6 @@
 
 import sys
 
-from ci.cli import main
+from ci.arguments import main
 
 sys.exit(main(sys.argv[1:]))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ci.actions import ask, variable
 from stacks.errors import SlipwayError, one_line
-from toolchain.files import write
+from toolchain.machine.files import write
 
 CLOUDS: Mapping[str, tuple[str, str]] = {
     "AWS_ROLE_ARN": ("AWS_WEB_IDENTITY_TOKEN_FILE", "sts.amazonaws.com"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stacks.errors import SlipwayError, one_line
-from stacks.git import git
+from stacks.identity.git import git
 from toolchain.checkout import Checkout
 
 ROOT = Checkout.here().root

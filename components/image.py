@@ -9,9 +9,9 @@ from typing import Any
 import pulumi
 import pulumi_docker as docker
 
-from components.registry import Login, Registry
-from stacks.preview import shown
-from stacks.signing import Signer
+from components.registry.interface import Login, Registry
+from stacks.config.signing import Signer
+from stacks.differences import shown
 from stacks.spec import PRODUCT_ARG
 
 
@@ -104,7 +104,7 @@ class ImageVariant(pulumi.ComponentResource):
         """Return the argument by which a product's Dockerfile takes what the registry has of it, and builds nothing."""
         if not args.product:
             return {}
-        from components.published import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
+        from components.supply_chain.published_product import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
 
         asking = PublishedArgs(self.name, login, args.needed, args.signer)
         asked = Published(f"{name}-published", asking, pulumi.ResourceOptions(parent=self))

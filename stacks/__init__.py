@@ -1,6 +1,7 @@
 """What Slipway builds: pure Python and data, from a stack's YAML to its graph of images.
 
-The way through is :mod:`stacks.source` (the YAML) -> :mod:`stacks.config` (typed models) -> :mod:`stacks.flavors`
-(which images) -> :mod:`stacks.spec` (their graph) -> :mod:`stacks.plan` (names, tags and arguments, ready to build).
-Nothing here imports Pulumi, and only ``python -m stacks lock`` and ``diff`` (:mod:`stacks.registry`) talk to a network.
+One way through: :mod:`stacks.config` reads the YAML into typed models, :mod:`stacks.flavors` turns them into
+:mod:`stacks.spec`, :mod:`stacks.lock` pins what others publish, :mod:`stacks.checks` looks for mistakes,
+:mod:`stacks.identity` says what each image is made of, and :mod:`stacks.plan` names it, ready to build. Nothing here
+imports Pulumi, talks to a network, or runs a program other than git.
 """

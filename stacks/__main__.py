@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from stacks.cli import main
+from cli.main import main
 
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
 sys.exit(main())

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from stacks.config import Mirrors
+from stacks.config.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
-from stacks.model import qualified
+from stacks.references import qualified
 from stacks.spec import ImageSpec, Outside
 
 _FILE = "stacks/lock.toml"
@@ -110,22 +108,6 @@ def followed(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
 def branch_key(address: str, branch: str) -> str:
     """Return the name of a branch in the lock: ``https://github.com/pytorch/vision#main``."""
     return f"{address}#{branch}"
-
-
-def commit(address: str, branch: str) -> str:
-    """Ask a repository for the newest commit of a branch.
-
-    Raises:
-        SlipwayError: the repository does not answer, or has no such branch.
-    """
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    command = ["git", "ls-remote", address, f"refs/heads/{branch}"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise SlipwayError(f"{address}: {one_line(done.stderr.strip())}")
-    if not done.stdout:
-        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
-    return done.stdout.split()[0]
 
 
 def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) -> ImageSpec:

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import context, dockerfile, ec2, flavors, lock, preview, revision, tags
-from stacks.config import Mirrors, StackConfig
+from stacks import differences, flavors, lock, tags
+from stacks.checks import ec2_site
+from stacks.checks.secrets import check_clear_text
+from stacks.config import ec2
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners
+from stacks.config.mirrors import Mirrors
+from stacks.config.signing import Signer, trusted
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.fingerprint import fingerprints
-from stacks.model import covering, qualified, split
-from stacks.registries import check_sealed
-from stacks.runners import ARC_CHARTS, KubernetesRunners
-from stacks.signing import Signer, trusted
-from stacks.source import ROOT, read_stack
+from stacks.identity import context, dockerfile
+from stacks.identity import history as revision
+from stacks.identity.fingerprint import fingerprints
+from stacks.references import covering, qualified, split
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
 MIRROR_ARGS = {
@@ -56,7 +61,7 @@ class PlannedImage:
 
     def shown(self, references: Mapping[str, str]) -> dict[str, Any]:
         """Return what the image is made of, as a preview compares it; ``references`` are its siblings' by name."""
-        return preview.shown(
+        return differences.shown(
             args=self.args,
             files=self.files,
             labels=self.spec.label_args,
@@ -78,20 +83,6 @@ class Plan:
     config: StackConfig
     images: tuple[PlannedImage, ...]
     gpu_checks: str | None = None
-
-    def check_ready(self) -> None:
-        """Refuse to start builds that could not be pushed, signed, or stand on parents that are verified.
-
-        Raises:
-            SlipwayError: naming what is missing.
-        """
-        signing = self.config.signing if self.config.publish else None
-        if self.config.publish:
-            self.config.registry.check_login()
-        if signing or self.signers:
-            from stacks import cosign  # noqa: PLC0415 - no other stack should pay for it
-
-            cosign.check(signing)
 
     @property
     def signers(self) -> dict[str, Signer]:
@@ -255,6 +246,18 @@ def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]
     return specs(_written(stack, root), f"stack {stack}", root)
 
 
+def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
+    """Return a stack's specs and labels as JSON has them: what a later tree asks this one.
+
+    Defaults are written out, as the other tree may have others.
+
+    Raises:
+        SlipwayError: see :func:`resolve`.
+    """
+    _, ordered = resolve(stack, root)
+    return [{**spec.model_dump(mode="json"), "labels": spec.labels} for spec in ordered]
+
+
 def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
 
@@ -270,7 +273,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
         config, ordered, f"stack {stack}"
     )  # only here: the lock, which may lack one, is written from the specs
     if isinstance(config.runners, ec2.Ec2Runners):
-        ec2.check_stack(stack)
+        ec2_site.check_stack(stack)
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
     files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
@@ -355,7 +358,7 @@ def _gpu_checks(config: StackConfig, specs: Sequence[ImageSpec], where: str, roo
 
 def _written(stack: str, root: Path) -> dict[str, Any]:
     values = read_stack(stack, root)
-    check_sealed(values, f"stack {stack}")
+    check_clear_text(values, f"stack {stack}")
     return values
 
 

@@ -7,6 +7,6 @@ if sys.version_info < (3, 11):  # noqa: UP036 - this is where an older Python is
         f"slipway: Python {sys.version.split()[0]} is too old: 3.11 or newer is needed (`make PYTHON=python3.11 ...`)"
     )
 
-from toolchain.cli import main
+from toolchain.verbs import main
 
 sys.exit(main(sys.argv[1:]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from toolchain.errors import ToolchainError
+from toolchain.machine.toolchain_error import ToolchainError
 
 SOCKET_PATH_BYTES: Final = 107
 """Longest path of a unix socket: `sun_path` in unix(7) is 108 bytes with its closing NUL."""

@@ -1,9 +1,9 @@
 """`make doctor`: which part is used, its version, and why the first choice is not."""
 
 from toolchain.checkout import Checkout
-from toolchain.errors import without_credentials
+from toolchain.machine.steps import say
+from toolchain.machine.toolchain_error import without_credentials
 from toolchain.ready import look
-from toolchain.steps import say
 
 
 def doctor(checkout: Checkout) -> int:

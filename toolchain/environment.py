@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Iterable
 from typing import Final
 
-from toolchain import mirrors, proxy
 from toolchain.checkout import Checkout
-from toolchain.files import write
-from toolchain.part import Part
+from toolchain.machine.files import write
+from toolchain.machine.network import apt_mirrors, proxy
+from toolchain.parts.part import Part
 
 DROPPED: Final = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_STACK", "PULUMI_ACCESS_TOKEN")
 """The user's own Pulumi settings that would override the checkout's."""
@@ -38,14 +38,14 @@ def _put_together(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, 
     for part in parts:
         variables |= part.env
         folders += [folder for folder in part.path if folder not in folders]
-    below = variables.pop(mirrors.VARIABLE, "{}")
-    return {**variables, **mirrors.merged(mirrors.users(os.environ), below)}, folders
+    below = variables.pop(apt_mirrors.VARIABLE, "{}")
+    return {**variables, **apt_mirrors.merged(apt_mirrors.users(os.environ), below)}, folders
 
 
 def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
     """Return this process's environment, changed as `.slipway/env` changes a shell's."""
     own, folders = _put_together(checkout, parts)
-    kept = {name: value for name, value in os.environ.items() if name not in {*DROPPED, mirrors.VARIABLE}}
+    kept = {name: value for name, value in os.environ.items() if name not in {*DROPPED, apt_mirrors.VARIABLE}}
     return {**kept, **own, **proxy.past(kept), "PATH": os.pathsep.join([*folders, kept["PATH"]])}
 
 

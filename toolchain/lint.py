@@ -4,9 +4,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from toolchain import actionlint
 from toolchain.checkout import Checkout
-from toolchain.steps import output, say
+from toolchain.machine.steps import output, say
+from toolchain.parts import actionlint
 
 WORKFLOWS = Path(".github/workflows")
 """Where GitHub looks for workflows."""

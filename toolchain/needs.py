@@ -10,12 +10,12 @@ import json
 import sys
 
 from stacks import plan
-from stacks.config import StackConfig
-from stacks.ec2 import Ec2Runners
+from stacks.config.ec2 import Ec2Runners
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.registries import EcrRegistry
+from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
-from stacks.model import qualified
-from stacks.registries import EcrRegistry
-from stacks.runners import KubernetesRunners
+from stacks.references import qualified
 from stacks.spec import Outside
 
 

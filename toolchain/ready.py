@@ -6,29 +6,26 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from toolchain import (
-    aws_plugin,
+from toolchain import environment, modes
+from toolchain.checkout import Checkout
+from toolchain.machine import golang
+from toolchain.machine.network import apt_mirrors
+from toolchain.machine.steps import output
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import (
     base_image,
-    engine,
-    environment,
-    golang,
-    kubernetes_plugin,
+    docker_engine,
     language_host,
-    mirrors,
-    modes,
-    provider_choice,
+    local_registry,
     pulumi_cli,
     python_env,
-    registry,
-    signing,
+    signing_programs,
 )
-from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
-from toolchain.part import Kind, Part, recall
-from toolchain.steps import output
+from toolchain.parts.part import Kind, Part, recall
+from toolchain.parts.plugins import aws_plugin, kubernetes_plugin, provider_choice
 
 KINDS: Final[tuple[Kind, ...]] = (
-    python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, engine.KIND, registry.KIND,
+    python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, docker_engine.KIND, local_registry.KIND,
     base_image.KIND,
 )  # fmt: skip
 """The parts of the toolchain, each after those it needs."""
@@ -36,13 +33,13 @@ KINDS: Final[tuple[Kind, ...]] = (
 _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
     aws_plugin.NAME: aws_plugin.get,
     kubernetes_plugin.NAME: kubernetes_plugin.get,
-    **{tool.name: functools.partial(signing.get, tool=tool) for tool in signing.TOOLS},
+    **{tool.name: functools.partial(signing_programs.get, tool=tool) for tool in signing_programs.TOOLS},
 }
 """What only a stack that needs it gets."""
 _NEEDS: Final = {
     aws_plugin.NAME: "aws",
     kubernetes_plugin.NAME: "kubernetes",
-    **{tool.name: tool.name for tool in signing.TOOLS},
+    **{tool.name: tool.name for tool in signing_programs.TOOLS},
 }
 """What :mod:`toolchain.needs` calls them."""
 
@@ -52,8 +49,8 @@ def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str
 
     Without ``pushing``, as at a preview, nothing is signed.
     """
-    said = mirrors.merged(mirrors.users(os.environ), "{}")
-    environment = {**os.environ, mirrors.VARIABLE: "", **said, "PYTHONPATH": str(checkout.root)}
+    said = apt_mirrors.merged(apt_mirrors.users(os.environ), "{}")
+    environment = {**os.environ, apt_mirrors.VARIABLE: "", **said, "PYTHONPATH": str(checkout.root)}
     python = checkout.venv / "bin" / "python"
     needs = json.loads(
         output(
@@ -63,8 +60,8 @@ def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str
         )
     )
     used = {
-        engine.NAME: needs["engine"],
-        registry.NAME: needs["registry"],
+        docker_engine.NAME: needs["engine"],
+        local_registry.NAME: needs["registry"],
         base_image.NAME: needs["engine"] and base_image.QUALIFIED in needs["parents"],
         **{name: needs[need] for name, need in _NEEDS.items()},
     }

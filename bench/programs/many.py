@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from stacks.config import StackConfig
+from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 

@@ -10,9 +10,10 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from stacks.config import StackConfig, build
+from stacks.config.load import build
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.source import NAMESPACE
 from stacks.spec import ImageSpec
 
 
@@ -27,7 +28,7 @@ class Flavor(Protocol):
 
 def names() -> list[str]:
     """Return the names of all flavors, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
 
 
 def flavor(name: str) -> Flavor:

@@ -9,11 +9,12 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import Release, StackConfig, SwitchedRelease, SwitchedVersion, Version
+from stacks.config.model import Environment, Model
+from stacks.config.stack_config import StackConfig
+from stacks.config.values import Release, SwitchedRelease, SwitchedVersion, Version
 from stacks.errors import SlipwayError
-from stacks.family.config import ArchList, JobCount, Pin, ref
-from stacks.model import Environment, Model
-from stacks.mpi_job import mpi_job
+from stacks.flavors.torch_family.config import ArchList, JobCount, Pin, ref
+from stacks.jobs.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions import Incompatible

@@ -6,8 +6,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from stacks.config import StackConfig, Torch, check_published
-from stacks.model import Reference
+from stacks.config.stack_config import StackConfig
+from stacks.config.torch import Torch, check_published
+from stacks.references import Reference
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.pytorch import check_audio_wheel, constraints

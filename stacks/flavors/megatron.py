@@ -8,10 +8,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stacks import versions
-from stacks.config import Release, StackConfig, SwitchedVersion, Version
-from stacks.family.config import ArchList, Commit, JobCount, Pin, ref
-from stacks.jobs import pytorch_job
-from stacks.model import Model, Sha256
+from stacks.config.model import Model, Sha256
+from stacks.config.stack_config import StackConfig
+from stacks.config.values import Release, SwitchedVersion, Version
+from stacks.flavors.torch_family.config import ArchList, Commit, JobCount, Pin, ref
+from stacks.jobs.pytorch_job import pytorch_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions import Incompatible

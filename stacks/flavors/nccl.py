@@ -8,12 +8,12 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import Version
+from stacks.config.values import Version
 from stacks.errors import SlipwayError
-from stacks.family.config import FamilyConfig, FamilyJobs, JobCount
-from stacks.family.images import Variant, suffix, tuning
-from stacks.family.images import images as family
-from stacks.model import Reference
+from stacks.flavors.torch_family.config import FamilyConfig, FamilyJobs, JobCount
+from stacks.flavors.torch_family.images import Variant, suffix, tuning
+from stacks.flavors.torch_family.images import images as family
+from stacks.references import Reference
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
 from stacks.versions import Incompatible

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from stacks.config import StackConfig
-from stacks.runners import Runners
+from stacks.config.stack_config import Runners, StackConfig
 from stacks.spec import ImageSpec
 
 

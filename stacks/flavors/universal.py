@@ -10,11 +10,13 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from stacks import versions
-from stacks.config import DefaultedTorchRelease, StackConfig, SwitchedVersion, Torch, Url, Version, switched
+from stacks.config.model import Environment, Model, Sha256
+from stacks.config.stack_config import StackConfig
+from stacks.config.torch import Torch
+from stacks.config.values import DefaultedTorchRelease, SwitchedVersion, Url, Version, switched
 from stacks.errors import one_line, suggest
-from stacks.family.config import ArchList, JobCount, MaxJobs, is_commit
-from stacks.family.images import FETCHER, Component, source_of, titles, triton, tuning, wheels
-from stacks.model import Environment, Model, Sha256
+from stacks.flavors.torch_family.config import ArchList, JobCount, MaxJobs, is_commit
+from stacks.flavors.torch_family.images import FETCHER, Component, source_of, titles, triton, tuning, wheels
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions import Edition, Incompatible, Machine

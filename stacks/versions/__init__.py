@@ -22,7 +22,18 @@ from stacks.versions.archs import (
     default_archs,
     parse_archs,
 )
-from stacks.versions.clusters import (
+from stacks.versions.checksums import micromamba_checksum
+from stacks.versions.cuda_toolkit import (
+    CudaRelease,
+    Edition,
+    check_driver,
+    cuda,
+    cuda_parent,
+    cuda_versions,
+    parent_cudnn,
+)
+from stacks.versions.distros import Distro, check_gcc, distro, distro_names, distro_python, host_gcc
+from stacks.versions.efa_ngc import (
     EfaInstaller,
     NgcRelease,
     check_efa_ubuntu,
@@ -36,20 +47,7 @@ from stacks.versions.clusters import (
     ngc_versions,
     ofi_nccl_tag,
 )
-from stacks.versions.distros import Distro, check_gcc, distro, distro_names, distro_python, host_gcc
-from stacks.versions.errors import Incompatible, nearest
-from stacks.versions.libraries import (
-    Magma,
-    NcclRelease,
-    check_extra,
-    check_nccl_package,
-    extra_archs,
-    magma,
-    nccl,
-    nccl_package_doubts,
-    nccl_versions,
-)
-from stacks.versions.micromamba import micromamba_checksum
+from stacks.versions.incompatible import Incompatible, nearest
 from stacks.versions.pytorch import (
     Companion,
     Machine,
@@ -66,7 +64,17 @@ from stacks.versions.pytorch import (
     torch_versions,
     wheel_abi,
 )
-from stacks.versions.toolkit import CudaRelease, Edition, check_driver, cuda, cuda_parent, cuda_versions, parent_cudnn
+from stacks.versions.torch_libraries import (
+    Magma,
+    NcclRelease,
+    check_extra,
+    check_nccl_package,
+    extra_archs,
+    magma,
+    nccl,
+    nccl_package_doubts,
+    nccl_versions,
+)
 
 __all__ = [
     "AksNode",

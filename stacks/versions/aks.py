@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from stacks.versions.clusters import ngc
-from stacks.versions.errors import Incompatible
+from stacks.versions.efa_ngc import ngc
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import order, table
 
 _AKS = "stacks/versions/aks.toml"

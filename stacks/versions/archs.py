@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stacks.versions.errors import Incompatible
+from stacks.versions.cuda_toolkit import CudaRelease, cuda
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import Machine, torch_release
 from stacks.versions.tables import applying, order, table
-from stacks.versions.toolkit import CudaRelease, cuda
 
 _SEPARATORS = re.compile(r"[\s,;]+")
 _TOKEN = re.compile(

@@ -6,10 +6,10 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-from stacks.versions.errors import Incompatible
+from stacks.versions.cuda_toolkit import cuda
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import gcc_min
 from stacks.versions.tables import table
-from stacks.versions.toolkit import cuda
 
 _SOURCE = "stacks/versions/distros.toml"
 

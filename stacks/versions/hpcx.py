@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stacks.versions.errors import Incompatible
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import Machine
 from stacks.versions.tables import table
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stacks.versions.errors import Incompatible
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import table
 
 GPU = "nvidia.com/gpu"

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stacks.versions.errors import Incompatible
+from stacks.versions.cuda_toolkit import cuda
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import applying, line, older, order, satisfies, table
-from stacks.versions.toolkit import cuda
 
 #: The packages tied to a torch release.
 Companion = Literal["vision", "audio", "text", "xformers"]
@@ -93,7 +93,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
     """
     rows, final = table("torch")["torch"], final_version(version)
     if final not in rows:
-        source = f"{_METADATA}; `python -m stacks.versions.refresh` reads newer releases"
+        source = f"{_METADATA}; `python -m cli.torch_table` reads newer releases"
         raise Incompatible(field, version, "is not a known torch release", torch_versions(), source, known=False)
     row, builds = rows[final], table("cuda_torch")["builds"][line(final)]
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.runners.ec2.builder.alias import USER
+from components.runners.ec2.builder.ssh_config import USER
 from tests.images.engine import base_image, client, docker, unique
 
 DOCKERFILE = f"""ARG BASE_IMAGE

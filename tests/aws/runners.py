@@ -14,7 +14,7 @@ from moto.ec2.models.amis import AMIS, Ami
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.ssm.models import Parameter, ssm_backends
 
-from stacks.ec2 import AMI_PARAMETER
+from stacks.config.ec2 import AMI_PARAMETER
 from tests.aws.conftest import ACCOUNT, REGION, AwsProject
 from tests.aws.kinds import RUNNERS as KINDS
 from tests.aws.reads import remembered

@@ -14,7 +14,7 @@ import pytest
 import requests
 import yaml
 
-from components.runners.ec2 import policies
+from components.runners.ec2 import iam_policies
 from tests.aws.conftest import REGION
 from tests.aws.far_side import far_side
 from tests.aws.runners import NAME, RUNNERS, RunnersProject, image
@@ -204,7 +204,7 @@ def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
     assert volume["AvailabilityZone"] == machine["Placement"]["AvailabilityZone"]
     assert [attached["InstanceId"] for attached in volume["Attachments"]] == [machine["InstanceId"]]
     role = project.api("iam").get_role(RoleName=BUILDER)["Role"]
-    assert role["AssumeRolePolicyDocument"] == policies.trust("ec2.amazonaws.com")
+    assert role["AssumeRolePolicyDocument"] == iam_policies.trust("ec2.amazonaws.com")
     assert not project.api("iam").list_attached_role_policies(RoleName=BUILDER)["AttachedPolicies"]
     assert project.api("iam").list_role_policies(RoleName=BUILDER)["PolicyNames"] == ["builder"]
     policy = project.api("iam").get_role_policy(RoleName=BUILDER, PolicyName="builder")["PolicyDocument"]

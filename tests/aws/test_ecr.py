@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.ecr import lifecycle
+from components.registry.ecr_registry import lifecycle
 from tests.aws.conftest import ACCOUNT, NO_SIGN, OTHER_PASSWORD, REGION, TOKEN, AwsProject
 from tests.engine.project import MANIFESTS
 from tests.provider.conftest import Registry, own_registry

@@ -13,11 +13,11 @@ import pytest
 import requests
 import yaml
 
-from components.runners.ec2 import policies
+from components.runners.ec2 import iam_policies
 from components.runners.ec2.user_data import user_data
 from stacks import flavors
-from stacks.ec2 import AMI_PARAMETER, Ec2Runners
-from stacks.source import ROOT
+from stacks.config.ec2 import AMI_PARAMETER, Ec2Runners
+from stacks.config.stack_file import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.faults import overlooked
 from tests.aws.kinds import RUNNERS as KINDS
@@ -133,7 +133,7 @@ def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -
     )
     more = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
     project.api("iam").put_role_policy(RoleName=f"{NAME}-runner", PolicyName="runner", PolicyDocument=more)
-    anybody = json.dumps(policies.trust("s3.amazonaws.com"))
+    anybody = json.dumps(iam_policies.trust("s3.amazonaws.com"))
     project.api("iam").update_assume_role_policy(RoleName=f"{NAME}-keeper", PolicyDocument=anybody)
     project.api("logs").put_retention_policy(logGroupName=f"/{NAME}/runner", retentionInDays=1)
     changed = [f"Group {spot}", f"RolePolicy {NAME}-runner", *untagged(project)]
@@ -248,7 +248,7 @@ def the_roles_may_what_they_should(project: RunnersProject) -> None:
     for whose in ("runner", "webhook", "keeper"):
         role = project.api("iam").get_role(RoleName=f"{NAME}-{whose}")["Role"]
         service = "ec2" if whose == "runner" else "lambda"
-        assert role["AssumeRolePolicyDocument"] == policies.trust(f"{service}.amazonaws.com")
+        assert role["AssumeRolePolicyDocument"] == iam_policies.trust(f"{service}.amazonaws.com")
         (inline,) = project.api("iam").list_role_policies(RoleName=f"{NAME}-{whose}")["PolicyNames"]
         assert inline == whose
         assert not project.api("iam").list_attached_role_policies(RoleName=f"{NAME}-{whose}")["AttachedPolicies"]

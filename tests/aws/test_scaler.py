@@ -22,7 +22,7 @@ from moto.autoscaling.models import FakeAutoScalingGroup
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from components.runners.ec2.component import METRICS
+from components.runners.ec2.ec2_runners import METRICS
 from components.runners.ec2.scaler import aws, github, keeper, webhook
 from components.runners.ec2.scaler.decide import Decision
 from components.runners.ec2.scaler.jobs import Jobs

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.cluster.programs import program
-from toolchain import apt
 from toolchain.checkout import Checkout
+from toolchain.machine import apt
 
 TOKEN: Final = "admin-token"
 START_SECONDS: Final = 120.0

@@ -19,8 +19,8 @@ import docker
 
 from tests.cluster.control_plane import Cluster, free_port, until
 from tests.cluster.programs import program
-from toolchain import apt
 from toolchain.checkout import Checkout
+from toolchain.machine import apt
 
 NODE: Final = "slipway-test"
 BRIDGE: Final = "slipway-pods"

@@ -6,8 +6,8 @@ import fcntl
 from pathlib import Path
 from typing import Final
 
-from toolchain import golang
 from toolchain.checkout import Checkout
+from toolchain.machine import golang
 
 _MODULES: Final = Path(__file__).parent / "go"
 

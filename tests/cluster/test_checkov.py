@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.unit.test_kubernetes_runners import GITHUB, RELEASE, WHOLE, objects, only, plainly
-from toolchain import pip
 from toolchain.checkout import Checkout
+from toolchain.machine import pip
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from tests.cluster.conftest import RunnersProject
 
 

@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from tests import pulumi_cli
 
 FLAVOR = '''
@@ -25,7 +25,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from stacks.config import StackConfig
+from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 
@@ -79,7 +79,7 @@ class Project:
         self.registry = os.environ["SLIPWAY_REGISTRY"]
         self.environment = pulumi_cli.environment(root)
         ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
-        for folder in ("stacks", "components"):
+        for folder in ("cli", "components", "oci", "stacks"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)

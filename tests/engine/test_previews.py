@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from stacks import lock, plan, preview
-from stacks.model import qualified
+from stacks import differences as preview
+from stacks import lock, plan
+from stacks.config.stack_file import ROOT, stack_names
 from stacks.plan import Plan
-from stacks.source import ROOT, stack_names
+from stacks.references import qualified
 from stacks.spec import Outside
 from tests import pulumi_cli
 

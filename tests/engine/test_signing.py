@@ -16,8 +16,9 @@ import requests
 from tests.engine.project import Project
 from tests.engine.test_products import machine
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, own_registry
-from toolchain import golang, signing
 from toolchain.checkout import Checkout
+from toolchain.machine import golang
+from toolchain.parts import signing_programs as signing
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 KEY_PASSWORD = "of the tests' key"

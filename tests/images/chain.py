@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks import plan
-from stacks.source import ROOT, read_stack
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.spec import Outside
 from stacks.versions import torch_release
 from tests.images.engine import DOCKERFILES, Image, build, docker

@@ -13,8 +13,8 @@ import pytest
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
 from tests.images.index import VERSIONS, Index, standins
 from tests.images.published import Published
-from toolchain import engine
 from toolchain.checkout import Checkout
+from toolchain.parts import docker_engine
 
 Built = Callable[..., Image]
 
@@ -93,7 +93,7 @@ def empty_engine() -> Iterator[str]:
     """The address of an engine that has nothing; where a path is short enough for a socket."""
     with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
         checkout = Checkout(Path(folder))
-        engine._install(checkout)
-        engine._start(checkout)
-        yield engine._host(checkout)
-        engine.stop(checkout)
+        docker_engine._install(checkout)
+        docker_engine._start(checkout)
+        yield docker_engine._host(checkout)
+        docker_engine.stop(checkout)

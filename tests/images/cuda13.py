@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from tests.images import chain
 from tests.images.world import upstreams
 

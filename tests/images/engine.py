@@ -15,9 +15,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from stacks.diff.image import fetch
-from stacks.diff.layer import members, opened
-from stacks.registry import Unreadable
+from oci.client import Unreadable
+from oci.layer import members, opened
+from oci.registry_image import fetch
 
 DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"
 EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"

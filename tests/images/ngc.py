@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from stacks import plan, versions
-from stacks.source import ROOT, read_stack
+from stacks.config.stack_file import ROOT, read_stack
 from tests.images.engine import Image, base_image, build, docker, unique
 from tests.images.published import Published
 from tests.images.world import upstreams as world

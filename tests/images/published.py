@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from stacks.source import ROOT, read_stack
+from stacks.config.stack_file import ROOT, read_stack
 from tests import pulumi_cli
 
 

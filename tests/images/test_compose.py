@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacks import compose
-from stacks.cli import main
+from cli import compose
+from cli.main import main
 from tests.images.engine import client, docker
-from toolchain import apt, golang
 from toolchain.checkout import Checkout
-from toolchain.steps import step
+from toolchain.machine import apt, golang
+from toolchain.machine.steps import step
 
 USER = os.getuid() or 1234
 """Who the containers run as: not root, whoever runs the tests."""

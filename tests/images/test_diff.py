@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stacks.diff.comparison import Comparison, compare
-from stacks.diff.image import fetch
+from cli.diff.comparison import Comparison, compare
+from oci.registry_image import fetch
 from tests.images.conftest import Built
 from tests.images.engine import Image, base_image, docker, unique
 

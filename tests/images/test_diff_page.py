@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from stacks.diff.comparison import Comparison, compare
-from stacks.diff.html import page
-from stacks.diff.image import fetch
-from stacks.diff.published import Change, ImageDiff, StackDiff
-from stacks.diff.report import of_images, of_stack
+from cli.diff.comparison import Comparison, compare
+from cli.diff.html import page
+from cli.diff.report import of_images, of_stack
+from cli.diff.stack_diff import Change, ImageDiff, StackDiff
+from oci.registry_image import fetch
 from tests.images.engine import base_image, docker, unique
 from tests.unit.layers import Item, archive
 from tests.unit.registry import serve

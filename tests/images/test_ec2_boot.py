@@ -23,8 +23,8 @@ import yaml
 
 from components.runners.ec2.user_data import LIMIT, builder_user_data, user_data
 from stacks import flavors
-from stacks.ec2 import Ec2Build, Ec2Runners
-from stacks.source import ROOT
+from stacks.config.ec2 import Ec2Build, Ec2Runners
+from stacks.config.stack_file import ROOT
 from tests.images.engine import base_image, client, docker, unique
 from tests.unit.test_ec2 import RUNNERS
 

@@ -17,12 +17,12 @@ from typing import Final
 
 import pytest
 
-from stacks.cli import main
-from stacks.diff.image import fetch
+from cli.main import main
+from oci.registry_image import fetch
 from tests.images.engine import Image, base_image, client, docker, unique
 from tests.images.index import wheel
-from toolchain import apt
 from toolchain.checkout import Checkout
+from toolchain.machine import apt
 
 PACKAGES: Final = {"mksquashfs": "squashfs-tools", "skopeo": "skopeo"}
 
@@ -194,7 +194,7 @@ def test_a_disk_that_fills_up_while_the_squashfs_is_made_is_one_line(image: Imag
     program = (
         "import sys, shutil; from types import SimpleNamespace; "
         "shutil.disk_usage = lambda _: SimpleNamespace(free=1 << 40); "
-        "from stacks.cli import main; sys.exit(main(sys.argv[1:]))"
+        "from cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", program, "export", image.tag, "--format", "sqsh", "--output", f"{tmp_path}/app.sqsh"]
     done = subprocess.run([*AS_ROOT, "sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 
 JOBS = ROOT / "dockerfiles/common/build/jobs"
 GIB = 1024**3

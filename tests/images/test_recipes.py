@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 
 SETUP = 'flags = ["-O3", "-std=c++17"]\n"cxx": ["-std=c++17", "-g"],\n'
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stacks import plan
-from stacks.source import stack_names
+from stacks.config.stack_file import stack_names
 from stacks.spec import PRODUCT_ARG
 from tests.images.engine import Image, build, docker, unique
 

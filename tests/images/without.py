@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from tests.images import chain, ngc
 from tests.images.efa.upstreams import Upstreams as Efa
 from tests.images.engine import DOCKERFILES, build

@@ -9,10 +9,11 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from stacks import flavors, jobs, plan
-from stacks.source import stack_names
-from toolchain import golang
+from cli import job as jobs
+from stacks import flavors, plan
+from stacks.config.stack_file import stack_names
 from toolchain.checkout import Checkout
+from toolchain.machine import golang
 
 RELEASES = {
     "MPIJob": ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),

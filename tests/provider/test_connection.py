@@ -16,7 +16,7 @@ import pytest
 from tests.provider.conftest import write
 from tests.provider.plugin import SELECTED, Failure, started
 from tests.provider.relay import Relay
-from toolchain.docker_provider.engine import Unreachable, ssh_command
+from toolchain.docker_provider.docker_api.engine import Unreachable, ssh_command
 
 REPOSITORY = "parity-connection"
 

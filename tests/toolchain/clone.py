@@ -20,14 +20,14 @@ from importlib import import_module
 from pathlib import Path
 from toolchain import environment
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
-from toolchain.locking import alone
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.machine.locking import alone
 
 environment.prepare()
 checkout = Checkout(Path(sys.argv[1]))
 try:
     with alone(checkout, "get"):
-        part = import_module(f"toolchain.{sys.argv[2]}").get(checkout)
+        part = import_module(f"toolchain.parts.{sys.argv[2]}").get(checkout)
 except ToolchainError as error:
     sys.exit(f"slipway: {error}")
 print(json.dumps(asdict(part)))

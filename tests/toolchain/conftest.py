@@ -8,7 +8,9 @@ import pytest
 
 from tests.toolchain.clone import Clone, make
 from tests.toolchain.release import Release
-from toolchain import engine, environment, proxy, registry
+from toolchain import environment
+from toolchain.machine.network import proxy
+from toolchain.parts import docker_engine, local_registry
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
 
     They lie where a path is short enough for a socket.
     """
-    for name in ("DOCKER_HOST", registry.VARIABLE):
+    for name in ("DOCKER_HOST", local_registry.VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name in proxy.VARIABLES:
@@ -33,8 +35,8 @@ def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
         both = make(Path(folder) / "a"), make(Path(folder) / "b")
         yield both
         for one in both:
-            registry.stop(one.checkout)
-            engine.stop(one.checkout)
+            local_registry.stop(one.checkout)
+            docker_engine.stop(one.checkout)
 
 
 @pytest.fixture

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from tests.toolchain.clone import ROOT, Clone
-from toolchain import environment, mirrors, python_env, ready
-from toolchain.errors import ToolchainError
-from toolchain.part import Part
+from toolchain import environment, ready
+from toolchain.machine.network import apt_mirrors
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import python_env
+from toolchain.parts.part import Part
 
-OURS = json.loads(mirrors.ours("127.0.0.1:5000"))
+OURS = json.loads(apt_mirrors.ours("127.0.0.1:5000"))
 HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
 GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
@@ -86,7 +88,7 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
 def test_only_what_a_stack_uses_is_had(
     stacks: Clone, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], said: dict[str, Any], needless: set[str]
 ) -> None:
-    monkeypatch.setenv(mirrors.VARIABLE, json.dumps(said))
+    monkeypatch.setenv(apt_mirrors.VARIABLE, json.dumps(said))
     _write(stacks, config)
     cluster = set() if config.get("runners") == RUNNERS else {"Kubernetes provider"}
     assert ready.needless(stacks.checkout, "t") == needless | cluster
@@ -127,15 +129,15 @@ def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone)
 def test_the_users_mirrors_stand_above_ours(
     clone: Clone, monkeypatch: pytest.MonkeyPatch, said: str, below: str, value: dict[str, Any] | None
 ) -> None:
-    monkeypatch.setenv(mirrors.VARIABLE, said)
-    parts = [Part("base image", "", "", env={mirrors.VARIABLE: below})]
-    made = environment.variables(clone.checkout, parts).get(mirrors.VARIABLE)
+    monkeypatch.setenv(apt_mirrors.VARIABLE, said)
+    parts = [Part("base image", "", "", env={apt_mirrors.VARIABLE: below})]
+    made = environment.variables(clone.checkout, parts).get(apt_mirrors.VARIABLE)
     assert (None if made is None else json.loads(made)) == value
     environment.save(clone.checkout, parts)
-    assert (mirrors.VARIABLE in Path(clone.checkout.env_file).read_text()) == (value is not None)
+    assert (apt_mirrors.VARIABLE in Path(clone.checkout.env_file).read_text()) == (value is not None)
 
 
 @pytest.mark.parametrize("said", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
 def test_mirrors_that_are_none_are_one_line(said: str) -> None:
     with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(said)}: expected a JSON object such as "):
-        mirrors.users({mirrors.VARIABLE: said})
+        apt_mirrors.users({apt_mirrors.VARIABLE: said})

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from toolchain import proxy
+from toolchain.machine.network import proxy
 
 OURS = "127.0.0.1,localhost,::1"
 

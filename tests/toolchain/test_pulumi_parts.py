@@ -9,9 +9,11 @@ import pytest
 
 from tests.toolchain.clone import Clone
 from tests.toolchain.release import PROGRAMS, Release, archive
-from toolchain import apt, golang, net, pulumi_cli
 from toolchain.checkout import Checkout
-from toolchain.provider_choice import ON_DEMAND
+from toolchain.machine import apt, golang
+from toolchain.machine.network import net
+from toolchain.parts import pulumi_cli
+from toolchain.parts.plugins.provider_choice import ON_DEMAND
 
 GO = """
 case "$1" in

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.clone import ROOT, Clone
-from toolchain import apt, python_env
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
+from toolchain.machine import apt
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import python_env
 
 
 def _pin(package: str) -> str:

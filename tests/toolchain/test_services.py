@@ -17,10 +17,12 @@ from typing import ClassVar
 import pytest
 
 from tests.toolchain.clone import Clone, make, services_of
-from toolchain import apt, bridge, engine, registry
 from toolchain.checkout import SOCKET_PATH_BYTES
-from toolchain.daemon import Daemon
-from toolchain.errors import ToolchainError
+from toolchain.machine import apt
+from toolchain.machine.daemon import Daemon
+from toolchain.machine.network import bridge
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import docker_engine, local_registry
 
 Clones = tuple[Clone, Clone]
 
@@ -57,7 +59,7 @@ def _rules(clone: Clone) -> list[str]:
 
 def test_two_checkouts_have_an_engine_each_and_leave_nothing(clones: Clones) -> None:
     a, b = clones
-    parts = [engine.get(one.checkout) for one in clones]
+    parts = [docker_engine.get(one.checkout) for one in clones]
     assert [part.env["DOCKER_HOST"] for part in parts] == [
         f"unix://{one.root}/.slipway/run/docker.sock" for one in clones
     ]
@@ -67,49 +69,49 @@ def test_two_checkouts_have_an_engine_each_and_leave_nothing(clones: Clones) -> 
     _docker(a, "import", "-", "here", stdin=_image())
     assert "tini" in _docker(a, "run", "--rm", "--entrypoint", "/init", "here", "--version")
     assert _docker(b, "images", "-q") == ""
-    assert engine.get(a.checkout) == parts[0]
+    assert docker_engine.get(a.checkout) == parts[0]
 
     _docker(a, "run", "--detach", "--entrypoint", "/init", "here", "-g", "/init", "--version")
-    assert engine.stop(a.checkout)
+    assert docker_engine.stop(a.checkout)
     assert not services_of(a.root)
     assert not _mounts(a)
     assert not Path(f"/sys/class/net/{bridge.name(a.checkout)}").exists()
     assert not _rules(a)
-    assert not engine.stop(a.checkout)
+    assert not docker_engine.stop(a.checkout)
 
     assert _docker(b, "version", "--format", "{{.Server.Version}}") == parts[1].version
-    assert engine.stop(b.checkout)
+    assert docker_engine.stop(b.checkout)
     assert not _rules(b)
 
 
 def test_an_engine_that_was_killed_is_started_again_with_its_images(clones: Clones) -> None:
     one = clones[0]
-    engine.get(one.checkout)
+    docker_engine.get(one.checkout)
     _docker(one, "import", "-", "kept", stdin=_image())
-    pid = engine.daemon(one.checkout).pid()
+    pid = docker_engine.daemon(one.checkout).pid()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + 10
     while services_of(one.root):
         assert time.monotonic() < until, "what the engine had started outlived it"
         time.sleep(0.05)
-    assert engine.find(one.checkout) is None
-    engine.get(one.checkout)
+    assert docker_engine.find(one.checkout) is None
+    docker_engine.get(one.checkout)
     assert _docker(one, "images", "--format", "{{.Repository}}") == "kept"
 
 
 def test_our_engine_pulls_through_the_users_proxy(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:3128")
-    engine.get(clones[0].checkout)
+    docker_engine.get(clones[0].checkout)
     assert _docker(clones[0], "info", "--format", "{{.HTTPSProxy}}") == "http://proxy.invalid:3128"
 
 
 def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None:
     one = clones[0]
-    engine.get(one.checkout)
+    docker_engine.get(one.checkout)
     subprocess.run(["ip", "link", "delete", bridge.name(one.checkout)], check=True)
-    assert engine.find(one.checkout) is None
-    engine.get(one.checkout)
+    assert docker_engine.find(one.checkout) is None
+    docker_engine.get(one.checkout)
     assert bridge.subnet(one.checkout) is not None
 
 
@@ -134,17 +136,17 @@ def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     assert run == Path(f"/run/slipway-{deep.checkout.id}")
     assert len(str(deep.root)) > SOCKET_PATH_BYTES
     try:
-        part = engine.get(deep.checkout)
+        part = docker_engine.get(deep.checkout)
         assert part.env == {"DOCKER_HOST": f"unix://{run}/docker.sock"}
         _docker(deep, "import", "-", "here", stdin=_image())
         assert "tini" in _docker(deep, "run", "--rm", "--entrypoint", "/init", "here", "--version")
-        assert engine.stop(deep.checkout)
+        assert docker_engine.stop(deep.checkout)
         shutil.rmtree(run)
-        registry.get(deep.checkout)
+        local_registry.get(deep.checkout)
         assert not run.exists(), "only an engine, and so only root, needs a place outside the checkout"
     finally:
-        registry.stop(deep.checkout)
-        engine.stop(deep.checkout)
+        local_registry.stop(deep.checkout)
+        docker_engine.stop(deep.checkout)
         shutil.rmtree(run, ignore_errors=True)
     assert not services_of(deep.root)
 
@@ -156,29 +158,29 @@ def test_an_engine_that_was_asked_for_and_is_silent_is_one_line(
     with pytest.raises(
         ToolchainError, match=r"^the Docker engine at DOCKER_HOST=unix:///nonexistent/docker.sock does not"
     ):
-        engine.get(clones[0].checkout)
+        docker_engine.get(clones[0].checkout)
 
 
 def test_a_running_engine_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     running, user = clones
-    host = engine.get(running.checkout).env["DOCKER_HOST"]
+    host = docker_engine.get(running.checkout).env["DOCKER_HOST"]
     monkeypatch.setenv("DOCKER_HOST", host)
-    part = engine.get(user.checkout)
+    part = docker_engine.get(user.checkout)
     assert (part.used, part.why, part.env) == (f"the running engine at {host}", "", {})
-    assert not engine.stop(user.checkout)
-    assert engine.find(running.checkout)
+    assert not docker_engine.stop(user.checkout)
+    assert docker_engine.find(running.checkout)
 
 
 def test_the_engine_of_the_current_context_is_used(
     clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     running, user = clones
-    host = engine.get(running.checkout).env["DOCKER_HOST"]
+    host = docker_engine.get(running.checkout).env["DOCKER_HOST"]
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     subprocess.run(["docker", "context", "create", "mine", "--docker", f"host={host}"], check=True, capture_output=True)
     subprocess.run(["docker", "context", "use", "mine"], check=True, capture_output=True)
     config = {file: file.read_bytes() for file in (tmp_path / "docker").rglob("*") if file.is_file()}
-    part = engine.get(user.checkout)
+    part = docker_engine.get(user.checkout)
     assert (part.used, part.env) == (f"the running engine at {host}", {"DOCKER_HOST": host})
     assert {file: file.read_bytes() for file in (tmp_path / "docker").rglob("*") if file.is_file()} == config
 
@@ -188,37 +190,37 @@ def test_without_root_and_without_an_engine_there_is_one_line(clones: Clones, mo
     with pytest.raises(
         ToolchainError, match=r"^no Docker engine: no running engine \(.*\)\. Start Docker, or give this user"
     ):
-        engine.get(clones[0].checkout)
+        docker_engine.get(clones[0].checkout)
 
 
 def test_two_registries_take_two_ports_and_keep_them(clones: Clones) -> None:
     a, b = clones
     both = [one.start("registry") for one in clones]
     assert [process.wait(timeout=30) for process in both] == [0, 0]
-    ports = [registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
+    ports = [local_registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
     assert len(set(ports)) == 2
-    assert registry.stop(a.checkout)
+    assert local_registry.stop(a.checkout)
     assert not services_of(a.root)
-    assert registry.find(b.checkout)
-    assert registry.get(a.checkout).env["SLIPWAY_REGISTRY"] == ports[0]
+    assert local_registry.find(b.checkout)
+    assert local_registry.get(a.checkout).env["SLIPWAY_REGISTRY"] == ports[0]
 
 
 def test_a_registry_whose_port_was_taken_moves(clones: Clones) -> None:
     a, b = clones
-    port = registry.get(a.checkout).env["SLIPWAY_REGISTRY"].rpartition(":")[2]
+    port = local_registry.get(a.checkout).env["SLIPWAY_REGISTRY"].rpartition(":")[2]
     (b.checkout.state / "registry").mkdir(parents=True)
     (b.checkout.state / "registry" / "port").write_text(port)
-    assert registry.find(b.checkout) is None
-    assert registry.get(b.checkout).env["SLIPWAY_REGISTRY"] != f"127.0.0.1:{port}"
+    assert local_registry.find(b.checkout) is None
+    assert local_registry.get(b.checkout).env["SLIPWAY_REGISTRY"] != f"127.0.0.1:{port}"
 
 
 def test_the_configured_registry_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = clones
-    own = registry.get(a.checkout)
+    own = local_registry.get(a.checkout)
     monkeypatch.setenv("SLIPWAY_REGISTRY", own.env["SLIPWAY_REGISTRY"])
-    assert registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
-    assert registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
-    assert not registry.stop(b.checkout)
+    assert local_registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
+    assert local_registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
+    assert not local_registry.stop(b.checkout)
 
 
 class _Answering(BaseHTTPRequestHandler):
@@ -255,10 +257,10 @@ def test_a_configured_registry_is_asked(
     monkeypatch.setattr(_Answering, "status", status)
     monkeypatch.setenv("SLIPWAY_REGISTRY", answering)
     if usable:
-        assert registry.get(clones[0].checkout).used == answering
+        assert local_registry.get(clones[0].checkout).used == answering
         return
     with pytest.raises(ToolchainError, match=rf"^no registry answers at SLIPWAY_REGISTRY={answering} \(host:port\)"):
-        registry.get(clones[0].checkout)
+        local_registry.get(clones[0].checkout)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ghcr.io/acme", "a b"])
@@ -267,7 +269,7 @@ def test_a_configured_registry_that_is_none_is_one_line(
 ) -> None:
     monkeypatch.setenv("SLIPWAY_REGISTRY", address)
     with pytest.raises(ToolchainError, match=r"^no registry answers at SLIPWAY_REGISTRY="):
-        registry.find(clones[0].checkout)
+        local_registry.find(clones[0].checkout)
 
 
 @pytest.mark.parametrize("host", ["tcp://192.0.2.1:2375", "ssh://builder.invalid"])
@@ -276,9 +278,9 @@ def test_an_engine_elsewhere_takes_a_registry_that_it_reaches(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(ToolchainError, match=r"^the Docker engine is on another machine .*: set SLIPWAY_REGISTRY to "):
-        registry.get(clones[0].checkout)
+        local_registry.get(clones[0].checkout)
     monkeypatch.setenv("SLIPWAY_REGISTRY", "registry.invalid:5000")
-    assert registry.get(clones[0].checkout).used == "registry.invalid:5000"
+    assert local_registry.get(clones[0].checkout).used == "registry.invalid:5000"
 
 
 def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +291,7 @@ def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypa
         assert found
         (programs / name).symlink_to(found)
     monkeypatch.setenv("PATH", str(programs))
-    part = registry.get(one)
+    part = local_registry.get(one)
     assert part.used.startswith("Debian's docker-registry at 127.0.0.1:")
     assert (one.bin / "docker-registry").exists()
 

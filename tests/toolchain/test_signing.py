@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from toolchain import golang, signing
 from toolchain.checkout import Checkout
+from toolchain.machine import golang
+from toolchain.parts import signing_programs
 
-COSIGN, SYFT = signing.TOOLS
+COSIGN, SYFT = signing_programs.TOOLS
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def have(checkout: Checkout, name: str, version: str) -> Path:
 
 def test_one_on_path_is_used(checkout: Checkout) -> None:
     program = have(checkout, "cosign", "v2.4.1")
-    part = signing.get(checkout, COSIGN)
+    part = signing_programs.get(checkout, COSIGN)
     assert (part.used, part.version, part.path) == (str(program), "2.4.1", [])
 
 
@@ -46,17 +47,17 @@ def test_one_on_path_is_used(checkout: Checkout) -> None:
 def test_else_it_is_built_once(checkout: Checkout, version: str | None, why: str) -> None:
     if version:
         have(checkout, "cosign", version)
-    part = signing.get(checkout, COSIGN)
+    part = signing_programs.get(checkout, COSIGN)
     assert why in part.why
     assert (part.used, part.path) == (str(checkout.bin / "cosign"), [str(checkout.bin)])
     assert part.version == golang.required("cosign", COSIGN.module)
     assert Path(part.used).read_text() == "cosign github.com/sigstore/cosign/v2/cmd/cosign"
     Path(part.used).write_text("as it was built")
-    assert signing.get(checkout, COSIGN) == part
+    assert signing_programs.get(checkout, COSIGN) == part
     assert Path(part.used).read_text() == "as it was built"
 
 
 def test_the_versions_are_those_of_the_go_modules() -> None:
-    assert {tool.name: golang.required(tool.name, tool.module).partition(".")[0] for tool in signing.TOOLS} == {
+    assert {tool.name: golang.required(tool.name, tool.module).partition(".")[0] for tool in signing_programs.TOOLS} == {
         "cosign": "2", "syft": "1",
     }  # fmt: skip

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.clone import ROOT, Clone, make
-from toolchain import environment, stack
+from toolchain import environment, stack_command
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
-from toolchain.part import Part, recall
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts.part import Part, recall
 
 UP = """
 import sys
 from pathlib import Path
 from toolchain import environment, stack
 from toolchain.checkout import Checkout
-from toolchain.part import Part
+from toolchain.parts.part import Part
 
 environment.prepare()
 checkout = Checkout(Path(sys.argv[1]))
@@ -183,7 +183,7 @@ def test_the_summary_says_what_is_known(clone: Clone, manifest: str, size: str, 
     clone.program("docker", f"case $1 in manifest) {manifest} ;; image) {size} ;; esac")
     environment = {"PATH": f"{clone.programs}:/usr/bin:/bin", **({"DOCKER_HOST": host} if host else {})}
     run = f"  {'DOCKER_HOST=unix:///s ' if host else ''}docker run --rm -it r/torch@sha256:1"
-    assert stack._summary(clone.checkout, "local", environment) == ["", "torch: r/torch@sha256:1", *line, run]
+    assert stack_command._summary(clone.checkout, "local", environment) == ["", "torch: r/torch@sha256:1", *line, run]
 
 
 def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> None:
@@ -201,13 +201,13 @@ def test_a_stack_locked_by_a_dead_pulumi_is_one_line_with_the_way_out(project: P
     with pytest.raises(
         ToolchainError, match=r"^stack local is locked by a Pulumi \(process \d+ on .*\): wait for it to end$"
     ):
-        stack.check_lock(project.checkout, "local")
+        stack_command.check_lock(project.checkout, "local")
     pid = project.pulumi()
     os.kill(pid, signal.SIGKILL)
     (project.root / "wait").unlink()
     process.communicate(timeout=60)
     with pytest.raises(ToolchainError) as caught:
-        stack.check_lock(project.checkout, "local")
+        stack_command.check_lock(project.checkout, "local")
     found = re.search(r"that has ended: unlock it with `\. \.slipway/env && (.*)`$", str(caught.value))
     assert found
     assert project.source(found[1]).returncode == 0
@@ -218,7 +218,7 @@ def test_a_stack_locked_by_a_dead_pulumi_is_one_line_with_the_way_out(project: P
 def test_an_unknown_stack_is_one_line(project: Project, name: str, hint: str) -> None:
     (project.root / "stacks" / "Pulumi.nccl.yaml").touch()
     with pytest.raises(ToolchainError) as caught:
-        stack.check_name(project.checkout, name)
+        stack_command.check_name(project.checkout, name)
     assert str(caught.value) == f"unknown stack {name!r}: {hint}there are local, nccl (stacks/Pulumi.<stack>.yaml)"
 
 

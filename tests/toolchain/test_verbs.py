@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.clone import ROOT, Clone, services_of
-from toolchain import base_image, certificates, cli, doctor, engine, lint, locking, ready, registry, steps
+from toolchain import doctor, lint, ready, verbs
 from toolchain.checkout import Checkout
-from toolchain.errors import ToolchainError
-from toolchain.part import Part, recall, remember
+from toolchain.machine import locking, steps
+from toolchain.machine.network import trust_store
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import base_image, docker_engine, local_registry
+from toolchain.parts.part import Part, recall, remember
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from toolchain.checkout import Checkout
-from toolchain.locking import alone
+from toolchain.machine.locking import alone
 
 with alone(Checkout(Path(sys.argv[1])), "up"):
     print("in", flush=True)
@@ -54,19 +57,19 @@ def test_down_ends_what_was_started_and_doctor_says_so(
     clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one, other = clones
-    registry.get(one.checkout)
-    engine.get(one.checkout)
-    registry.get(other.checkout)
+    local_registry.get(one.checkout)
+    docker_engine.get(one.checkout)
+    local_registry.get(other.checkout)
     monkeypatch.setattr(Checkout, "here", lambda: one.checkout)
     capfd.readouterr()
     for said in ("Stopped: Docker engine, registry", "Nothing of this checkout was running"):
-        assert cli.main(["down"]) == 0
+        assert verbs.main(["down"]) == 0
         assert capfd.readouterr().out == f"{said}\n"
     assert not services_of(one.root)
     assert services_of(other.root)
-    assert cli.main(["doctor"]) == 1
+    assert verbs.main(["doctor"]) == 1
     lines = capfd.readouterr().out.splitlines()
-    for name in (engine.NAME, registry.NAME):
+    for name in (docker_engine.NAME, local_registry.NAME):
         assert f"{name:<22}not running: `make up` or `make ready` starts it" in lines
 
 
@@ -121,7 +124,7 @@ def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFix
 )
 def test_wrong_words_are_one_line(words: list[str], status: int, error: str, capfd: pytest.CaptureFixture[str]) -> None:
     try:
-        code = cli.main(words)
+        code = verbs.main(words)
     except SystemExit as end:
         code = end.code  # type: ignore[assignment]
     assert code == status
@@ -135,7 +138,7 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.
         raise AssertionError
 
     monkeypatch.setattr(doctor, "doctor", fail)
-    assert cli.main(["doctor"]) == 1
+    assert verbs.main(["doctor"]) == 1
     assert re.fullmatch(r"slipway: no space left on the disk of \S+\n", capfd.readouterr().err)
 
 
@@ -179,8 +182,8 @@ def test_a_step_shows_life_and_its_time(monkeypatch: pytest.MonkeyPatch, capfd: 
 def test_only_certificates_beyond_the_distributions_are_added() -> None:
     ours, theirs = CERTIFICATES.format("AAAA"), CERTIFICATES.format("BBBB")
     wrapped = CERTIFICATES.format("BB\nBB")
-    assert certificates.additional(ours + theirs + ours, wrapped) == [ours]
-    assert certificates.additional(theirs, wrapped) == []
+    assert trust_store.additional(ours + theirs + ours, wrapped) == [ours]
+    assert trust_store.additional(theirs, wrapped) == []
 
 
 def test_an_image_of_the_same_files_is_the_same_image(tmp_path: Path) -> None:

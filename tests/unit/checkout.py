@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from stacks import plan
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from stacks.tags import parse
 
 STACK = "stacks/Pulumi.local.yaml"
@@ -51,7 +51,8 @@ def config(version: str = "2.14.1", comment: str = "") -> str:
 def make(root: Path) -> Checkout:
     """Write a checkout with one stack; it is no repository yet."""
     made = Checkout(root)
-    shutil.copytree(ROOT / "stacks", made.root / "stacks", ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
+    for folder in ("cli", "oci", "stacks"):
+        shutil.copytree(ROOT / folder, made.root / folder, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
     made.write(".gitignore", ".slipway\n__pycache__\n")
     made.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\n")
     made.write(DOCKERFILE, "FROM scratch\n")

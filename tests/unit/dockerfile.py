@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT, ImageSpec
 
 _FROM = re.compile(r"FROM (?:--platform=\S+ )?(?P<parent>\S+)(?: AS (?P<name>\S+))?", re.IGNORECASE)

@@ -9,8 +9,8 @@ from typing import Any
 import pulumi
 from pulumi.runtime.stack import wait_for_rpcs
 
-from components.runners.certificates import make
-from components.stack import deploy
+from components.deployment import deploy
+from components.runners.kubernetes.certificates import make
 from stacks import flavors
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import ImageSpec, Outside, Sibling

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import stacks.registry
+import oci.client
 from tests.loopback import serving
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -191,8 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have requests made again without a wait, and no user's own credentials."""
-    monkeypatch.setattr("stacks.registry._RETRY", stacks.registry._RETRY.new(backoff_factor=0))
-    monkeypatch.setattr("stacks.registry._WAITS", (0.0, 0.0))
+    monkeypatch.setattr("oci.client._RETRY", oci.client._RETRY.new(backoff_factor=0))
+    monkeypatch.setattr("oci.client._WAITS", (0.0, 0.0))
     for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")

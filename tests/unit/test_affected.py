@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stacks import cli
-from stacks.affected import between
-from stacks.cli import main
-from stacks.config import MIRRORS_VARIABLE
-from stacks.source import ROOT
+from cli import main as cli
+from cli.main import main
+from stacks.config.mirrors import MIRRORS_VARIABLE
+from stacks.config.stack_file import ROOT
+from stacks.identity.older_trees import Content, Contents, Told
+from stacks.impact import between
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
-from stacks.tree import Content, Contents, Told
 from tests.unit.checkout import DOCKERFILE, STACK, Checkout, config, make
 
 SHALLOW = "run `git fetch --unshallow`, or give actions/checkout `fetch-depth: 0`"
@@ -317,20 +317,19 @@ def test_a_mistake_in_the_working_tree_is_an_error_and_no_matrix(checkout: Asked
     ("path", "text", "why"),
     [
         (FLAVOR, "def oops(\n", "SyntaxError: '(' was never closed (local.py, line 1)"),
-        ("stacks/cli.py", "import missing\n", "ModuleNotFoundError: No module named 'missing'"),
-        ("stacks/cli.py", "import os\nos._exit(3)\n", "it ended with 3"),
-        ("stacks/cli.py", "main = lambda words: print('what?') or 0\n", "JSONDecodeError: Expecting value: "),
-        ("stacks/cli.py", "main = lambda words: print('[{}]') or 0\n", "not a spec of today: name: Field required\n"),
+        ("stacks/plan.py", "import missing\n", "ModuleNotFoundError: No module named 'missing'"),
+        ("stacks/plan.py", "import os\nos._exit(3)\n", "it ended with 3"),
+        ("stacks/plan.py", "describe = lambda stack: {1}\n", "TypeError: Object of type set is not JSON"),
+        ("stacks/plan.py", "describe = lambda stack: [{}]\n", "not a spec of today: name: Field required\n"),
         (
-            "stacks/cli.py",
-            "main = lambda words: print('{}') or 0\n",
+            "stacks/plan.py",
+            "describe = lambda stack: {}\n",
             "not a spec of today: Input should be a valid list\n",
         ),
-        ("stacks/cli.py", "main = lambda words: 2\n", "it ended with 2\n"),
-        ("stacks/cli.py", "def main(words):\n    raise SystemExit(2)\n", "it ended with 2\n"),
+        ("stacks/plan.py", "def describe(stack):\n    raise SystemExit(2)\n", "it ended with 2\n"),
         (STACK, config("9.9.9"), "stack local: slipway:torch"),
     ],
-    ids=["flavor", "import", "crash", "no-json", "no-spec", "no-list", "failed", "exit", "stack"],
+    ids=["flavor", "import", "crash", "no-json", "no-spec", "no-list", "exit", "stack"],
 )
 def test_a_past_that_cannot_be_resolved_makes_all_affected_and_says_why(
     checkout: Asked, path: str, text: str, why: str
@@ -454,7 +453,7 @@ def test_an_image_is_affected_exactly_when_it_or_a_parent_differs(
 TOY = """
 from typing import Any, Literal
 from pydantic import Field
-from stacks.config import StackConfig
+from stacks.config.stack_config import StackConfig
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 

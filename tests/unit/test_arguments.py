@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan
+from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError
-from stacks.source import stack_names
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.unit import dockerfile
 

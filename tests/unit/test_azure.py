@@ -11,7 +11,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from stacks import azure, flavors, registries
+from oci import azure_login, credentials
+from stacks import flavors
+from stacks.config import registries
 from stacks.errors import SlipwayError
 from tests.loopback import serving
 from tests.unit.mocks import SECRET, run
@@ -26,7 +28,7 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("AZURE_CLIENT_SECRET", raising=False)
     file = tmp_path / "token"
     file.write_text("who-the-job-is\n")
-    for name, value in zip(azure.VARIABLES, ("client", "tenant", str(file)), strict=True):
+    for name, value in zip(azure_login.VARIABLES, ("client", "tenant", str(file)), strict=True):
         monkeypatch.setenv(name, value)
     return file
 
@@ -58,13 +60,15 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         "/oauth2/exchange": (200, {"refresh_token": "the-registrys"}),
     }
     with serving(Azure) as address:
-        monkeypatch.setattr(azure, "_CLOUDS", {address.rpartition(".")[2]: (f"http://{address}", "https://audience")})
-        monkeypatch.setattr(azure, "_EXCHANGE", "http://{host}/oauth2/exchange")
+        monkeypatch.setattr(
+            azure_login, "_CLOUDS", {address.rpartition(".")[2]: (f"http://{address}", "https://audience")}
+        )
+        monkeypatch.setattr(azure_login, "_EXCHANGE", "http://{host}/oauth2/exchange")
         yield address
 
 
 def test_the_jobs_token_is_exchanged_for_entras_and_that_for_the_registrys(host: str) -> None:
-    assert azure.login(host) == (azure.USER, "the-registrys")
+    assert azure_login.login(host) == (azure_login.USER, "the-registrys")
     (_, asking), (_, exchanging) = Azure.asked
     assert asking == {
         "grant_type": "client_credentials",
@@ -95,7 +99,7 @@ def test_the_jobs_token_is_exchanged_for_entras_and_that_for_the_registrys(host:
 def test_a_refusal_is_one_line_without_a_token(host: str, path: str, answer: tuple[int, Any], said: str) -> None:
     Azure.answers[path] = answer
     with pytest.raises(SlipwayError) as caught:
-        azure.login(host)
+        azure_login.login(host)
     assert str(caught.value).startswith(f"slipway:registry: no login by $AZURE_CLIENT_ID: http://{host}{path}: {said}")
     assert "\n" not in str(caught.value)
     assert "entras" not in str(caught.value)
@@ -104,11 +108,11 @@ def test_a_refusal_is_one_line_without_a_token(host: str, path: str, answer: tup
 def test_a_file_that_is_not_there_is_one_line(job: Path) -> None:
     job.unlink()
     with pytest.raises(SlipwayError, match=r"^slipway:registry: \$AZURE_FEDERATED_TOKEN_FILE: .*: No such file"):
-        azure.login("acme1.azurecr.io")
+        azure_login.login("acme1.azurecr.io")
 
 
 def test_every_cloud_that_a_registry_may_be_in_is_known() -> None:
-    for suffix in azure._CLOUDS:
+    for suffix in azure_login._CLOUDS:
         assert registries.AcrRegistry.HOSTS.fullmatch(f"acme1.azurecr.{suffix}")  # type: ignore[union-attr]
 
 
@@ -118,18 +122,18 @@ def test_a_job_is_logged_in_where_nothing_else_is_given(monkeypatch: pytest.Monk
         assert isinstance(found, registries.AcrRegistry)
         return found
 
-    registry().check_login()
-    assert registry().asked
-    assert registry(username="me", password="mine").asked is None
+    credentials.check(registry())
+    assert credentials.short_lived(registry())
+    assert credentials.short_lived(registry(username="me", password="mine")) is None
     (tmp_path / "docker").mkdir()
     (tmp_path / "docker/config.json").write_text(json.dumps({"auths": {"acme1.azurecr.io": {"auth": "bWU6bWluZQ=="}}}))
-    assert registry().asked is None
+    assert credentials.short_lived(registry()) is None
     (tmp_path / "docker/config.json").unlink()
     monkeypatch.delenv("AZURE_FEDERATED_TOKEN_FILE")
     with pytest.raises(
         SlipwayError, match=r"AZURE_CLIENT_SECRET, or \$AZURE_CLIENT_ID, \$AZURE_TENANT_ID, \$AZURE_FED"
     ):
-        registry().check_login()
+        credentials.check(registry())
 
 
 def test_each_image_has_a_login_of_its_own_that_stays_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +141,13 @@ def test_each_image_has_a_login_of_its_own_that_stays_secret(monkeypatch: pytest
 
     def login(host: str) -> tuple[str, str]:
         asked.append(host)
-        return azure.USER, f"token-{len(asked)}"
+        return azure_login.USER, f"token-{len(asked)}"
 
-    monkeypatch.setattr(azure, "login", login)
+    monkeypatch.setattr(azure_login, "login", login)
     recorder, values = run(registry=ACR)
     given = {name: recorder.image(name)["registry"] for name in ("torch", "extras")}
     assert all(one[SECRET] for one in given.values())
-    assert [one["value"]["username"] for one in given.values()] == [azure.USER] * 2
+    assert [one["value"]["username"] for one in given.values()] == [azure_login.USER] * 2
     assert [one["value"]["password"] for one in given.values()] == ["token-1", "token-2"]
     assert "token-" not in repr(values["outputs"])
     asked.clear()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import BenchError
+from bench.bench_error import BenchError
 from bench.figures import Row, Target, show, table, verdict
 from bench.measure import alternate, resident, run
-from bench.torch import known_releases, patch_pair
+from bench.torch_images import known_releases, patch_pair
 
 AT_MOST = Target("<=", 1.15)
 

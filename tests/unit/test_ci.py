@@ -16,24 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from ci import (
-    actions,
-    comment,
-    deployment,
-    identity,
-    machine,
-    preview,
-    propose,
-    proposed,
-    pulumi,
-    record,
-    repository,
-    resolve,
-)
-from ci.cli import main
+from ci import actions, identity, machine, public_state, pulumi_stack, repository
+from ci.arguments import main
+from ci.verbs import comment, preview, propose, proposed, record, resolve
 from stacks import lock, plan
 from stacks.errors import SlipwayError
-from stacks.revision import BRANCH_VARIABLE
+from stacks.identity.history import BRANCH_VARIABLE
 from tests.loopback import serving
 from tests.unit.checkout import Checkout
 from tests.workflows.github import GitHub, serve
@@ -112,7 +100,7 @@ def test_what_means_none_or_several_is_one_line_that_says_what_there_is(words: t
 
 def test_an_image_is_brought_up_with_all_that_it_is_made_of_and_nothing_else() -> None:
     planned = plan.make("nccl-cu121")
-    wanted = pulumi.with_parents(planned, "torch")
+    wanted = pulumi_stack.with_parents(planned, "torch")
     assert wanted[-1] == "torch"
     assert {"nccl-tests", "torch-source", "torch-wheel", "vision-wheel"} < set(wanted)
     assert not {"torch-extras", "deepspeed-wheel", "apex-source"} & set(wanted)
@@ -124,7 +112,7 @@ def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
         '  slipway:torch: {version: "2.10"}\n  slipway:registry: {kind: generic, repository: r.example/x, username: u,\n'
         "    password: {secure: v1:abc}}\n  slipway:runsOn: [a, b]\n"
     )
-    assert yaml.load(pulumi.unpublished(text), yaml.BaseLoader) == {
+    assert yaml.load(pulumi_stack.unpublished(text), yaml.BaseLoader) == {
         "config": {
             "slipway:flavor": "local",
             "slipway:torch": {"version": "2.10"},
@@ -138,14 +126,14 @@ def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
             "slipway:publish": "false",
         }
     }
-    assert yaml.safe_load(pulumi.unpublished(text))["config"]["slipway:publish"] is False
+    assert yaml.safe_load(pulumi_stack.unpublished(text))["config"]["slipway:publish"] is False
 
 
 def test_what_nobody_defined_is_not_set_but_the_empty_password_of_a_key() -> None:
     empty = {"AWS_ROLE_ARN": "", "COSIGN_PASSWORD": "", "PATH": "/bin"}
-    assert pulumi.defined({**empty, "COSIGN_PRIVATE_KEY": ""}) == {"PATH": "/bin"}
+    assert pulumi_stack.defined({**empty, "COSIGN_PRIVATE_KEY": ""}) == {"PATH": "/bin"}
     key = {"COSIGN_PRIVATE_KEY": "-----BEGIN", "PATH": "/bin"}
-    assert pulumi.defined({**empty, **key}) == {**key, "COSIGN_PASSWORD": ""}
+    assert pulumi_stack.defined({**empty, **key}) == {**key, "COSIGN_PASSWORD": ""}
 
 
 SAID = """Previewing update (one):
@@ -204,23 +192,23 @@ def exported(**outputs: Any) -> dict[str, Any]:
 
 
 def test_of_a_state_only_what_is_named_is_public() -> None:
-    told = deployment.public(exported(more="of another"), "c" * 40)
+    told = public_state.public(exported(more="of another"), "c" * 40)
     text = json.dumps(told)
     assert not any(hidden in text for hidden in ("ciphertext", "salt", "tcp://x", "registry", "of another"))
     assert told["commit"] == "c" * 40
     assert told["outputs"] == {"images": {"a": {}}}
-    assert deployment.images(told) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
+    assert public_state.images(told) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
 
 
 def test_an_output_that_is_secret_is_refused() -> None:
     with pytest.raises(SlipwayError, match=r"^the stack's outputs hold a secret, and are not made public; "):
-        deployment.public(exported(plan={"a": {"args": {"TOKEN": SECRET}}}), "c" * 40)
+        public_state.public(exported(plan={"a": {"args": {"TOKEN": SECRET}}}), "c" * 40)
 
 
 def test_a_state_made_of_it_has_what_is_not_to_be_built_and_no_dangling_urn() -> None:
-    told = deployment.public(exported(), "c" * 40)
+    told = public_state.public(exported(), "c" * 40)
     for unbuilt, urns in (((), {IMAGE}), (("a",), set())):
-        resources = deployment.state(told, unbuilt)["deployment"]["resources"]
+        resources = public_state.state(told, unbuilt)["deployment"]["resources"]
         assert {it["urn"] for it in resources} == {ROOT_URN, PROVIDER, COMPONENT} | urns
         for it in resources:
             assert {*it["dependencies"], it.get("parent", ROOT_URN)} <= {other["urn"] for other in resources}
@@ -624,7 +612,9 @@ def test_room_is_made_on_githubs_own_machines_only(where: str, tmp_path: Path, m
 @pytest.mark.parametrize("verb", ["comment", "record", "published", "propose"])
 def test_some_verbs_need_nothing_but_python(verb: str) -> None:
     """Those that workflows run with the machine's own ``python3``; ``-S`` leaves out all that is installed."""
-    subprocess.run([sys.executable, "-S", "-c", f"import ci.cli, ci.{verb}"], cwd=repository.ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-S", "-c", f"import ci.arguments, ci.verbs.{verb}"], cwd=repository.ROOT, check=True
+    )
 
 
 # Words

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from stacks import cli, plan
-from stacks.cli import main
+from cli import main as cli
+from cli.main import main
+from stacks import plan
+from stacks.config.stack_file import read_stack, stack_names
 from stacks.errors import SlipwayError
-from stacks.source import read_stack, stack_names
 from stacks.tags import parse
 
 
@@ -75,7 +76,7 @@ def test_a_tag_that_is_too_long_names_its_stack_and_image() -> None:
 def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stacks.revision._branch", lambda _: "///")
+    monkeypatch.setattr("stacks.identity.history._branch", lambda _: "///")
     assert main(["check"]) == 1
     assert (
         capsys.readouterr().err == "the branch name '///' has no letter or digit that can stand in a tag; rename it\n"

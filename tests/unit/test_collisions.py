@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from stacks import flavors
-from stacks.collisions import Built, collisions, owned_twice
-from stacks.fingerprint import fingerprints
-from stacks.source import ROOT, stack_file
+from stacks.checks.collisions import Built, collisions, owned_twice
+from stacks.config.stack_file import ROOT, stack_file
+from stacks.identity.fingerprint import fingerprints
 from stacks.spec import in_order
 
 
@@ -83,7 +83,7 @@ def test_the_build_products_of_stacks_told_apart_by_a_suffix_are_still_shared() 
 
 
 def test_check_reports_a_collision_and_fails(tmp_path: Path) -> None:
-    for folder in ("stacks", "dockerfiles"):
+    for folder in ("cli", "dockerfiles", "oci", "stacks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     written = stack_file("base-cu121", tmp_path).read_text()
     stack_file("other", tmp_path).write_text(written.replace("9.0+PTX", "9.0"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from tests.unit.mocks import DIGEST, SECRET, run
 
 
@@ -158,7 +158,7 @@ def test_a_parent_in_the_stacks_own_registry_is_verified_with_the_stacks_own_log
 
 def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:
     code = (
-        "import sys, components.stack; print([name for name in ('requests', 'stacks.cosign') if name in sys.modules])"
+        "import sys, components.deployment; print([name for name in ('requests', 'oci.cosign') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks import compose, plan
-from stacks.cli import main
+from cli import compose
+from cli.main import main
+from stacks import plan
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
-from stacks.source import ROOT, read_stack
 from stacks.versions import ngc_versions
 from tests.unit.test_arguments import every_spec
 
@@ -128,7 +129,7 @@ def test_every_image_for_one_person_has_the_group_that_its_environment_belongs_t
 def test_in_wsl_the_hosts_network_is_refused_and_lines_end_as_in_linux(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stacks.compose._is_wsl", lambda: True)
+    monkeypatch.setattr("cli.compose._is_wsl", lambda: True)
     assert main(["compose", "local", "--project", str(tmp_path), "--host-network"]) == 1
     said = capsys.readouterr().err
     assert said == "--host-network: in WSL the engine's network is not this machine's; publish ports instead\n"

@@ -9,11 +9,13 @@ from typing import Any, Literal, get_args
 import pytest
 
 from stacks import flavors, plan
-from stacks.config import Mirrors, from_pulumi
+from stacks.config.load import from_pulumi
+from stacks.config.mirrors import Mirrors
+from stacks.config.model import Model
+from stacks.config.registries import GhcrRegistry, LocalRegistry
 from stacks.errors import SlipwayError
-from stacks.family.config import Extras
-from stacks.model import Model, qualified
-from stacks.registries import GhcrRegistry, LocalRegistry
+from stacks.flavors.torch_family.config import Extras
+from stacks.references import qualified
 
 
 def camel(model: type[Model]) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks import context
 from stacks.errors import SlipwayError
+from stacks.identity import context
 
 TREE = ("a/Dockerfile", "a/README.md", "a/x/one.txt", "a/x/two.sh", "b/file", "common/run", "top")
 

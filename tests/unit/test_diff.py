@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from stacks.cli import main
-from stacks.diff.comparison import Comparison, compare
-from stacks.diff.image import fetch
-from stacks.diff.published import Change, StackDiff, diff
-from stacks.diff.published import _base as moved
-from stacks.diff.report import of_stack
+from cli.diff.comparison import Comparison, compare
+from cli.diff.report import of_stack
+from cli.diff.stack_diff import Change, StackDiff, diff
+from cli.diff.stack_diff import _base as moved
+from cli.main import main
+from oci.registry_image import fetch
 from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside

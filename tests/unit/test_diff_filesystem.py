@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stacks.diff.filesystem import Difference, Tree, differences
-from stacks.diff.layer import Index, index
-from stacks.registry import Unreadable
+from oci.client import Unreadable
+from oci.layer import Index, index
+from oci.tree import Difference, Tree, differences
 from tests.unit.layers import Item, Layer, archive, differing, drawn, seen, unpack
 
 

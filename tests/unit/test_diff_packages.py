@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from stacks.diff.packages import Listed, database, listed
+from oci.packages import Listed, database, listed
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from stacks import context
-from stacks.config import Mirrors
-from stacks.dockerfile import arguments, mirrored, told_apart
+from stacks.config.mirrors import Mirrors
 from stacks.errors import SlipwayError
+from stacks.identity import context
+from stacks.identity.dockerfile import arguments, mirrored, told_apart
 
 
 def test_arguments_are_read_with_the_default_that_some_stage_gives(tmp_path: Path) -> None:

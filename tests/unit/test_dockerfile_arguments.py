@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from stacks.config.stack_file import ROOT
 from stacks.plan import MIRROR_ARGS
-from stacks.source import ROOT
 from stacks.spec import CONTEXT
 
 FOLDER = ROOT / CONTEXT

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stacks import docs
-from stacks.dockerfile import arguments
+from cli import readme_tables
+from stacks.config.stack_file import ROOT
 from stacks.flavors import nccl, universal
+from stacks.identity.dockerfile import arguments
 from stacks.lock import REFRESH_ARG
-from stacks.source import ROOT
 from stacks.spec import CONTEXT, PRODUCT_ARG
 from tests.unit.test_arguments import every_spec
 
@@ -33,7 +33,7 @@ def code(path: Path) -> str:
 
 def set_by(dockerfile: str) -> dict[str, str]:
     """Return what sets each argument, as a README lists them."""
-    text = docs.arguments(FOLDER / dockerfile)
+    text = readme_tables.arguments(FOLDER / dockerfile)
     return dict(re.findall(r"^\| `([A-Z][A-Z0-9_]*)` \| \S+ \| ([^|]+) \|", text, re.MULTILINE))
 
 

@@ -8,28 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from stacks import docs, flavors
-from stacks.config import Mirrors
+from cli import readme_tables
+from stacks import flavors
+from stacks.config.mirrors import Mirrors
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.source import ROOT
 from stacks.spec import CONTEXT
 
 
 def test_every_table_is_current() -> None:
-    for path, text in docs.readmes().items():
+    for path, text in readme_tables.readmes().items():
         assert path.read_text() == text, "run `python -m stacks docs`"
 
 
 def test_every_flavor_with_keys_of_its_own_has_its_table_in_one_readme() -> None:
-    having = [name for name in flavors.names() if len(docs.table([name]).splitlines()) > 2]
+    having = [name for name in flavors.names() if len(readme_tables.table([name]).splitlines()) > 2]
     assert set(flavors.names()) - set(having) == {"runners"}
-    marks = [mark for path in docs.readmes() for mark in docs.MARK.finditer(path.read_text())]
+    marks = [mark for path in readme_tables.readmes() for mark in readme_tables.MARK.finditer(path.read_text())]
     named = [name for mark in marks for name in mark["flavors"].split()]
     assert sorted(named) == having
 
 
 def test_a_row_has_the_default_and_the_description_of_a_key_and_of_those_in_it() -> None:
-    rows = docs.table(["base", "nccl"]).splitlines()
+    rows = readme_tables.table(["base", "nccl"]).splitlines()
     assert rows[0] == "| Key | Flavors | Default | Meaning |"
     assert "| `slipway:nccl` | nccl | `2.30.4-1` | NCCL, with its package revision. |" in rows
     assert "| `slipway:extras.xformers` | base, nccl | `false` | xformers. |" in rows
@@ -39,7 +40,7 @@ def test_a_row_has_the_default_and_the_description_of_a_key_and_of_those_in_it()
     )
     assert "| `slipway:torch.commits.vision` | base, nccl |  | Commit of pytorch/vision. |" in rows
     assert not [row for row in rows if "slipway:registry" in row]
-    assert docs.table(["efa"]).startswith("| Key | Default | Meaning |\n")
+    assert readme_tables.table(["efa"]).startswith("| Key | Default | Meaning |\n")
 
 
 def test_an_old_table_is_replaced_and_nothing_else(tmp_path: Path) -> None:
@@ -49,13 +50,13 @@ def test_an_old_table_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     stale = current.replace("| `slipway:ngc` | `", "| `slipway:gone` | `")
     assert stale != current
     readme.write_text(stale)
-    assert docs.write(tmp_path) == [readme]
+    assert readme_tables.write(tmp_path) == [readme]
     assert readme.read_text() == current
-    assert docs.write(tmp_path) == []
+    assert readme_tables.write(tmp_path) == []
 
 
 def test_every_image_has_its_table_of_arguments() -> None:
-    having = [path.parent for path, text in docs.readmes().items() if docs.ARGUMENTS.search(text)]
+    having = [path.parent for path, text in readme_tables.readmes().items() if readme_tables.ARGUMENTS.search(text)]
     assert having == sorted(path.parent for path in (ROOT / CONTEXT).glob("*/Dockerfile"))
 
 
@@ -68,7 +69,7 @@ def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names
         "ARG LABEL_BASE_NAME\n"
     )
     vision = "Release of torchvision. Default: the newest that goes with this torch."
-    assert docs.arguments(path).splitlines()[2:] == [
+    assert readme_tables.arguments(path).splitlines()[2:] == [
         "| `A` | `x` | by hand | What a\\|b is. |",
         f"| `B_1` | `1` | `slipway:torch.vision` | {vision} |",
         f"| `B_2` | none | `slipway:torch.vision` | {vision} |",
@@ -93,4 +94,4 @@ def test_an_argument_of_which_nothing_is_said_or_a_key_that_is_none_is_refused(
 ) -> None:
     (tmp_path / "Dockerfile").write_text(text)
     with pytest.raises(SlipwayError, match=re.escape(f"{tmp_path}/Dockerfile: {said}")):
-        docs.arguments(tmp_path / "Dockerfile")
+        readme_tables.arguments(tmp_path / "Dockerfile")

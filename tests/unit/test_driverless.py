@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 
 CHECKS = ROOT / CONTEXT / "common/checks"

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from components.runners.ec2.scaler.decide import LEFT, ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
 from components.runners.ec2.scaler.jobs import Job
-from stacks import ec2, flavors, plan
+from stacks import flavors, plan
+from stacks.checks import ec2_site
+from stacks.config import ec2
 from stacks.errors import SlipwayError
-from stacks.versions.runner import runner_checksum, runner_names
+from stacks.versions.checksums import runner_checksum, runner_names
 from tests.unit import checkout
 
 SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/github-AbCdEf"
@@ -162,14 +164,14 @@ def test_every_runner_has_a_checksum_for_both_architectures() -> None:
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in found)
 
 
-def types() -> Iterator[tuple[dict[str, Any], ec2.Machine]]:
+def types() -> Iterator[tuple[dict[str, Any], ec2_site.Machine]]:
     """Yield every type with EFA as EC2 describes it, by the answers of EC2 that moto carries."""
     table = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
     for name, described in json.loads(gzip.decompress(table.read_bytes())).items():
         network = described["NetworkInfo"]
         if network.get("EfaSupported"):
             efa, cards = network["EfaInfo"]["MaximumEfaInterfaces"], network["MaximumNetworkCards"]
-            yield described, ec2.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=())
+            yield described, ec2_site.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=())
 
 
 def test_interfaces_are_such_as_every_type_has() -> None:
@@ -188,23 +190,23 @@ def test_interfaces_are_such_as_every_type_has() -> None:
     assert seen > 100
 
 
-def refused(*there: ec2.Machine, **values: Any) -> str:
+def refused(*there: ec2_site.Machine, **values: Any) -> str:
     """Return what is said of a configuration in two zones, where images within budgets take 80 GiB."""
     config = load(instanceTypes=[machine.name for machine in there], **values)
     networks = [
-        ec2.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
+        ec2_site.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
     ]
-    site = ec2.Site(there, networks, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    site = ec2_site.Site(there, networks, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
     try:
-        ec2.check(config, site, "linux/amd64", {"torch": 20 * 1024**3})
+        ec2_site.check(config, site, "linux/amd64", {"torch": 20 * 1024**3})
     except SlipwayError as error:
         return str(error)
     return ""
 
 
-def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2.Machine:
+def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.Machine:
     places = tuple(f"eu-west-1{zone}" for zone in zones)
-    return ec2.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
+    return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
 
 
 def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
@@ -218,7 +220,7 @@ def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
 
 def test_a_machine_must_have_the_gpus_that_are_asked_for_else_the_fewest_of_any_type() -> None:
     types = [replace(of("p4d.24xlarge"), gpus=8), replace(of("g5.12xlarge"), gpus=4)]
-    site = ec2.Site(types, [], "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    site = ec2_site.Site(types, [], "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
     assert [site.gpus(asked) for asked in (None, 0, 2)] == [4, 0, 2]
 
 

@@ -15,9 +15,11 @@ from botocore.stub import Stubber
 from moto import mock_aws
 from moto.ec2.models.amis import AMIS
 
-from components.runners.ec2.builder import alias, machine, proxy
-from components.runners.ec2.builder.machine import Machine
-from stacks import ec2, flavors
+from components.runners.ec2.builder import builder_instance, ssh_config, ssh_proxy
+from components.runners.ec2.builder.builder_instance import Machine
+from stacks import flavors
+from stacks.checks import ec2_site
+from stacks.config import ec2
 from stacks.errors import SlipwayError
 from tests.unit.test_ec2 import RUNNERS
 
@@ -29,7 +31,7 @@ REGION, NAME = "eu-west-1", "slipway-t-builder"
 
 def effective(folder: Path) -> dict[str, str]:
     """Return what ssh itself makes of an alias."""
-    command = ["ssh", "-G", "-F", str(folder / "config"), alias.HOST]
+    command = ["ssh", "-G", "-F", str(folder / "config"), ssh_config.HOST]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
@@ -50,27 +52,27 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", ["c", "with space and 100%"])
 def test_ssh_understands_the_alias(tmp_path: Path, name: str) -> None:
     root = tmp_path / name
-    alias.write(REGION, NAME, root)
-    folder = alias.folder(NAME, root)
+    ssh_config.write(REGION, NAME, root)
+    folder = ssh_config.folder(NAME, root)
     found = effective(folder)
     assert (found["hostname"], found["user"], found["port"]) == ("slipway-builder", "build", "22")
     assert found["identityfile"].strip('"').replace("%%", "%") == str(folder / "key")
     assert found["identitiesonly"] == found["batchmode"] == "yes"
     assert found["proxycommand"].replace("%%", "%") == (
-        f'env PYTHONPATH="{root}" "{sys.executable}" -P -m components.runners.ec2.builder.proxy '
+        f'env PYTHONPATH="{root}" "{sys.executable}" -P -m components.runners.ec2.builder.ssh_proxy '
         f'{REGION} {NAME} "{folder}"'
     )
     assert (folder / "key").stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
     before = (folder / "key.pub").read_text()
-    alias.write(REGION, NAME, root)
+    ssh_config.write(REGION, NAME, root)
     assert (folder / "key.pub").read_text() == before
 
 
 def test_connections_are_shared_where_a_sockets_path_may_be_so_long() -> None:
     short, long = Path("/work/x"), Path("/work") / ("x" * 80)
-    assert "ControlPath" in alias.rendered(REGION, NAME, short)
-    assert "Control" not in alias.rendered(REGION, NAME, long)
+    assert "ControlPath" in ssh_config.rendered(REGION, NAME, short)
+    assert "Control" not in ssh_config.rendered(REGION, NAME, long)
 
 
 @pytest.mark.parametrize("missing", ["aws", "session-manager-plugin"])
@@ -82,7 +84,7 @@ def test_what_is_not_installed_is_said_before_anything_is_done(
         (programs / name).symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(programs))
     with pytest.raises(SlipwayError, match=f"^slipway:runners.build takes `{missing}` on PATH: install AWS's "):
-        alias.write(REGION, NAME, tmp_path)
+        ssh_config.write(REGION, NAME, tmp_path)
     assert not (tmp_path / ".slipway").exists()
 
 
@@ -91,7 +93,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The builder, as it is asked for: of moto, or of a stub."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setattr(machine, "_PAUSE", 0)
+    monkeypatch.setattr(builder_instance, "_PAUSE", 0)
     return Machine(REGION, NAME)
 
 
@@ -137,7 +139,7 @@ def test_the_machine_is_started_and_stopped_by_its_name(
     with pytest.raises(SlipwayError, match="there is none; `pulumi up --refresh` makes it anew"):
         made.stop()
     # The proxy's last words are where they can be read.
-    assert proxy.main(REGION, NAME, str(tmp_path)) == 1
+    assert ssh_proxy.main(REGION, NAME, str(tmp_path)) == 1
     said = f"the builder {NAME} in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
     assert (tmp_path / "refused").read_text() == capfd.readouterr().err == said
 
@@ -198,7 +200,7 @@ class Near:
 
 def connect(monkeypatch: pytest.MonkeyPatch, near: Near, seconds: float = 60) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    proxy.connect(near, Path("key"), time.monotonic() + seconds)  # type: ignore[arg-type]  # in its place
+    ssh_proxy.connect(near, Path("key"), time.monotonic() + seconds)  # type: ignore[arg-type]  # in its place
 
 
 def test_the_proxy_waits_for_session_manager_and_sends_the_key_each_time(
@@ -247,11 +249,13 @@ def test_a_key_is_let_in_by_ec2_instance_connect(tmp_path: Path, made: Machine) 
             made.admit(instance, "build", tmp_path / "key")
 
 
-NETWORKS = [ec2.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"]
+NETWORKS = [
+    ec2_site.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
+]
 
 
-def a_type(name: str, zones: list[str]) -> ec2.Machine:
-    return ec2.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True, zones=tuple(zones))
+def a_type(name: str, zones: list[str]) -> ec2_site.Machine:
+    return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True, zones=tuple(zones))
 
 
 def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: Any) -> str:
@@ -260,9 +264,9 @@ def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: An
     assert isinstance(config, ec2.Ec2Runners)
     types = [a_type(name, ["eu-west-1a"]) for name in config.instance_types]
     builder = a_type("c7i.4xlarge", zones)
-    site = ec2.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, builder)
+    site = ec2_site.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, builder)
     try:
-        ec2.check(config, site, "linux/amd64", budgets or {})
+        ec2_site.check(config, site, "linux/amd64", budgets or {})
     except SlipwayError as error:
         return str(error)
     assert site.builder_network

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from components.runners.ec2 import policies
-from stacks.source import ROOT
+from components.runners.ec2 import iam_policies
+from stacks.config.stack_file import ROOT
 from tests.unit import iam
 
-ARNS = policies.Arns(
+ARNS = iam_policies.Arns(
     configs=iam.CONFIG,
     jobs=iam.TABLE,
     groups=[f"{iam.GROUP}:uuid:autoScalingGroupName/{iam.NAME}-{kind}" for kind in ("spot", "on-demand")],
@@ -22,11 +22,11 @@ ARNS = policies.Arns(
     webhook_secret=iam.WEBHOOK,
     logs={whose: f"{iam.LOGS}:/{iam.NAME}/{whose}" for whose in ("runner", "webhook", "keeper")},
 )
-POLICIES: dict[str, Callable[[], policies.Policy]] = {
-    "runner": lambda: policies.runner(ARNS),
-    "builder": policies.builder,
-    "webhook": lambda: policies.webhook(ARNS),
-    "keeper": lambda: policies.keeper(ARNS, "Slipway/Runners"),
+POLICIES: dict[str, Callable[[], iam_policies.Policy]] = {
+    "runner": lambda: iam_policies.runner(ARNS),
+    "builder": iam_policies.builder,
+    "webhook": lambda: iam_policies.webhook(ARNS),
+    "keeper": lambda: iam_policies.keeper(ARNS, "Slipway/Runners"),
 }
 NAMELESS = {
     "autoscaling:DescribeAutoScalingGroups",
@@ -94,11 +94,11 @@ def test_faults_are_seen(whose: str, number: int) -> None:
 
 
 def test_without_a_registry_of_aws_a_job_may_push_to_none() -> None:
-    bare = policies.runner(policies.Arns(**{**vars(ARNS), "repositories": []}))
+    bare = iam_policies.runner(iam_policies.Arns(**{**vars(ARNS), "repositories": []}))
     assert not [action for statement in bare["Statement"] for action in statement["Action"] if action.startswith("ecr")]
 
 
 @pytest.mark.parametrize("service", ["ec2.amazonaws.com", "lambda.amazonaws.com"])
 def test_a_role_is_for_its_service_alone(service: str) -> None:
-    (statement,) = policies.trust(service)["Statement"]
+    (statement,) = iam_policies.trust(service)["Statement"]
     assert statement == {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from components.ecr import BESIDE, KEEP, encryption, lifecycle
-from stacks.source import ROOT
+from components.registry.ecr_registry import BESIDE, KEEP, encryption, lifecycle
+from stacks.config.stack_file import ROOT
 from tests.unit.mocks import DIGEST, SECRET, TOKEN, run
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -134,7 +134,7 @@ def test_a_preview_asks_for_no_token_and_takes_credentials_of_the_machine_as_the
 
 
 def test_a_preview_without_credentials_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacks.aws.signed", lambda: False)
+    monkeypatch.setattr("components.registry.aws_environment.signed", lambda: False)
     provider = run(registry=ECR, preview=True)[0].of_type(PROVIDER)["registry-aws"]
     assert "allowedAccountIds" not in provider
     assert provider["skipCredentialsValidation"] == provider["skipRequestingAccountId"] == "true"
@@ -177,6 +177,6 @@ def test_encryption_is_aws_own_unless_a_key_is_named() -> None:
 
 
 def test_a_stack_that_does_not_push_to_ecr_does_not_load_its_sdk() -> None:
-    code = "import sys, components.stack; print([name for name in sys.modules if name.startswith('pulumi_aws')])"
+    code = "import sys, components.deployment; print([name for name in sys.modules if name.startswith('pulumi_aws')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan
-from stacks.dockerfile import arguments
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.source import ROOT
+from stacks.identity.dockerfile import arguments
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions import efa_environment

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks import jobs, plan
-from stacks.cli import main
+from cli import job as jobs
+from cli.main import main
+from stacks import plan
+from stacks.config.stack_file import ROOT
 from stacks.flavors import load, megatron
-from stacks.source import ROOT
 from stacks.versions.nodes import node
 
 NAME = "megatron-lm"

@@ -21,12 +21,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cli.export import layout, selection, squashfs
+from cli.export.filesystem import Filesystem
+from cli.main import main
+from oci.registry_image import fetch
 from stacks import plan
-from stacks.cli import main
-from stacks.diff.image import fetch
-from stacks.export import chosen, layout, squashfs
-from stacks.export.filesystem import Filesystem
-from stacks.source import ROOT, read_stack
+from stacks.config.stack_file import ROOT, read_stack
 from tests.unit import layers
 from tests.unit.layers import Item
 from tests.unit.registry import Registry, digest_of, hasten, serve
@@ -303,7 +303,7 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(registry: Registry,
     registry.image("acme/big:1", [os.urandom(1 << 20)])
     output = tmp_path / "app.tar"
     # The limit of a file's size stands for the disk's: the system refuses the same call.
-    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)); from stacks.cli import main; sys.exit(main(sys.argv[1:]))"
+    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)); from cli.main import main; sys.exit(main(sys.argv[1:]))"
     words = ["export", f"{registry.address}/acme/big:1", "--format", "tar", "--output", str(output)]
     done = subprocess.run(
         [sys.executable, "-c", limited, *words], cwd=ROOT, capture_output=True, text=True, check=False
@@ -472,11 +472,11 @@ def test_a_stacks_wheels_come_out_of_what_its_images_install(
 
 
 def test_wheels_come_out_of_dist_whether_or_not_an_image_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chosen, "_pushed", lambda _, image: image)
+    monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
     people: list[list[dict[str, Any]]] = [[], [{}]]
     for train in people:
         made = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": train})
-        found: list[Any] = chosen.wheels(made, None)
+        found: list[Any] = selection.wheels(made, None)
         assert [image.spec.name for image in found] == ["dist"]
 
 

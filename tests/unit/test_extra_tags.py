@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ci.affected import lacking
+from ci.verbs.affected import lacking
 from stacks import flavors, plan
+from stacks.config.stack_file import read_stack
 from stacks.errors import SlipwayError
-from stacks.source import read_stack
 from tests.unit.mocks import DIGEST, run
 from tests.unit.test_ecr import ECR, EXTRA_TAG, REPOSITORY
 

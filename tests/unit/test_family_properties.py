@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from stacks import flavors, versions
-from stacks.collisions import Built, collisions
+from stacks.checks.collisions import Built, collisions
 from stacks.errors import SlipwayError
-from stacks.fingerprint import fingerprints
+from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, in_order
 from stacks.tags import Revision, parse, render
 from stacks.versions.tables import line, table

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from stacks.context import walk
-from stacks.ignore import Matcher, clean, parse
-from toolchain.docker_provider.context import matcher, mode_text, resolve_links
+from stacks.identity.context import walk
+from stacks.identity.ignore import Matcher, clean, parse
+from toolchain.docker_provider.build_context import matcher, mode_text, resolve_links
 
 MATCHES = [
     ("**", "file", True),

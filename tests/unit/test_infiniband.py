@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 
 PROGRAM = ROOT / CONTEXT / "megatron/checks/infiniband.py"

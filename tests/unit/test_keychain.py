@@ -9,7 +9,7 @@ import pytest
 
 from toolchain.docker_provider import reference
 from toolchain.docker_provider.build import _push_error
-from toolchain.docker_provider.credentials import Keychain
+from toolchain.docker_provider.docker_api.docker_config import Keychain
 from toolchain.docker_provider.inputs import Build, Image, Registry
 from toolchain.provider_base import ProviderError
 

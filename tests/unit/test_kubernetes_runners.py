@@ -12,10 +12,11 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from components.runners import builder, pod, validation
-from stacks import azure, plan
-from stacks.runners import KubernetesRunners
-from stacks.source import ROOT
+from components.runners.kubernetes import build_service, gpu_validation, pod
+from oci import azure_login
+from stacks import plan
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.stack_file import ROOT
 from stacks.versions.nodes import node, node_names
 from tests.unit.flows import Peer, allowed
 from tests.unit.mocks import DIGEST, SECRET, Recorder, run
@@ -196,7 +197,7 @@ def test_whoever_builds_is_waited_for(build: dict[str, Any], port: str) -> None:
     assert int(port, 16) == daemon["ports"][0]["containerPort"]
     assert spec["terminationGracePeriodSeconds"] == CONFIG.grace * 60
     budget = objects(recorder)["PodDisruptionBudget build"]["spec"]
-    assert budget == {"minAvailable": 1, "selector": {"matchLabels": builder.service_labels()}}
+    assert budget == {"minAvailable": 1, "selector": {"matchLabels": build_service.service_labels()}}
 
 
 _TCP = "  sl  local_address rem_address   st\n"
@@ -278,9 +279,9 @@ def test_a_private_registrys_image_is_checked_with_its_login(
 
 def test_a_login_that_does_not_last_is_no_secret_of_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or each update would have another Job than its preview: nodes pull from ACR as themselves."""
-    for name in azure.VARIABLES:
+    for name in azure_login.VARIABLES:
         monkeypatch.setenv(name, "x")
-    monkeypatch.setattr(azure, "login", lambda _: ("u", "hunter2"))
+    monkeypatch.setattr(azure_login, "login", lambda _: ("u", "hunter2"))
     recorder, _ = run(
         runners=runners(validation={"image": "extras", "command": ["/checks/gpu"]}),
         registry={"kind": "acr", "repository": "acmeml.azurecr.io/x"},
@@ -300,13 +301,13 @@ def test_an_images_own_checks_are_what_the_job_runs() -> None:
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
     asked = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
     assert asked.validation
-    script, job = validation.script(asked, text), validation.job(asked, asked.validation, text)
+    script, job = gpu_validation.script(asked, text), gpu_validation.job(asked, asked.validation, text)
     pod_spec = job["spec"]["template"]["spec"]
     (container,) = pod_spec["containers"]
     (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "checks"]
     assert container["command"] == ["python", f"{mount['mountPath']}/{next(iter(script['data']))}"]
     assert {"name": "checks", "configMap": {"name": script["metadata"]["name"]}} in pod_spec["volumes"]
-    other = validation.job(asked, asked.validation, f"{text}#")
+    other = gpu_validation.job(asked, asked.validation, f"{text}#")
     assert other["spec"]["template"]["metadata"] != job["spec"]["template"]["metadata"]  # other checks run anew
     recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=text)
     assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
@@ -351,7 +352,7 @@ def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any])
 CONFIG = KubernetesRunners.model_validate(runners(build={}))
 SPACE = CONFIG.namespace
 RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
-SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, builder.service_labels())
+SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, build_service.service_labels())
 IMPOSTOR = Peer("10.0.0.7", "default", pod.labels(CONFIG))
 """Who only calls itself a runner."""
 CHECKS = Peer("10.0.0.3", SPACE, {"app.kubernetes.io/component": "gpu-checks"})
@@ -400,7 +401,7 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
         (STRANGER, RUNNER, 22, False),
         (STRANGER, SERVICE, 2376, False),
         (IMPOSTOR, SERVICE, 2376, False),
-        (RUNNER, Peer("10.0.0.8", "default", builder.service_labels()), 2376, False),
+        (RUNNER, Peer("10.0.0.8", "default", build_service.service_labels()), 2376, False),
         (STRANGER, CONTROLLER, 8080, False),
         (STRANGER, GITHUB_COM, 22, True),
     ],

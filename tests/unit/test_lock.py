@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from oci.client import Login, digest, tag
 from stacks import lock, plan
-from stacks.config import Mirrors
+from stacks.config.mirrors import Mirrors
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.registry import Login, digest, tag
-from stacks.source import ROOT
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.unit.checkout import Checkout as Repository
@@ -159,7 +159,7 @@ class Checkout:
 
     def __init__(self, root: Path, registry: Registry) -> None:
         self.root, self.registry = root, registry
-        for folder in ("stacks", "dockerfiles"):
+        for folder in ("cli", "dockerfiles", "oci", "stacks"):
             ignored = shutil.ignore_patterns("__pycache__", "lock.toml")
             shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.source import ROOT
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions import aks_node

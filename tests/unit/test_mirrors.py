@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stacks import plan
-from stacks.source import read_stack
+from stacks.config.stack_file import read_stack
 
 MIRRORS = {
     "images": {"docker.io": "m.example/hub"},

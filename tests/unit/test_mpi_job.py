@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from stacks import jobs, plan
-from stacks.cli import main
+from cli import job as jobs
+from cli.main import main
+from stacks import plan
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.flavors import efa, load
-from stacks.source import ROOT
 from stacks.spec import CONTEXT
 from stacks.versions.nodes import EFA, GPU, node
 

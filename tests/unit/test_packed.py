@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stacks import context
 from stacks.errors import SlipwayError
-from stacks.packed import Packed
+from stacks.identity import context
+from stacks.identity.archive import Packed
 
 NAMES = st.sampled_from(["a", "b", "Dockerfile", "README.md", "ä\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from stacks.spec import CONTEXT
 
 PROVIDER = ROOT / CONTEXT / "efa/checks/provider.py"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.published import _Asking
+from components.supply_chain.published_product import _Asking
 from stacks.errors import SlipwayError
 from tests.unit.registry import MANIFEST, Registry, hasten, serve
 

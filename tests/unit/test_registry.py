@@ -10,8 +10,8 @@ from typing import IO
 
 import pytest
 
+from oci.client import _RETRY, Login, Repository, Unreadable
 from stacks.errors import SlipwayError
-from stacks.registry import _RETRY, Login, Repository, Unreadable
 from tests.unit.registry import MANIFEST, Registry, digest_of, hasten, serve
 
 AS_IT_IS = _RETRY
@@ -85,7 +85,7 @@ def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> No
 
 def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("stacks.registry._RETRY", AS_IT_IS)
+    monkeypatch.setattr("oci.client._RETRY", AS_IT_IS)
     monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
     digest = registry.blob(b"content")
     registry.refusals = [503] * 3
@@ -104,7 +104,7 @@ def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry:
 
 
 def test_a_registry_that_says_nothing_is_one_line(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacks.registry._SECONDS", (0.2, 0.2))
+    monkeypatch.setattr("oci.client._SECONDS", (0.2, 0.2))
     registry.silent.set()
     try:
         with pytest.raises(

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from stacks import lock
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 
 OLD, NEW = (f"sha256:{digit * 64}" for digit in "ab")
 NAMES = ["docker.io/nvidia/cuda:12.1.1-base-ubuntu20.04", "127.0.0.1:5000/acme/x:1", "nvcr.io/nvidia/pytorch:26.03-py3"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stacks import revision
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
+from stacks.identity import history as revision
 from stacks.tags import parse
 from tests.unit.checkout import DOCKERFILE, STACK, Checkout, config, make
 

@@ -15,11 +15,11 @@ import pulumi
 import pytest
 from pydantic import ValidationError
 
-from components.runners import builder, certificates, guards, objects, pod, validation
+from components.runners.kubernetes import build_service, certificates, gpu_validation, isolation, objects, pod
 from stacks import plan
+from stacks.checks.secrets import check_clear_text
+from stacks.config.kubernetes import KubernetesRunners, Validation
 from stacks.errors import SlipwayError
-from stacks.registries import check_sealed
-from stacks.runners import KubernetesRunners, Validation
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
@@ -115,7 +115,7 @@ def test_a_runner_asks_for_the_nodes_devices_by_their_names(values: dict[str, An
     assert bool(limits) == ("cpu" in runner.get("resources", {}).get("requests", {}))  # huge pages are refused without
     pinned = bool({EFA, INFINIBAND} & limits.keys())
     assert runner["securityContext"]["capabilities"].get("add", []) == (["IPC_LOCK"] if pinned else [])
-    checked = validation.job(config, Validation(image="torch"))["spec"]["template"]["spec"]["containers"][0]
+    checked = gpu_validation.job(config, Validation(image="torch"))["spec"]["template"]["spec"]["containers"][0]
     rights = checked["securityContext"]
     assert (rights["capabilities"].get("add"), rights.get("runAsUser")) == (
         (["IPC_LOCK"], 0) if pinned else (None, None)
@@ -154,27 +154,31 @@ def test_a_runner_without_a_daemon_builds_on_the_service_and_nothing_in_it_is_pr
 ) -> None:
     config = runners(daemon=False, build=build, maxRunners=3)
     assert config.build
-    spec = pod.template(config, RUNNER, DOCKER, builder.client(config, config.build))["spec"]
+    spec = pod.template(config, RUNNER, DOCKER, build_service.client(config, config.build))["spec"]
     (runner,) = spec["containers"]
     assert "initContainers" not in spec
     assert runner["securityContext"]["privileged"] is False
     assert {mount["name"] for mount in runner["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
     env = {entry["name"]: entry["value"] for entry in runner["env"]}
-    assert env[variable] == f"tcp://{builder.own_address(config, config.build)}"
+    assert env[variable] == f"tcp://{build_service.own_address(config, config.build)}"
     assert "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS" not in env  # the runner would wait for a socket that nobody makes
-    assert guards.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
+    assert isolation.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 
 
 def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> None:
     config = runners(profile="eks-p5", maxRunners=3, namespace="gpu")
-    budget, account, quota = guards.disruption_budget(config), guards.service_account(config), guards.quota(config)
-    policies = guards.network_policies(config)
+    budget, account, quota = (
+        isolation.disruption_budget(config),
+        isolation.service_account(config),
+        isolation.quota(config),
+    )
+    policies = isolation.network_policies(config)
     assert {m["metadata"]["namespace"] for m in (budget, account, quota, *policies)} == {"gpu"}
-    assert guards.namespace(config)["metadata"]["name"] == "gpu"
+    assert isolation.namespace(config)["metadata"]["name"] == "gpu"
     labels = pod.template(config, RUNNER, DOCKER)["metadata"]["labels"]
     assert budget["spec"]["selector"]["matchLabels"] == labels
     assert account["metadata"]["name"] == pod.template(config, RUNNER, DOCKER)["spec"]["serviceAccountName"]
-    priority = guards.builds_priority(config)["metadata"]["name"]
+    priority = isolation.builds_priority(config)["metadata"]["name"]
     assert priority == pod.template(config, RUNNER, DOCKER)["spec"]["priorityClassName"]
     assert quota["spec"]["hard"] == {
         "pods": "3",
@@ -187,7 +191,7 @@ def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> 
 def test_builds_give_way_and_still_start_nodes_and_another_priority_is_another_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = guards.builds_priority(runners())
+    made = isolation.builds_priority(runners())
     assert -10 <= made["value"] < 0  # below -10 Cluster Autoscaler starts no node, and ends pods with theirs
     asked: dict[str, Any] = {}
     key = ("scheduling.k8s.io/v1", "PriorityClass")
@@ -198,7 +202,7 @@ def test_builds_give_way_and_still_start_nodes_and_another_priority_is_another_c
 
 
 def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
-    closed, build = guards.network_policies(runners())
+    closed, build = isolation.network_policies(runners())
     assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}  # no rule: nothing may
     assert "ingress" not in build["spec"]
     web = build["spec"]["egress"][1]
@@ -207,7 +211,7 @@ def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
 
 
 def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
-    controllers = guards.controller_namespace(runners())["metadata"]["labels"]
+    controllers = isolation.controller_namespace(runners())["metadata"]["labels"]
     assert controllers["pod-security.kubernetes.io/enforce"] == "restricted"
     service: dict[str, Any] = {"daemon": False, "build": {}}
     for values, level in (
@@ -216,10 +220,10 @@ def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
         ({**service, "profile": "eks-p5"}, "privileged"),  # IPC_LOCK
         ({**service, "profile": "eks-p5", "efa": 0}, "baseline"),
     ):
-        labels = guards.namespace(runners(**values))["metadata"]["labels"]
+        labels = isolation.namespace(runners(**values))["metadata"]["labels"]
         assert labels["pod-security.kubernetes.io/enforce"] == level, values
         assert labels["pod-security.kubernetes.io/warn"] == "restricted"
-    own = builder.namespace(runners(build={}))["metadata"]
+    own = build_service.namespace(runners(build={}))["metadata"]
     assert (own["name"], own["labels"]["pod-security.kubernetes.io/enforce"]) == ("slipway-runners-build", "privileged")
 
 
@@ -289,10 +293,10 @@ def test_a_credential_in_clear_text_is_refused(key: str) -> None:
     with pytest.raises(
         SlipwayError, match=f"^stack t: slipway:{key}: stands in clear text in the stack's file"
     ) as caught:
-        check_sealed(written, "stack t")
+        check_clear_text(written, "stack t")
     assert "hunter2" not in str(caught.value)
     inner[last] = {"secure": "AAAB"}
-    check_sealed(written, "stack t")
+    check_clear_text(written, "stack t")
 
 
 def test_certificates_serve_the_names_they_are_made_for_and_no_other() -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from stacks import flavors, schema
-from stacks.source import NAMESPACE, ROOT
+from cli import config_schema
+from stacks import flavors
+from stacks.config.stack_file import NAMESPACE, ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 def test_the_committed_block_is_current() -> None:
     text = (ROOT / "Pulumi.yaml").read_text()
-    assert text.endswith(schema.config_block()), "run `python -m stacks schema`"
+    assert text.endswith(config_schema.config_block()), "run `python -m stacks schema`"
 
 
 def test_types_and_defaults_come_from_the_models() -> None:
-    entries = yaml.safe_load(schema.config_block())["config"]
+    entries = yaml.safe_load(config_schema.config_block())["config"]
     assert entries["slipway:publish"]["type"] == "boolean"
     assert entries["slipway:publish"]["default"] is True
     assert entries["slipway:platform"]["default"] == "linux/amd64"
@@ -31,8 +32,8 @@ def test_types_and_defaults_come_from_the_models() -> None:
 def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
     project = tmp_path / "Pulumi.yaml"
     project.write_text("name: x\n")
-    assert schema.write(project)
-    assert not schema.write(project)
+    assert config_schema.write(project)
+    assert not config_schema.write(project)
     assert yaml.safe_load(project.read_text())["name"] == "x"
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from components.runners import seen
-from stacks.runners import BuildService, KubernetesRunners
+from components.runners.kubernetes import cluster_health
+from stacks.config.kubernetes import BuildService, KubernetesRunners
 from stacks.versions.nodes import EFA, GPU
 
 CONFIG = KubernetesRunners.model_validate(
@@ -66,17 +66,17 @@ def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> d
 
 def test_a_cluster_that_is_well_or_has_nothing_yet_gives_no_warning(kubectl: Path) -> None:
     says(kubectl)
-    assert seen.warnings(CONFIG) == []
+    assert cluster_health.warnings(CONFIG) == []
     well = [pod("r1", minutes=60)]
     says(kubectl, nodes=[node()], pods=well, own=[pod("controller-1"), pod("x-listener")], runners=well)
-    assert seen.warnings(CONFIG) == []
+    assert cluster_health.warnings(CONFIG) == []
     asked = (kubectl / "asked").read_text().splitlines()
     assert all(line.startswith("--context mine get ") for line in asked)
 
 
 def test_a_device_that_no_node_offers_is_told_of_with_what_to_look_at(kubectl: Path) -> None:
     says(kubectl, nodes=[{"status": {"allocatable": {GPU: "8"}}}] * 2)
-    (line,) = seen.warnings(CONFIG)
+    (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith(f"no node of eks-p5 (there: 2) offers more than 0 {EFA}, and a runner asks for 32: ")
     assert "supportedInstanceLabels" in line
 
@@ -84,22 +84,24 @@ def test_a_device_that_no_node_offers_is_told_of_with_what_to_look_at(kubectl: P
 def test_jobs_for_which_no_runner_comes_are_told_of(kubectl: Path) -> None:
     pulling = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
     says(kubectl, own=[pod("controller-1", "Pending", containerStatuses=[pulling])])
-    first, second = seen.warnings(CONFIG)
+    first, second = cluster_health.warnings(CONFIG)
     assert first == (
         "slipway-runners-controller/controller-1 does not work, so that queued jobs get no runner: ImagePullBackOff: not found"
     )
     assert second.startswith("slipway-runners-controller has no listener, so that queued jobs get no runner: ")
     reason = {"status": "False", "message": f"0/3 nodes are available: 3 Insufficient {GPU}."}
     says(kubectl, pods=[pod("r1", "Pending", 7, conditions=[reason]), pod("r2", "Pending", 1, conditions=[reason])])
-    assert seen.warnings(CONFIG) == [f"slipway-runners/r1 has waited 7 min: {reason['message']}"]
+    assert cluster_health.warnings(CONFIG) == [f"slipway-runners/r1 has waited 7 min: {reason['message']}"]
 
 
 def test_a_build_service_that_has_no_node_is_told_of(kubectl: Path) -> None:
     reason = {"status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
     says(kubectl, build=[pod("build-1", "Pending", 7, conditions=[reason])])
-    assert seen.warnings(CONFIG) == []  # it has none
+    assert cluster_health.warnings(CONFIG) == []  # it has none
     with_service = CONFIG.model_copy(update={"build": BuildService()})
-    assert seen.warnings(with_service) == [f"slipway-runners-build/build-1 has waited 7 min: {reason['message']}"]
+    assert cluster_health.warnings(with_service) == [
+        f"slipway-runners-build/build-1 has waited 7 min: {reason['message']}"
+    ]
 
 
 def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
@@ -108,7 +110,7 @@ def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
     says(
         kubectl, runners=[failed, pod("r2", "", 7), pod("r3", "Pending", 1), pod("r4", "Pending", 7)], pods=[pod("r4")]
     )
-    first, second = seen.warnings(CONFIG)
+    first, second = cluster_health.warnings(CONFIG)
     assert first == (
         f"slipway-runners/r1 has failed, and takes a runner's place until it is deleted: {why}; "
         "kubectl delete --namespace slipway-runners ephemeralrunners.actions.github.com r1"
@@ -118,7 +120,7 @@ def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
 
 def test_a_controllers_namespace_without_a_pod_is_told_of(kubectl: Path) -> None:
     says(kubectl, namespaces=[{"metadata": {"name": "slipway-runners-controller"}}])
-    (line,) = seen.warnings(CONFIG)
+    (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith("slipway-runners-controller has no pod, so that queued jobs get no runner: kubectl get ev")
 
 
@@ -148,15 +150,15 @@ def state(**of: Any) -> dict[str, Any]:
     ],
 )
 def test_the_reason_is_that_of_what_holds_the_pod_up(phase: str, status: dict[str, Any], why: str) -> None:
-    assert seen._not_ready(pod("r1", phase, **status)) == why
+    assert cluster_health._not_ready(pod("r1", phase, **status)) == why
 
 
 def test_a_cluster_that_does_not_answer_in_time_is_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen, "_SECONDS", 0.5)
+    monkeypatch.setattr(cluster_health, "_SECONDS", 0.5)
     program = kubectl / "kubectl"
     program.write_text("#!/bin/sh\necho 'open a browser at ...' >&2\nexec sleep 60\n")
     program.chmod(0o755)
-    assert seen.warnings(CONFIG) == ["the cluster does not answer kubectl: open a browser at ..."]
+    assert cluster_health.warnings(CONFIG) == ["the cluster does not answer kubectl: open a browser at ..."]
 
 
 def test_without_kubectl_or_a_cluster_one_line_says_what_is_not_known(
@@ -165,7 +167,9 @@ def test_without_kubectl_or_a_cluster_one_line_says_what_is_not_known(
     program = kubectl / "kubectl"
     program.write_text("#!/bin/sh\necho 'error: context \"mine\" does not exist' >&2\nexit 1\n")
     program.chmod(0o755)
-    assert seen.warnings(CONFIG) == ['the cluster does not answer kubectl: error: context "mine" does not exist']
+    assert cluster_health.warnings(CONFIG) == [
+        'the cluster does not answer kubectl: error: context "mine" does not exist'
+    ]
     monkeypatch.setenv("PATH", str(kubectl / "nothing"))
-    (line,) = seen.warnings(CONFIG)
+    (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith("kubectl is not on PATH: ")

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from ci.affected import lacking
-from components.signing import _Verifying
-from stacks import cosign, flavors, plan, provenance
-from stacks.collisions import tagged_twice
+from ci.verbs.affected import lacking
+from components.supply_chain.signing_resources import _Verifying
+from oci import cosign, slsa
+from oci.client import Login
+from stacks import flavors, plan
+from stacks.checks.collisions import tagged_twice
+from stacks.config.signing import Signer, trusted
 from stacks.errors import SlipwayError
-from stacks.registry import Login
-from stacks.signing import Signer, trusted
 from tests.unit import registry
 
 PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\nEwYH\n-----END PUBLIC KEY-----\n"
@@ -219,9 +220,9 @@ def test_two_stacks_do_not_move_one_tag() -> None:
 def test_a_source_is_named_without_credentials_and_paths(tmp_path: Path, remote: str, uri: str) -> None:
     for words in (["init", "-q"], ["remote", "add", "origin", remote]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
-    assert provenance.source_of(tmp_path) == {"uri": uri, "revision": "", "uncommitted": False}
+    assert slsa.source_of(tmp_path) == {"uri": uri, "revision": "", "uncommitted": False}
     (tmp_path / "file").write_text("")
-    assert provenance.source_of(tmp_path)["uncommitted"]
+    assert slsa.source_of(tmp_path)["uncommitted"]
 
 
 def test_provenance_has_arguments_files_parents_and_the_images_own_date(
@@ -238,7 +239,7 @@ def test_provenance_has_arguments_files_parents_and_the_images_own_date(
     parents = {"BASE_IMAGE": "debian:bookworm-slim", "WHEEL": f"r.example/x/wheel@{digest}", "EMPTY": "scratch"}
     with registry.serve() as served:
         ref = served.image("torch:1", [])
-        said = provenance.predicate(ref, made, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
+        said = slsa.predicate(ref, made, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
     definition = said["buildDefinition"]
     assert definition["externalParameters"]["request"]["args"] == {
         "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
@@ -249,10 +250,10 @@ def test_provenance_has_arguments_files_parents_and_the_images_own_date(
         {"uri": f"pkg:docker/r.example/x/wheel@{digest}?platform=linux%2Famd64", "digest": {"sha256": "b" * 64}},
     ]
     assert said["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
-    assert provenance.summary(said) == {"source": "", "revision": "", "date": ""}
+    assert slsa.summary(said) == {"source": "", "revision": "", "date": ""}
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     monkeypatch.setenv("GITHUB_WORKFLOW_REF", "acme/slipway/.github/workflows/publish.yml@refs/heads/main")
-    assert provenance._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
+    assert slsa._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
 
 
 def test_a_login_is_for_the_host_that_docker_reads_in_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from stacks import plan, slurm
-from stacks.cli import main
+from cli.main import main
+from stacks import plan
+from stacks.config.stack_file import read_stack
 from stacks.errors import SlipwayError
-from stacks.source import read_stack
+from stacks.jobs import slurm
 
 JOB = {
     "SLURM_JOB_ID": "1234567",

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
 from stacks.errors import SlipwayError
-from stacks.source import ROOT, parse, read_stack, stack_names
 
 
 def config(line: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
-from stacks.fingerprint import fingerprints
+from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, Outside, Sibling, in_order
 from stacks.tags import Suffix
 

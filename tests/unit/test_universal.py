@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from stacks import flavors, plan, versions
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.fingerprint import fingerprints
-from stacks.source import ROOT
+from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 
 SEED: dict[str, Any] = {

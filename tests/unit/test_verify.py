@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from stacks import cosign, verify
-from stacks.diff import published
+from cli import verify
+from cli.diff import stack_diff
+from oci import cosign
+from oci.client import Login
+from stacks.config.signing import Signer
 from stacks.errors import SlipwayError
-from stacks.registry import Login
-from stacks.signing import Signer
 from tests.unit.checkout import STACK, Checkout, make
 
 OURS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"
@@ -50,7 +51,7 @@ def ask(
 ) -> tuple[Asked, str]:
     """Verify a stack whose one image was built on ``parents``; return what was asked, and what is said."""
     asked = Asked(parents)
-    monkeypatch.setattr(published, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH}}})
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH}}})
     monkeypatch.setattr(cosign, "verify", asked.verify)
     monkeypatch.setattr(cosign, "attested", asked.attested)
     login = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": {"secure": "x"}}

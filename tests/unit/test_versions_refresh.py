@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.versions import refresh
+from cli import torch_table
 
 TORCH = {
     "torch/version.py": "__version__ = '2.0.1+cu117'\ndebug = False\ncuda = '11.7'\nhip = None\n",
@@ -89,7 +89,7 @@ def put(root: Path, package: str, version: str, tag: str, needs: list[str]) -> N
 
 def test_the_table_is_what_the_wheels_say(index: str, tmp_path: Path) -> None:
     target = tmp_path / "out.toml"
-    refresh.main(["--index-url", index, "--output", str(target)])
+    torch_table.main(["--index-url", index, "--output", str(target)])
     tables = tomllib.loads(target.read_text())
     assert list(tables) == ["torch", "vision", "audio", "text", "xformers"]
     assert tables["torch"] == {
@@ -118,7 +118,7 @@ def test_a_refresh_that_fails_leaves_the_table_alone(index: str, tmp_path: Path)
     (tmp_path / "xformers" / "index.html").unlink()
     (tmp_path / "xformers").rename(tmp_path / "gone")
     with pytest.raises(SystemExit, match=r"refresh: HTTP Error 404.*; nothing was written"):
-        refresh.main(["--index-url", index, "--output", str(target)])
+        torch_table.main(["--index-url", index, "--output", str(target)])
     assert target.read_text() == "before"
     assert not target.with_suffix(".new").exists()
 
@@ -126,20 +126,20 @@ def test_a_refresh_that_fails_leaves_the_table_alone(index: str, tmp_path: Path)
 def test_an_index_without_byte_ranges_is_named(index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Handler, "ranges", False)
     with pytest.raises(SystemExit, match=r"does not serve byte ranges of torch-2\.0\.1-cp31"):
-        refresh.main(["--index-url", index, "--output", str(tmp_path / "out.toml")])
+        torch_table.main(["--index-url", index, "--output", str(tmp_path / "out.toml")])
 
 
 def test_the_index_is_the_one_pip_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    assert refresh.pip_index_url() == "http://127.0.0.1:9/simple"
+    assert torch_table.pip_index_url() == "http://127.0.0.1:9/simple"
     monkeypatch.delenv("PIP_INDEX_URL")
-    assert refresh.pip_index_url().startswith("http")
+    assert torch_table.pip_index_url().startswith("http")
 
 
 @pytest.mark.slow
 def test_the_committed_table_is_what_the_index_says_today() -> None:
-    committed = tomllib.loads(Path(refresh.__file__).with_name("torch.toml").read_text())
+    committed = tomllib.loads(Path(torch_table.__file__).with_name("torch.toml").read_text())
     for package in ("torchaudio", "torchtext"):
-        rows = dict(refresh.table(refresh.pip_index_url(), package))
+        rows = dict(torch_table.table(torch_table.pip_index_url(), package))
         ours = committed[package.removeprefix("torch")]
         assert {version: rows[version] for version in ours} == ours

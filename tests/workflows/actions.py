@@ -21,9 +21,9 @@ from typing import Any
 import yaml
 
 from tests.workflows.expressions import evaluate, interpolate, value
-from toolchain import python_env
 from toolchain.checkout import Checkout
-from toolchain.part import Part, remember
+from toolchain.parts import python_env
+from toolchain.parts.part import Part, remember
 
 WORKFLOWS = ".github/workflows"
 TOOLS = ("PATH", "SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", "DOCKER_HOST", "SLIPWAY_DOCKER_PROVIDER")

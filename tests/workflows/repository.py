@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stacks.source import ROOT
+from stacks.config.stack_file import ROOT
 from tests.engine.project import DOCKERFILE, FLAVOR
 from tests.unit.checkout import Checkout
 from tests.workflows.actions import WORKFLOWS, Event

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from ci import pulumi
+from ci import pulumi_stack
 from tests.loopback import serving
 
 TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"
@@ -57,12 +57,12 @@ def test_a_job_is_logged_in_by_its_identity_and_out_again(
     cloud: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audiences: list[str] = []
-    monkeypatch.setattr(pulumi, "token", lambda audience: (audiences.append(audience), TOKEN)[1])
+    monkeypatch.setattr(pulumi_stack, "token", lambda audience: (audiences.append(audience), TOKEN)[1])
     folder = tmp_path / "with space & ü"
     folder.mkdir()
     variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PULUMI_HOME": str(tmp_path / "pulumi")}
     credentials = tmp_path / "pulumi/credentials.json"
-    with pulumi._login("acme", cloud, folder, variables):
+    with pulumi_stack._login("acme", cloud, folder, variables):
         assert json.loads(credentials.read_text())["accessTokens"][cloud] == "pul-job"
     assert audiences == ["urn:pulumi:org:acme"]
     (asked,) = Cloud.asked
@@ -76,6 +76,6 @@ def test_a_job_is_logged_in_by_its_identity_and_out_again(
 def test_other_backends_and_tokens_of_ones_own_need_no_login(
     cloud: str, tmp_path: Path, organization: str, more: dict[str, str]
 ) -> None:
-    with pulumi._login(organization, cloud, tmp_path, more):
+    with pulumi_stack._login(organization, cloud, tmp_path, more):
         assert not list(tmp_path.iterdir())
     assert not Cloud.asked

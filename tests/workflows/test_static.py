@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ci import affected, cli, propose
+from ci import arguments
+from ci.verbs import affected, propose
 from stacks import plan
-from stacks.source import ROOT, stack_names
+from stacks.config.stack_file import ROOT, stack_names
 from tests.workflows.actions import WORKFLOWS, workflow
 from tests.workflows.expressions import evaluate, interpolate
 
@@ -68,7 +69,7 @@ def test_every_line_is_one_that_the_command_line_knows() -> None:
     assert asked
     for line in asked:
         words = line.partition(" -m ci ")[2].split()
-        assert cli._parser().parse_args(words).verb == words[0]
+        assert arguments._parser().parse_args(words).verb == words[0]
 
 
 def test_a_token_may_do_nothing_unless_a_job_says_what() -> None:
@@ -213,7 +214,7 @@ def test_a_matrix_names_stacks_images_platforms_and_runners_of_the_graph(
     monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     monkeypatch.setattr(affected, "git", lambda *_: "false")
-    assert cli.main(["affected", "--since", "0" * 40]) == 0
+    assert arguments.main(["affected", "--since", "0" * 40]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("matrix="))
     rows = json.loads(line.removeprefix("matrix="))["include"]
     assert [row["stack"] for row in rows] == [name for name in stack_names() if plan.resolve(name)[1]]

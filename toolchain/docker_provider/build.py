@@ -14,12 +14,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from toolchain.docker_provider import progress, reference, tarball
-from toolchain.docker_provider.context import ignore_patterns, matcher, resolve_links
-from toolchain.docker_provider.credentials import Keychain
-from toolchain.docker_provider.engine import Engine, EngineError, Query
+from toolchain.docker_provider import reference
+from toolchain.docker_provider.build_context import ignore_patterns, matcher, resolve_links
+from toolchain.docker_provider.docker_api import push_progress, tarball
+from toolchain.docker_provider.docker_api.docker_config import Keychain
+from toolchain.docker_provider.docker_api.engine import Engine, EngineError, Query
+from toolchain.docker_provider.docker_api.session import Session
 from toolchain.docker_provider.inputs import BUILDERS, Image
-from toolchain.docker_provider.session import Session
 from toolchain.provider_base import Operation, Properties, ProviderError
 
 _STORE_SECONDS: Final = 5
@@ -165,7 +166,7 @@ class _Work:
         patterns = _admitting(what.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
         query = _query(self.image, dockerfile)
         headers = {"Content-Type": "application/x-tar"}
-        log = progress.BuildLog(self.display.status, self.display.hide)
+        log = push_progress.BuildLog(self.display.status, self.display.hide)
         self.display.status("Starting Docker build")
         with ExitStack() as stack:
             if classic:
@@ -178,12 +179,12 @@ class _Work:
                 query=query,
                 headers=headers,
                 body=lambda writer: tarball.write(writer, what.root, patterns, extra),
-                sent=lambda total: self.display.status(f"Sending the build context: {progress.size(total)}"),
+                sent=lambda total: self.display.status(f"Sending the build context: {push_progress.size(total)}"),
                 operation=self.operation,
             )
             try:
                 log.follow(stack.enter_context(request).messages())
-            except (EngineError, progress.StreamError) as error:
+            except (EngineError, push_progress.StreamError) as error:
                 full = _DISK_FULL if "no space left" in str(error).lower() else ""
                 raise ProviderError(f"error building image {self.image.name}: {error}{full}") from error
         self.operation.check()
@@ -213,7 +214,7 @@ class _Work:
         self.display.status("Pushing image to the registry")
         try:
             pushed = self._transfer(f"/images/{name.repository}/push", {"tag": name.tag or "latest"})
-        except (EngineError, progress.StreamError) as error:
+        except (EngineError, push_progress.StreamError) as error:
             raise ProviderError(_push_error(name, str(error))) from error
         self.operation.check()
         if pushed:
@@ -229,7 +230,7 @@ class _Work:
         """Have the engine pull or push, as the image's own registry wants it; return the digest that was pushed."""
         headers = {"X-Registry-Auth": self.keychain.own.header()}
         with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
-            return progress.follow(response.messages(), self.display.status)
+            return push_progress.follow(response.messages(), self.display.status)
 
     def _login(self, host: str) -> tuple[str, str]:
         """Answer BuildKit's question for credentials."""

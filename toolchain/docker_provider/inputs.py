@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stacks.ignore import join
+from stacks.identity.ignore import join
 from toolchain.docker_provider import reference
-from toolchain.docker_provider.context import Digests
+from toolchain.docker_provider.build_context import Digests
 from toolchain.provider_base import Properties, ProviderError, Unknown
 
 BUILDERS = {"BuilderV1": "1", "BuilderBuildKit": "2"}

@@ -13,10 +13,10 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2
 
-from toolchain.docker_provider import config, inputs
-from toolchain.docker_provider.context import Digests
-from toolchain.docker_provider.diff import diff
-from toolchain.docker_provider.engine import Engine
+from toolchain.docker_provider import inputs, provider_config
+from toolchain.docker_provider.build_context import Digests
+from toolchain.docker_provider.docker_api.engine import Engine
+from toolchain.docker_provider.image_diff import diff
 from toolchain.provider_base import (
     Cancelled,
     Host,
@@ -74,14 +74,14 @@ class DockerProvider(Provider):
         self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext
     ) -> provider_pb2.CheckResponse:
         """Check the provider's own configuration."""
-        checked, failures = config.check(decode_struct(request.news))
+        checked, failures = provider_config.check(decode_struct(request.news))
         if failures:
             return provider_pb2.CheckResponse(failures=[provider_pb2.CheckFailure(reason=line) for line in failures])
         return provider_pb2.CheckResponse(inputs=encode_struct(checked))
 
     def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
         """Compare configurations."""
-        return config.diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)))
+        return provider_config.diff(plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news)))
 
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
@@ -90,7 +90,7 @@ class DockerProvider(Provider):
 
         A daemon behind ssh is not asked before it is needed, and none is where the configuration says so.
         """
-        self._settings, self._engine = config.settings(request.variables), None
+        self._settings, self._engine = provider_config.settings(request.variables), None
         if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get(
             "disableDockerDaemonCheck"
         ):
@@ -99,7 +99,7 @@ class DockerProvider(Provider):
 
     def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
         """Look an image up in its registry."""
-        from toolchain.docker_provider import registry  # noqa: PLC0415 - few programs look anything up
+        from toolchain.docker_provider.docker_api import registry_digest  # noqa: PLC0415 - few programs look anything up
 
         if request.tok != GET_REGISTRY_IMAGE:
             raise ProviderError(f"unrecognized data function (Invoke): {request.tok}; there is {GET_REGISTRY_IMAGE}")
@@ -108,7 +108,7 @@ class DockerProvider(Provider):
             reason = "name: missing required argument, the image's name"
             return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=reason)])
         skip_verify = args.get("insecureSkipVerify") is True
-        digest = registry.digest(args["name"], self._settings.get("registryAuth") or [], verify=not skip_verify)
+        digest = registry_digest.digest(args["name"], self._settings.get("registryAuth") or [], verify=not skip_verify)
         found = {"id": digest, "name": args["name"], "insecureSkipVerify": skip_verify, "sha256Digest": digest}
         response = provider_pb2.InvokeResponse()
         getattr(response, "return").CopyFrom(encode_struct(found))
@@ -154,7 +154,7 @@ class DockerProvider(Provider):
     def _connect(self) -> Engine:
         with self._engine_lock:
             if self._engine is None:
-                self._engine = config.connect(self._settings)
+                self._engine = provider_config.connect(self._settings)
             return self._engine
 
     def _make(

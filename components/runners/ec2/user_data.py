@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from stacks.ec2 import Ec2Build, Ec2Runners
-from stacks.versions.runner import runner_checksum
+from stacks.config.ec2 import Ec2Build, Ec2Runners
+from stacks.versions.checksums import runner_checksum
 
 LIMIT = 16 * 1024
 """Most bytes of user data before it is encoded (EC2 user guide, "Run commands when you launch an EC2 instance")."""

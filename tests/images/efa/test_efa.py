@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks import registry
+from oci import client
 from tests.images.differences import check_differ, environment, files, unlisted, variables
 from tests.images.efa.conftest import Built
 from tests.images.efa.upstreams import Upstreams
@@ -27,7 +27,7 @@ def installed(image: Image) -> dict[str, str]:
 def test_pulumi_builds_it_and_pushes_it(published: Published) -> None:
     pushed = published.outputs()["images"]["efa"]
     repository, _, digest = pushed["ref"].partition("@")
-    assert registry.digest(f"{repository}:{pushed['tag']}") == digest
+    assert client.digest(f"{repository}:{pushed['tag']}") == digest
     assert pushed["tag"].endswith("-efa-ngc26.03-efa1.51.0-ofi1.22.0")
     assert re.search(r"Resources:\n\s+\d+ unchanged", published.up(SLIPWAY_BRANCH="main"))
     assert published.outputs()["images"]["efa"] == pushed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks import registry
+from oci import client
 from tests.images.differences import check_differ, environment, variables
 from tests.images.engine import Image, build, check_planted, docker
 from tests.images.megatron.conftest import Built
@@ -40,7 +40,7 @@ def with_gpus(upstreams: Upstreams, count: int, **variables: object) -> tuple[st
 def test_pulumi_builds_it_pushes_it_and_gives_it_latest_too(published: Published) -> None:
     pushed = published.outputs()["images"]["megatron-lm"]
     repository, _, digest = pushed["ref"].partition("@")
-    assert registry.digest(f"{repository}:latest") == registry.digest(f"{repository}:{pushed['tag']}") == digest
+    assert client.digest(f"{repository}:latest") == client.digest(f"{repository}:{pushed['tag']}") == digest
     assert pushed["tag"].endswith("-doca3.2.1")
 
 

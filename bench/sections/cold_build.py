@@ -1,0 +1,121 @@
+"""Section b: a cold build and push, and a rebuild after one edit, against ``docker buildx bake --push``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench import buildx, program, synthetic_images
+from bench.figures import Row, Target
+from bench.measure import Run, alternate
+from bench.measure import run as run_program
+from bench.setting import Setting
+from toolchain.machine.steps import step
+
+COLD: Final = Target("<=", 1.05)
+WARM: Final = Target("<=", 1.00)
+COUNT: Final = 4
+LAYER_BYTES: Final = 64_000_000
+"""A small image, as images for GPUs go: Pulumi's own seconds weigh less the more there is to build."""
+ROUNDS: Final = 5
+_BAKE: Final = "buildx bake --push"
+_BARE: Final = "bare docker.Image"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One of the three: the build context that it has to itself, and how it builds and pushes all of it.
+
+    ``up`` takes whether to look at the memory meanwhile.
+    """
+
+    dockerfiles: Path
+    up: Callable[[bool], Run]
+
+    def cold(self) -> float:
+        """Build and push images whose layers no cache has; return the seconds."""
+        synthetic_images.reseed(self.dockerfiles, COUNT)
+        return self.up(False).seconds
+
+    def warm(self) -> float:
+        """Change one small file of one image, build and push; return the seconds."""
+        with (self.dockerfiles / synthetic_images.names(COUNT)[0] / "file.txt").open("a") as file:
+            file.write("edited\n")
+        return self.up(False).seconds
+
+    def memory(self) -> int:
+        """Return the most memory that a cold build and push takes beside the engine."""
+        synthetic_images.reseed(self.dockerfiles, COUNT)
+        return self.up(True).peak
+
+
+def run(setting: Setting) -> Iterator[Row]:
+    """Measure both, and the memory that each tool takes."""
+    bake = _bake(setting)
+    with step(f"b: writing {COUNT} images, and what builds them"):
+        tools = (*_programs(setting), bake)
+    with step("b: first build of each"):
+        memory = [tool.memory() for tool in tools]
+    size = COUNT * synthetic_images.LAYERS * LAYER_BYTES / 1e6
+    what = f"cold build and push, {COUNT} images, {size:.0f} MB of new layers"
+    ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {what}"), *(tool.cold for tool in tools))
+    yield Row("b", what, ours, _BAKE, peer, target=COLD)
+    yield Row("b", "the same, by the bare program", bare, _BAKE, peer)
+    what = "rebuild and push, one file of one image"
+    ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {what}"), *(tool.warm for tool in tools))
+    yield Row("b", what, ours, _BAKE, peer)
+    yield Row("b", "the same, by the bare program", bare, _BAKE, peer)
+    yield Row(
+        "b", "the rebuild over bake's", _over(ours, peer), "bare over bake", _over(bare, peer), unit="x", target=WARM
+    )
+    yield Row("b", "peak memory of a cold build", memory[:1], _BAKE, memory[2:], unit="B")
+    yield Row("b", "peak memory of a cold build", memory[:1], _BARE, memory[1:2], unit="B")
+
+
+def _over(values: Sequence[float], beside: Sequence[float]) -> list[float]:
+    return [value / other for value, other in zip(values, beside, strict=True)]
+
+
+def _arguments(setting: Setting) -> dict[str, dict[str, str]]:
+    base = setting.engine.parent()
+    return {
+        name: {"BASE_IMAGE": base, "NUMBER": str(number)} for number, name in enumerate(synthetic_images.names(COUNT))
+    }
+
+
+def _programs(setting: Setting) -> Iterator[Tool]:
+    folder, registry = setting.scratch / "build", f"{setting.registry.address}/build"
+    config = {"flavor": "many", "count": COUNT, "base": setting.engine.parent()}
+    ours = program.slipway(folder / "slipway", f"{registry}/slipway", config)
+    bare = program.bare(folder / "bare", f"{registry}/bare", _arguments(setting))
+    for made in (ours, bare):
+        synthetic_images.write(made.dockerfiles, COUNT, layer_bytes=LAYER_BYTES)
+        made.begin()
+        yield Tool(made.dockerfiles, partial(_up, made))
+
+
+def _up(made: program.Program, watch: bool) -> Run:
+    return made.up(watch=watch)
+
+
+def _bake(setting: Setting) -> Tool:
+    folder = setting.scratch / "build-bake"
+    (folder / "dockerfiles").mkdir(parents=True)
+    synthetic_images.write(folder / "dockerfiles", COUNT, layer_bytes=LAYER_BYTES)
+    file = folder / "docker-bake.json"
+    buildx.write_bake(file, f"{setting.registry.address}/build/bake", _arguments(setting))
+    words: list[str | Path] = [
+        buildx.program(setting.checkout),
+        "bake",
+        "--file",
+        file,
+        "--push",
+        "--progress",
+        "plain",
+    ]
+    environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # the user's own stays as it is
+    return Tool(folder / "dockerfiles", lambda watch: run_program(words, cwd=folder, env=environment, watch=watch))

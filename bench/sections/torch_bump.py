@@ -1,0 +1,24 @@
+"""Section c: what a patch release of torch costs to push, against a Dockerfile with a single ``RUN pip install``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bench import torch_images
+from bench.figures import Row, Target
+from bench.setting import Setting
+
+TARGET: Final = Target("<=", 0.40)
+_BESIDE: Final = "one RUN pip install"
+
+
+def run(setting: Setting) -> Iterator[Row]:
+    """Build and push one release of torch, then the next patch release, and measure the second."""
+    older, newer = torch_images.patch_pair(torch_images.known_releases())
+    ours, plain = torch_images.build(setting, "bump", [{"version": older}, {"version": newer}])
+    for number, what, target in ((0, f"torch {older}, cold", None), (1, f"torch {older} -> {newer}", TARGET)):
+        first, second = ours[number], plain[number]
+        received = [float(first.received)], _BESIDE, [float(second.received)]
+        yield Row("c", f"bytes pushed, {what}", *received, unit="B", target=target)
+        yield Row("c", f"build and push, {what}", [first.seconds], _BESIDE, [second.seconds])

@@ -1,0 +1,40 @@
+"""The ``config:`` block of Pulumi.yaml, made from the models so that ``pulumi`` shows and checks the same keys.
+
+Only keys that every flavor has with one scalar default are listed: a key there without a default is required of
+every stack, and a default there is given to every stack. The models remain the gate for all others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import NAMESPACE
+
+_TYPES = {bool: "boolean", int: "integer", str: "string"}
+_START = "# Generated from stacks/config.py by `python -m stacks schema`.\n"
+
+
+def config_block() -> str:
+    """Return the block as it must stand at the end of Pulumi.yaml, with its heading comment."""
+    entries: dict[str, dict[str, Any]] = {}
+    for name, field in StackConfig.model_fields.items():
+        key = f"{NAMESPACE}:{field.alias or name}"
+        if field.is_required():
+            entries[key] = {"type": "string", "description": field.description}
+        elif type(field.default) in _TYPES:
+            kind = _TYPES[type(field.default)]
+            entries[key] = {"type": kind, "description": field.description, "default": field.default}
+    return _START + yaml.safe_dump({"config": entries}, sort_keys=False, width=110)
+
+
+def write(project: Path) -> bool:
+    """Bring a Pulumi.yaml up to date; return whether it was changed."""
+    text = project.read_text(encoding="utf-8")
+    updated = text.partition(_START)[0] + config_block()
+    if updated != text:
+        project.write_text(updated, encoding="utf-8")
+    return updated != text

@@ -1,0 +1,56 @@
+"""A report for people: as plain text for a terminal, and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cli.diff.report import Part, Report, Table
+from cli.text_table import aligned
+
+
+def terminal(report: Report) -> str:
+    """Return a report as plain text, its tables aligned."""
+    return "\n\n".join("\n".join(_part(part)) for part in report.parts)
+
+
+def _part(part: Part) -> Iterator[str]:
+    yield part.title
+    width = max((len(name) for name, _ in part.facts), default=0)
+    for name, said in part.facts:
+        yield f"  {name:<{width}}  {said}"
+    for table in part.tables:
+        yield f"  {table.title}"
+        yield from (f"    {line}" for line in _lines(table))
+
+
+def _lines(table: Table) -> Iterator[str]:
+    yield from aligned([("", *table.columns), *table.rows])
+    if table.note:
+        yield table.note
+
+
+def markdown(report: Report) -> str:
+    """Return a report in GitHub's Markdown; what images hold stands in code spans, where it can be nothing else."""
+    return "\n".join(line for part in report.parts for line in _markdown(part))
+
+
+def _markdown(part: Part) -> Iterator[str]:
+    yield f"### {_code(part.title)}\n"
+    yield from (f"- {name}: {_code(said)}" for name, said in part.facts)
+    yield ""
+    for table in part.tables:
+        # Tables that say more than fits on a screen are opened by who wants to read them.
+        yield f"<details><summary>{table.title} ({len(table.rows)})</summary>\n"
+        yield _row(["", *table.columns])
+        yield _row(["---"] * (1 + len(table.columns)))
+        yield from (_row([_code(cell) for cell in row]) for row in table.rows)
+        yield f"\n{_code(table.note)}\n\n</details>\n" if table.note else "\n</details>\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _code(text: str) -> str:
+    spared = text.replace("`", "'").replace("|", "\\|")
+    return f"`{spared}`" if spared else ""

@@ -1,0 +1,62 @@
+"""How far an export is, on standard error: in place on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from typing import IO, Any, Final, cast
+
+from cli.diff.report import size
+
+_SECONDS: Final = (0.5, 20.0)
+"""How often it is said on a terminal, and in a log."""
+
+
+class Progress:
+    """Counts the bytes of one step against how many there will be."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self._title = title
+        self._total = total
+        self._done = 0
+        self._terminal = sys.stderr.isatty()
+        self._next = time.monotonic() + _SECONDS[not self._terminal]
+
+    def through(self, stream: IO[bytes], before: int) -> IO[bytes]:
+        """Return a stream that counts what is read of it; ``before`` is what other streams have brought."""
+        self._done = before
+        return cast("IO[bytes]", io.BufferedReader(_Counted(stream, self), 1 << 16))
+
+    def add(self, count: int) -> None:
+        """Count bytes, and say so if it is time."""
+        self._done += count
+        if time.monotonic() >= self._next:
+            self._say("\r" if self._terminal else "", "" if self._terminal else "\n")
+            self._next = time.monotonic() + _SECONDS[not self._terminal]
+
+    def close(self) -> None:
+        """Say how many it were."""
+        self._total = self._done
+        self._say("\r" if self._terminal else "", "\n")
+
+    def _say(self, start: str, end: str) -> None:
+        of = f" of {size(self._total)}" if self._done < self._total else ""
+        rest = "\x1b[K" if self._terminal else ""  # of a longer line before
+        sys.stderr.write(f"{start}{self._title}: {size(self._done)}{of}{rest}{end}")
+        sys.stderr.flush()
+
+
+class _Counted(io.RawIOBase):
+    def __init__(self, stream: IO[bytes], progress: Progress) -> None:
+        self._stream = stream
+        self._progress = progress
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._stream.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        self._progress.add(len(chunk))
+        return len(chunk)

@@ -1,0 +1,53 @@
+"""``slipway lock``: asks registries and repositories, and writes ``stacks/lock.toml``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from oci import client
+from stacks import lock, plan
+from stacks.config.stack_file import ROOT, read_stack, stack_names
+from stacks.errors import SlipwayError, one_line
+
+
+def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
+    """Write the lock anew for all stacks, or for those named; yield a line for each entry that was looked up.
+
+    Raises:
+        SlipwayError: a stack is wrong, or a registry or a repository does not answer. Nothing is written then.
+    """
+    references: set[str] = set()
+    branches: set[tuple[str, str]] = set()
+    for stack in stacks or stack_names():
+        config, specs = plan.wanted(read_stack(stack), f"stack {stack}")
+        for spec in specs:
+            references.update(lock.pulled(spec, config.mirrors).values())
+            branches.update(lock.followed(spec, config.mirrors).values())
+    before = lock.read(ROOT)
+    current = {name: client.digest(name) for name in sorted(references)}
+    current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
+    kept = before if stacks else {}
+    date = datetime.now(UTC).date().isoformat() if refresh else lock.refreshed(ROOT)
+    lock.write(ROOT, {**kept, **current}, date)
+    for name, digest in current.items():
+        old = before.get(name)
+        yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
+
+
+def commit(address: str, branch: str) -> str:
+    """Ask a repository for the newest commit of a branch.
+
+    Raises:
+        SlipwayError: the repository does not answer, or has no such branch.
+    """
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = ["git", "ls-remote", address, f"refs/heads/{branch}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise SlipwayError(f"{address}: {one_line(done.stderr.strip())}")
+    if not done.stdout:
+        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
+    return done.stdout.split()[0]

@@ -1,0 +1,158 @@
+"""The tables in the images' READMEs: of keys, made from the models, and of arguments, from Dockerfiles and models.
+
+A README has the keys of the flavors that a line of it names, ``<!-- keys: base nccl -->``, from there to an empty line;
+and so, below ``<!-- arguments -->``, the arguments of the Dockerfile beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from stacks import flavors
+from stacks.config.mirrors import Mirrors
+from stacks.config.model import Model, models
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import NAMESPACE, ROOT
+from stacks.errors import SlipwayError
+from stacks.identity import dockerfile
+from stacks.identity.dockerfile import Described
+from stacks.lock import REFRESH_ARG
+from stacks.plan import MIRROR_ARGS
+from stacks.spec import CONTEXT, LABEL_PREFIX, PRODUCT_ARG
+
+MARK: Final = re.compile(r"(?P<mark><!-- keys: (?P<flavors>[a-z ]+) -->\n)(?:\|.*\n)*")
+"""The line that names the flavors, and the table below it."""
+
+ARGUMENTS: Final = re.compile(r"(?P<mark><!-- arguments -->\n)(?:\|.*\n)*")
+"""The line that stands above a table of arguments, and the table."""
+
+_KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+(?:\[\]\.[A-Za-z0-9.]+)?")
+
+_SHARED: Final = {
+    **{
+        name: Described(f"{NAMESPACE}:mirrors.{Mirrors.model_fields[field].alias}", "")
+        for name, field in MIRROR_ARGS.items()
+    },
+    PRODUCT_ARG: Described(
+        "the stack",
+        "This very product, by digest, where the registry has it already: it is taken as it is, and nothing is built.",
+    ),
+    REFRESH_ARG: Described(
+        "`python -m stacks lock --refresh`",
+        "A date, or any text: the distribution's packages that the parent has are upgraded, with another text anew.",
+    ),
+}
+"""What Slipway gives to any Dockerfile that takes it, whatever its image."""
+
+
+def table(names: Sequence[str]) -> str:
+    """Return all keys of some flavors but those that every stack has, as a table in Markdown."""
+    having: dict[tuple[str, str, str], list[str]] = {}
+    for name in names:
+        for key, field in flavors.flavor(name).Config.model_fields.items():
+            if key not in StackConfig.model_fields:
+                for row in _rows(f"{NAMESPACE}:{field.alias}", field):
+                    having.setdefault(row, []).append(name)
+    several = len(names) > 1
+    head = ("Key", *(["Flavors"] if several else []), "Default", "Meaning")
+    rows = [
+        (f"`{key}`", *([", ".join(found)] if several else []), default, meaning)
+        for (key, default, meaning), found in having.items()
+    ]
+    return _markdown(head, *rows)
+
+
+def arguments(path: Path) -> str:
+    """Return all arguments of a Dockerfile, those of its own first, as a table in Markdown.
+
+    Raises:
+        SlipwayError: nothing says what one of them means, or a key is said to set it that no flavor has.
+    """
+    own = dockerfile.described(path)
+    rows: dict[bool, list[Sequence[str]]] = {True: [], False: []}
+    for name, default in dockerfile.arguments(path).items():
+        # Of arguments that differ in a number, the first one's description is for all.
+        described = own.get(name) or own.get(re.sub(r"[0-9]+", "1", name))
+        said = described or _shared(name) or Described("", "")
+        set_by = said.set_by or (f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else "")
+        keys = [_description(key, path) for key in _KEY.findall(set_by)]
+        meaning = said.meaning or " ".join(keys)
+        if not meaning:
+            raise SlipwayError(f"{path}: nothing says what {name} means: write '# {name} ...' above its ARG")
+        shown = {None: "none", "": "empty"}.get(default, f"`{default}`")
+        row = f"`{name}`", shown, _KEY.sub(r"`\g<0>`", set_by) or "by hand", meaning
+        rows[described is not None].append(row)
+    return _markdown(("Argument", "Default", "Set by", "Meaning"), *rows[True], *rows[False])
+
+
+def _markdown(*rows: Sequence[str]) -> str:
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    cells.insert(1, ["---"] * len(rows[0]))
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+
+
+def _shared(name: str) -> Described | None:
+    if name.startswith("LABEL_"):
+        label = LABEL_PREFIX + name.removeprefix("LABEL_").lower().replace("_", ".")
+        return Described("the stack", f"The label `{label}`.")
+    return _SHARED.get(name)
+
+
+def _description(key: str, path: Path) -> str:
+    """Return what a key means in the flavors that have it."""
+    names = key.removeprefix(f"{NAMESPACE}:").replace("[]", "").split(".")
+    for flavor in flavors.names():
+        if field := _field(flavors.flavor(flavor).Config, names):
+            return field.description or ""
+    raise SlipwayError(f"{path}: no flavor has the key {key}, which is said to set an argument")
+
+
+def _field(model: type[Model], names: Sequence[str]) -> FieldInfo | None:
+    field = next((field for field in model.model_fields.values() if field.alias == names[0]), None)
+    if field is None or len(names) == 1:
+        return field
+    return next(filter(None, (_field(inner, names[1:]) for inner in models(field.annotation))), None)
+
+
+def _rows(key: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:
+    """Yield a key, its default and its meaning, and those in it; of a key that always holds others, only those."""
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if not isinstance(default, Model):
+        yield key, _shown(default), field.description or ""
+    each = "[]" if isinstance(default, tuple) else ""
+    for model in models(field.annotation):
+        for inner in model.model_fields.values():
+            yield from _rows(f"{key}{each}.{inner.alias}", inner)
+
+
+def _shown(default: Any) -> str:
+    if default in (None, PydanticUndefined, {}, ()) or (isinstance(default, tuple) and isinstance(default[0], Model)):
+        return ""  # what models stand for, their own keys say
+    text = ", ".join(default) if isinstance(default, tuple) else str(default)
+    return f"`{text.lower() if isinstance(default, bool) else text}`"
+
+
+def readmes(root: Path = ROOT) -> dict[Path, str]:
+    """Return the READMEs of the images that have such tables, with their text as it ought to be."""
+    found = {}
+    for path in sorted((root / CONTEXT).glob("*/README.md")):
+        text = path.read_text(encoding="utf-8")
+        if MARK.search(text) or ARGUMENTS.search(text):
+            keys = MARK.sub(lambda match: match["mark"] + table(match["flavors"].split()), text)
+            taken = path.with_name("Dockerfile")
+            found[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(taken), keys)  # noqa: B023 - called at once
+    return found
+
+
+def write(root: Path = ROOT) -> list[Path]:
+    """Bring the READMEs up to date; return those that were changed."""
+    stale = {path: text for path, text in readmes(root).items() if path.read_text(encoding="utf-8") != text}
+    for path, text in stale.items():
+        path.write_text(text, encoding="utf-8")
+    return list(stale)

@@ -1,0 +1,1 @@
+"""Registries as components, a module for each kind."""

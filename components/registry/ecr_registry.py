@@ -1,0 +1,196 @@
+"""``EcrRegistry``: repositories in Amazon's registry, and tokens for them that are made when they are needed.
+
+Imported only by stacks that push there: ``pulumi_aws`` costs every program that loads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+from pulumi.runtime import invoke_async
+
+from components.registry.interface import Login, Registry, RegistryArgs
+from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
+
+KEEP = "keep-"
+"""Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
+
+BESIDE = "sha256-"
+"""Start of the tags under which cosign keeps the signatures and attestations of a digest."""
+
+
+def immutable(moving: Sequence[str]) -> dict[str, Any]:
+    """Return how an image's tags are: its own never move; the stack's does, and so do those that ``moving`` matches."""
+    patterns = (f"{KEEP}*", *moving)
+    return {
+        "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
+        "image_tag_mutability_exclusion_filters": [{"filter": each, "filter_type": "WILDCARD"} for each in patterns],
+    }
+
+
+MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
+"""A product's tag is its content: whoever else builds the same one pushes the same tag, with other times in it."""
+
+_TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
+
+_MOST_KEPT = 1000
+"""More tags of :data:`KEEP` than a repository will ever have: it has one for each stack. Of signatures, the newest."""
+
+_DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
+"""Registries that ECR reaches at another host than their images' names have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EcrRegistryArgs(RegistryArgs):
+    """What an :class:`EcrRegistry` is made of.
+
+    ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
+    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``moving``
+    are further tags that move, with ``*`` for any characters. ``caches`` maps the registries to pull through to the
+    prefix of their repositories and the ARN of a secret to log in with. ``signed`` is false where the machine has no
+    AWS credentials, which a preview does without.
+    """
+
+    account: str
+    region: str
+    stack: str
+    images: Sequence[str]
+    products: Sequence[str] = ()
+    moving: Sequence[str] = ()
+    create: bool = True
+    keep_newest: int = 30
+    kms_key: str | None = None
+    force_delete: bool = False
+    caches: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    signed: bool = True
+
+
+class EcrRegistry(Registry):
+    """Amazon's registry: a repository for each image, immutable tags, scans, encryption and a lifecycle policy.
+
+    Without pushing there is nothing of it: no AWS provider, no repository, no token.
+    """
+
+    def __init__(self, name: str, args: EcrRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._args = args
+        self._name = name
+        self._repositories: list[pulumi.Output[str]] = []
+        super().__init__(name, args, opts)
+
+    def _declare(self) -> None:
+        """Declare the provider, which refuses another account's credentials, the repositories and the caches."""
+        args = self._args
+        if not args.publish:
+            return
+        account: dict[str, Any] = {"allowed_account_ids": [args.account]} if args.signed else _unsigned()
+        provider = aws.Provider(
+            f"{self._name}-aws", region=args.region, **account, opts=pulumi.ResourceOptions(parent=self)
+        )
+        self._provider = provider
+        self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
+        if args.create:
+            for image in args.images:
+                self._repository(image, immutable(args.moving))
+            for product in args.products:
+                self._repository(product, MUTABLE)
+            for upstream, (prefix, credential) in args.caches.items():
+                aws.ecr.PullThroughCacheRule(
+                    f"{self._name}-{prefix}",
+                    ecr_repository_prefix=prefix,
+                    upstream_registry_url=_DOCKER_HUB.get(upstream, upstream),
+                    credential_arn=credential,
+                    opts=self._opts,
+                )
+
+    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
+        """Return a token for 12 hours that is asked for once ``after`` is known, as a secret; none at a preview."""
+        if not self.publish or pulumi.runtime.is_dry_run():
+            return Login()
+        token: pulumi.Output[Mapping[str, str]] = pulumi.Output.all(*after, *self._repositories).apply(self._token)
+        return Login(token["userName"], pulumi.Output.secret(token["password"]))
+
+    def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
+        """Give an exported digest the stack's own tag, which takes it from the lifecycle policy."""
+        if not self.publish:
+            return
+        # Asked for after the push: a token made before it may have ended with the build.
+        tag = ExtraTagArgs(ref=ref, tag=f"{KEEP}{self._args.stack}", login=self.login([ref]))
+        ExtraTag(f"{name}-keep", tag, pulumi.ResourceOptions(parent=parent))
+
+    async def _token(self, _: Sequence[object]) -> Mapping[str, str]:
+        """Ask AWS for a token. The SDK's own function ends the program with a traceback where AWS refuses."""
+        options = pulumi.InvokeOptions(provider=self._provider)
+        try:
+            token: Mapping[str, str] = await invoke_async(_TOKEN, {"registryId": self._args.account}, options)
+        except Exception as error:  # the SDK's, for whatever the provider says
+            said = " ".join(str(error).rpartition("returned an error: ")[2].split())
+            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {said}") from None
+        return token
+
+    def _repository(self, image: str, mutability: Mapping[str, Any]) -> None:
+        args = self._args
+        repository = aws.ecr.Repository(
+            f"{self._name}-{image}",
+            name=f"{args.repository.partition('/')[2]}/{image}",
+            **mutability,
+            image_scanning_configuration={"scan_on_push": True},
+            encryption_configurations=[encryption(args.kms_key)],
+            force_delete=args.force_delete,
+            opts=self._opts,
+        )
+        self._repositories.append(repository.id)
+        aws.ecr.LifecyclePolicy(
+            f"{self._name}-{image}",
+            repository=repository.name,
+            policy=json.dumps(lifecycle(args.keep_newest, signed=f"{BESIDE}*" in args.moving)),
+            opts=self._opts,
+        )
+
+
+def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfigurationArgsDict:
+    """Return a repository's encryption: by a key of one's own, else AES-256 with AWS's."""
+    return {"encryption_type": "KMS", "kms_key": kms_key} if kms_key else {"encryption_type": "AES256"}
+
+
+def lifecycle(newest: int, *, signed: bool = False) -> dict[str, Any]:
+    """Return the policy that keeps what stacks export, what is ``signed`` of it, and beside it the newest images.
+
+    A rule that can match nothing more than it keeps takes its images from all later rules: "an image that matches the
+    tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
+    lifecycle policies). A rule for ``any`` must come last.
+    """
+    kept = {KEEP: "Keep what a stack exports."}
+    if signed:
+        kept[BESIDE] = "Keep signatures and attestations."
+    rules = [
+        _rule(what, {"tagStatus": "tagged", "tagPrefixList": [prefix]}, _MOST_KEPT) for prefix, what in kept.items()
+    ]
+    rules.append(_rule(f"Keep the newest {newest}.", {"tagStatus": "any"}, newest))
+    return {"rules": [{"rulePriority": number, **rule} for number, rule in enumerate(rules, 1)]}
+
+
+def _rule(description: str, selection: Mapping[str, Any], most: int) -> dict[str, Any]:
+    return {
+        "description": description,
+        "selection": {**selection, "countType": "imageCountMoreThan", "countNumber": most},
+        "action": {"type": "expire"},
+    }
+
+
+def _unsigned() -> dict[str, Any]:
+    """Return what lets Amazon's provider start without credentials, for a preview: it asks nothing of AWS then.
+
+    It refuses to start where it finds none (pulumi-aws #4076), so it is given a pair that opens nothing.
+    """
+    return {
+        "access_key": "preview",
+        "secret_key": "preview",
+        "skip_credentials_validation": True,
+        "skip_metadata_api_check": True,
+        "skip_requesting_account_id": True,
+    }

@@ -1,0 +1,87 @@
+"""What ssh runs to reach a builder: it starts the machine, lets the key in, and hands over to Session Manager.
+
+So whoever connects finds it running, be it a build or a person. Run as
+``python -m components.runners.ec2.builder.ssh_proxy REGION NAME FOLDER``.
+Where AWS refuses, ``FOLDER/refused`` says so: a shared connection has no standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from components.runners.ec2.builder.builder_instance import Machine
+from components.runners.ec2.builder.ssh_config import REFUSED, SECONDS, USER
+from stacks.errors import SlipwayError, one_line
+
+_REFUSED = "An error occurred ("
+"""How AWS's CLI tells what the API answered; all else comes from a session that there was."""
+
+_UNCONNECTED = "TargetNotConnected"
+"""What Session Manager says of a machine whose agent has not called yet."""
+
+
+def connect(machine: Machine, key: Path, end: float) -> None:
+    """Connect standard input and output with the machine's ssh server, until either ends.
+
+    Raises:
+        SlipwayError: AWS refuses, in one line.
+        ConnectionError: the session broke.
+    """
+    while True:
+        instance = machine.start(end)
+        said = machine.admit(instance, USER, key)
+        if not said:
+            said = _session(machine.region, instance)
+            if not said:
+                return
+            if _REFUSED not in said:
+                raise ConnectionError(said)
+            if _UNCONNECTED not in said:
+                end = 0
+        if time.monotonic() > end:
+            raise SlipwayError(f"{machine.name} ({instance}): {said}")
+        time.sleep(3)
+
+
+def _session(region: str, instance: str) -> str:
+    """Run a session; return what it said, if it has failed."""
+    command = ["aws", "ssm", "start-session", "--region", region, "--target", instance]
+    document = ["--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22"]
+    process = subprocess.Popen([*command, *document], stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        os.killpg(process.pid, signal.SIGTERM)
+        sys.exit(1)
+
+    for number in (signal.SIGHUP, signal.SIGTERM):  # ssh ends us with the first
+        signal.signal(number, end)
+    _, error = process.communicate()
+    if process.returncode == 0:
+        return ""
+    return one_line(error.strip() or f"aws ssm start-session: exit status {process.returncode}", 400)
+
+
+def main(region: str, name: str, folder: str) -> int:
+    """Connect; return the exit status."""
+    refused = Path(folder, REFUSED)
+    refused.unlink(missing_ok=True)
+    try:
+        connect(Machine(region, name), Path(folder, "key"), time.monotonic() + SECONDS)
+    except SlipwayError as error:
+        refused.write_text(f"{error}\n", encoding="utf-8")
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

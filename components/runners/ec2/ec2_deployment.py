@@ -1,0 +1,120 @@
+"""The runners of a plan: what AWS says of what they are to be, the component, and what the stack exports of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.runners.ec2.aws_lookup import survey
+from components.runners.ec2.builder import ssh_config
+from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArgs
+from components.runners.ec2.ec2_runners import Ec2Runners, Ec2RunnersArgs
+from components.runners.ec2.user_data import user_data
+from stacks.checks import ec2_site
+from stacks.config import ec2, registries
+from stacks.errors import SlipwayError
+from stacks.plan import Plan
+
+_PRICE_LIST = "us-east-1"
+"""A region that has the API of prices, of all regions ("AWS Price List endpoints"); others have none."""
+
+_CODE = Path(__file__).parent / "scaler"
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What has been declared: what the stack exports of it, and the machine that builds images, if there is one."""
+
+    outputs: dict[str, Any]
+    builder: Ec2Builder | None
+
+
+def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
+    """Declare a plan's runners.
+
+    Raises:
+        pulumi.RunError: AWS has not what is asked for; one line for each thing.
+    """
+    name = f"slipway-{plan.stack}"
+    platform = plan.config.platform
+    provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
+    # It asks for nothing but prices, which an account that may not use the region can do without.
+    prices = aws.Provider(
+        "prices-aws",
+        region=_PRICE_LIST,
+        max_retries=1,  # a network that leads to one region alone is not waited for
+        skip_credentials_validation=True,
+        skip_requesting_account_id=True,
+    )
+    try:
+        site = survey(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
+        ec2_site.check(config, site, platform, plan.config.budgets)
+    except SlipwayError as error:
+        raise pulumi.RunError(str(error)) from None
+    counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
+    gpus = site.gpus(config.gpus)
+    runners = Ec2Runners(
+        "runners",
+        Ec2RunnersArgs(
+            name=name,
+            config=config,
+            site=site,
+            provider=provider,
+            user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in counts},
+            code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
+            repositories=_repositories(plan),
+            labels=config.runner_labels(platform),
+        ),
+    )
+    builder = _builder(name, config, site, provider)
+    outputs = {
+        "groups": runners.groups,
+        "templateVersions": runners.template_versions,
+        "role": runners.role,
+        "webhook": runners.webhook,
+        "labels": list(config.runner_labels(platform)),
+        "connect": f"aws ssm start-session --region {config.region} --target <instance id>",
+        "logs": f"aws logs tail --region {config.region} --follow /{name}/runner",
+        "spotDollarsPerHour": site.prices,
+        "onDemandDollarsPerHour": site.on_demand_prices,
+        "image": site.image,
+        **({"builder": builder.outputs} if builder else {}),
+    }
+    return Deployed(outputs, builder)
+
+
+def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: aws.Provider) -> Ec2Builder | None:
+    """Declare the machine that builds images, and write how this one reaches it; a preview reaches nothing."""
+    network = site.builder_network
+    if config.build is None or network is None:
+        return None
+    args = Ec2BuilderArgs(
+        name=f"{name}-builder",
+        region=config.region,
+        build=config.build,
+        image=site.image,
+        pinned=config.image is not None,
+        network=network,
+        provider=provider,
+    )
+    if not pulumi.runtime.is_dry_run():
+        try:
+            ssh_config.write(config.region, args.name)
+        except SlipwayError as error:
+            raise pulumi.RunError(str(error)) from None
+    return Ec2Builder("builder", args)
+
+
+def _repositories(plan: Plan) -> list[str]:
+    """Return the ARNs of what a job may push to: the stack's own repositories; without any, all below its prefix."""
+    registry = plan.config.registry
+    if not isinstance(registry, registries.EcrRegistry):
+        return []
+    names = [image.spec.name for image in plan.images] or ["*"]
+    path = registry.repository.partition("/")[2]
+    place = f"arn:{ec2_site.partition(registry.region)}:ecr:{registry.region}:{registry.account}"
+    return [f"{place}:repository/{path}/{name}" for name in names]

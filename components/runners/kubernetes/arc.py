@@ -1,0 +1,81 @@
+"""Values for the Helm charts of GitHub's Actions Runner Controller (ARC). Plain data, no Pulumi.
+
+Names of values: values.yaml of gha-runner-scale-set-controller and gha-runner-scale-set, release 0.14.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from components.runners.kubernetes.pod import Spec
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners
+
+Values = dict[str, Any]
+
+ACCOUNT = "controller"
+SECRET = "github"  # noqa: S105 - a name
+IMAGE = "ghcr.io/actions/gha-runner-scale-set-controller"
+_REGISTRY = "oci://ghcr.io/actions/actions-runner-controller-charts"
+
+_CLOSED: Spec = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_UNPRIVILEGED: Spec = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def charts(config: KubernetesRunners) -> tuple[str, str]:
+    """Return where Helm finds the controller's chart, and that of the scale set."""
+    controller, scale_set = (f"{config.arc.charts or _REGISTRY}/{name}" for name in ARC_CHARTS)
+    return controller, scale_set
+
+
+def controller_values(config: KubernetesRunners, repository: str = IMAGE) -> Values:
+    """Return the controller's: it watches the runners' namespace and no other, and so has no role beyond it.
+
+    Args:
+        config: what the runners are to be.
+        repository: of the controller's image, where a mirror has it.
+    """
+    return {
+        "flags": {"watchSingleNamespace": config.namespace, "logLevel": "info"},
+        "image": {"repository": repository},
+        "serviceAccount": {"create": True, "name": ACCOUNT},
+        "podSecurityContext": _UNPRIVILEGED,
+        "securityContext": {**_CLOSED, "readOnlyRootFilesystem": True},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+    }
+
+
+def scale_set_values(config: KubernetesRunners, template: Spec) -> Values:
+    """Return the scale set's: whose jobs, how many runners, and the pod of each.
+
+    ``containerMode`` is left empty, as the template is whole. The controller is named: the chart would else look for
+    one in the cluster, which it cannot where it is rendered without.
+    """
+    values: Values = {
+        "githubConfigUrl": config.github.url,
+        "githubConfigSecret": config.github.secret or SECRET,
+        "minRunners": config.min_runners,
+        "maxRunners": config.max_runners,
+        "runnerGroup": config.group,
+        "runnerScaleSetName": config.namespace,
+        "controllerServiceAccount": {"namespace": config.controller_namespace, "name": ACCOUNT},
+        "listenerTemplate": {
+            "spec": {
+                "securityContext": _UNPRIVILEGED,
+                "containers": [{"name": "listener", "securityContext": _CLOSED}],
+            }
+        },
+        "template": template,
+    }
+    return {**values, "scaleSetLabels": [config.namespace, *config.labels]} if config.labels else values
+
+
+def credentials(config: KubernetesRunners) -> dict[str, str]:
+    """Return what registers runners, by the keys that the controller reads; none where a secret is there already."""
+    github = config.github
+    if github.app:
+        return {
+            "github_app_id": github.app.id,
+            "github_app_installation_id": github.app.installation,
+            "github_app_private_key": github.app.private_key.get_secret_value(),
+        }
+    return {"github_token": github.token.get_secret_value()} if github.token else {}

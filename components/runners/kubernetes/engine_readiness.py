@@ -1,0 +1,85 @@
+"""``Reached``: a Docker engine with certificates that answers from here."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import Resource
+
+from components.action import Following
+
+SECONDS = 300
+"""How long it is waited for: a load balancer's name takes minutes to be known."""
+
+
+@dataclass(frozen=True)
+class ReachedArgs:
+    """``host:port``, the authority that signed the engine's certificate, and the client's certificate and key."""
+
+    address: str
+    ca: pulumi.Input[str]
+    cert: pulumi.Input[str]
+    key: pulumi.Input[str]
+
+
+class _Waiting(Following):
+    named_by = "address"
+    followed = ("address", "ca")
+
+    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        wait(props["address"], props["ca"], props["cert"], props["key"])
+        return {}
+
+
+class Reached(Resource, module="runners", name="Reached"):
+    """What is built there depends on this: a cluster says that a pod is ready, not that an address leads to it."""
+
+    def __init__(self, name: str, args: ReachedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        props = {"address": args.address, "ca": args.ca, "cert": args.cert, "key": args.key}
+        super().__init__(_Waiting(), name, props, opts)
+
+
+def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -> None:
+    """Wait until the engine answers.
+
+    Raises:
+        TimeoutError: naming the address, the last reason and what to do.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            _ping(address, ca, cert, key)
+        except (OSError, HTTPException) as error:
+            if time.monotonic() > end:
+                raise TimeoutError(
+                    f"the build service does not answer at {address}: {error}; runners.build.address is how this "
+                    "machine reaches it: a load balancer's name, or 127.0.0.1:PORT with `kubectl port-forward` running"
+                ) from None
+            time.sleep(1)
+        else:
+            return
+
+
+def _ping(address: str, ca: str, cert: str, key: str) -> None:
+    context = ssl.create_default_context(cadata=ca)
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder, "pair.pem")
+        pair.touch(0o600)
+        pair.write_text(cert + key)
+        context.load_cert_chain(pair)
+    connection = HTTPSConnection(address, timeout=10, context=context)
+    try:
+        connection.request("GET", "/_ping")
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise HTTPException(f"HTTP {answer.status}")
+    finally:
+        connection.close()

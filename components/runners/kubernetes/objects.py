@@ -1,0 +1,40 @@
+"""Kubernetes objects as typed resources: given as the API has them, declared as Pulumi's provider has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pulumi
+import pulumi_kubernetes as k8s
+from pydantic.alias_generators import to_snake
+
+from components.runners.kubernetes.isolation import Manifest
+
+KINDS: Mapping[tuple[str, str], Callable[..., pulumi.CustomResource]] = {
+    ("v1", "Namespace"): k8s.core.v1.Namespace,
+    ("v1", "ResourceQuota"): k8s.core.v1.ResourceQuota,
+    ("v1", "LimitRange"): k8s.core.v1.LimitRange,
+    ("v1", "ServiceAccount"): k8s.core.v1.ServiceAccount,
+    ("v1", "ConfigMap"): k8s.core.v1.ConfigMap,
+    ("v1", "Secret"): k8s.core.v1.Secret,
+    ("v1", "Service"): k8s.core.v1.Service,
+    ("v1", "PersistentVolumeClaim"): k8s.core.v1.PersistentVolumeClaim,
+    ("apps/v1", "Deployment"): k8s.apps.v1.Deployment,
+    ("batch/v1", "Job"): k8s.batch.v1.Job,
+    ("networking.k8s.io/v1", "NetworkPolicy"): k8s.networking.v1.NetworkPolicy,
+    ("policy/v1", "PodDisruptionBudget"): k8s.policy.v1.PodDisruptionBudget,
+    ("scheduling.k8s.io/v1", "PriorityClass"): k8s.scheduling.v1.PriorityClass,
+}
+
+FINAL: Mapping[str, tuple[str, ...]] = {"PriorityClass": ("value", "preemptionPolicy")}
+"""By kind, what the API server lets nobody change, and Pulumi's provider would: such an object is made anew."""
+
+
+def declare(prefix: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
+    """Declare one object, under its kind and name after ``prefix``."""
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    if kind in FINAL:
+        anew = pulumi.ResourceOptions(replace_on_changes=list(FINAL[kind]), delete_before_replace=True)
+        opts = pulumi.ResourceOptions.merge(opts, anew)
+    body = {to_snake(key): value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
+    return KINDS[manifest["apiVersion"], kind](f"{prefix}-{kind}-{name}".lower(), **body, opts=opts)

@@ -1,0 +1,184 @@
+"""The pod of a GitHub Actions runner: its container, and, by default, a Docker daemon beside it. Plain data, no Pulumi.
+
+ARC's own ``containerMode: dind`` takes no change ("if any customization is required ... containerMode should remain
+empty, and configuration should be applied to the template", gha-runner-scale-set's values.yaml), so the whole template
+is written here: GPUs, devices of the fabric, a volume for layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.versions.nodes import EFA, INFINIBAND, node
+
+Spec = dict[str, Any]
+"""A part of a Kubernetes object, as its API has it."""
+
+ACCOUNT = "runner"
+SOCKETS = "/var/run"
+WORK = "/home/runner/_work"
+EXTERNALS = "/home/runner/externals"
+CLIENT = "/etc/slipway/build"
+"""Where a job finds the certificate by which the build service knows it."""
+_USER: Spec = {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+"""The user of GitHub's runner image."""
+_DOCKER_GROUP = "123"
+"""The group of ``docker`` in GitHub's runner image."""
+
+
+def template(config: KubernetesRunners, runner: str, docker: str, service: Spec | None = None) -> Spec:
+    """Return the pod template of a runner scale set.
+
+    Args:
+        config: what the runners are to be.
+        runner: image of GitHub's runner.
+        docker: image of the Docker daemon.
+        service: how a job reaches the build service, as ``env`` and the ``secret`` with its client's certificate.
+    """
+    return {
+        "metadata": {"labels": labels(config)},
+        "spec": {
+            **scheduling(config),
+            "serviceAccountName": ACCOUNT,
+            "automountServiceAccountToken": False,
+            "priorityClassName": priority_class(config),
+            "terminationGracePeriodSeconds": config.grace * 60,
+            **({"initContainers": [_externals(runner), _daemon(config, docker)]} if config.daemon else {}),
+            "containers": [_runner(config, runner, service)],
+            "volumes": _volumes(config, service),
+        },
+    }
+
+
+def scheduling(config: KubernetesRunners) -> Spec:
+    """Return what brings a pod onto a node of the profile, and one runner's build away from another's."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels(config)},
+    }
+    return {**placement(config.profile), "topologySpreadConstraints": [spread]}
+
+
+def placement(profile: str) -> Spec:
+    """Return what brings a pod onto a node of a profile."""
+    row = node(profile)
+    spec: Spec = {"nodeSelector": dict(row.selector)}
+    if row.tolerations:
+        spec["tolerations"] = [dict(toleration) for toleration in row.tolerations]
+    return spec
+
+
+def priority_class(config: KubernetesRunners) -> str:
+    """Return the name of the builds' priority class, of which a cluster has one for each namespace of runners."""
+    return f"{config.namespace}-build"
+
+
+def labels(config: KubernetesRunners) -> dict[str, str]:
+    """Return the labels by which the namespace's other objects know a runner's pod."""
+    return {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": f"runner-{config.profile}"}
+
+
+def devices(config: KubernetesRunners) -> dict[str, str]:
+    """Return the extended resources of one runner, as ``limits``: Kubernetes requests as many as it limits.
+
+    EFA takes huge pages with it (EKS user guide). A pod that asks for no GPU gets none, but where a node's plugin sets
+    no guard it could still see them all (NVIDIA's device plugin, README): ``NVIDIA_VISIBLE_DEVICES`` is set besides.
+    """
+    asked = {resource: str(count) for resource, count in config.devices.items()}
+    hugepages = node(config.profile).hugepages
+    return {**asked, "hugepages-2Mi": hugepages} if EFA in asked and hugepages else asked
+
+
+def pins(config: KubernetesRunners) -> bool:
+    """Return whether a runner's memory is pinned for its node's fabric, which a container may with ``IPC_LOCK``."""
+    return bool({EFA, INFINIBAND} & config.devices.keys())
+
+
+def resources(asked: Mapping[str, str]) -> Spec:
+    """Return what a container with devices asks for: huge pages are refused to one that names no CPU and no memory."""
+    return {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": dict(asked)}
+
+
+def _externals(image: str) -> Spec:
+    """Return the step that copies the runner's own Node.js to where the daemon finds it for a job's containers."""
+    return {
+        "name": "init-dind-externals",
+        "image": image,
+        "command": ["cp", "-r", f"{EXTERNALS}/.", "/home/runner/tmpDir/"],
+        "securityContext": {
+            **_USER,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "dind-externals", "mountPath": "/home/runner/tmpDir"}],
+    }
+
+
+def _daemon(config: KubernetesRunners, image: str) -> Spec:
+    """Return the daemon as a native sidecar: there before the runner, ended after it."""
+    mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS, "layers": "/var/lib/docker"}
+    return {
+        "name": "dind",
+        "image": image,
+        "args": ["dockerd", "--host=unix:///var/run/docker.sock", "--group=$(DOCKER_GROUP_GID)"],
+        "env": [{"name": "DOCKER_GROUP_GID", "value": _DOCKER_GROUP}],
+        "securityContext": {"privileged": True},
+        "restartPolicy": "Always",
+        "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
+        "resources": {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": {"memory": config.memory}},
+        "volumeMounts": _mounts(mounts),
+    }
+
+
+def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
+    asked = devices(config)
+    mounts = {"work": WORK, **({"shm": "/dev/shm"} if asked else {})}  # noqa: S108 - a pod's own
+    env: dict[str, str] = {}
+    if config.daemon:
+        mounts["dind-sock"] = SOCKETS
+        env |= {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
+    if service:
+        mounts["build-client"] = CLIENT
+        env |= service["env"]
+    if not asked:
+        env["NVIDIA_VISIBLE_DEVICES"] = "void"
+    container: Spec = {
+        "name": "runner",
+        "image": image,
+        "command": ["/home/runner/run.sh"],
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        # Jobs have sudo in GitHub's image, so that privileges may be gained; what none needs is dropped.
+        "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
+        "volumeMounts": _mounts(mounts),
+    }
+    if asked:
+        container["resources"] = resources(asked)
+    if pins(config):
+        # Where a node limits how much, root is exempt with this, and so is what a job runs by sudo; the runner's own
+        # user is not (capabilities(7): Kubernetes sets no ambient ones).
+        container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
+    return container
+
+
+def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
+    volumes: list[Spec] = [{"name": "work", "emptyDir": {}}]
+    if config.daemon:
+        claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
+        if config.storage_class:
+            claim["storageClassName"] = config.storage_class
+        volumes += [{"name": name, "emptyDir": {}} for name in ("dind-sock", "dind-externals")]
+        volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+    if service:
+        volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})
+    if devices(config):
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
+    return volumes
+
+
+def _mounts(paths: Mapping[str, str]) -> list[Spec]:
+    return [{"name": name, "mountPath": path} for name, path in paths.items()]

@@ -1,0 +1,91 @@
+"""What a stack asks for around its images: parents that are signed, and after a push tags, signatures, attestations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+from components.image import ImageVariant
+from components.registry.interface import Login, Registry
+from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
+from components.supply_chain.signing_resources import (
+    Provenance,
+    ProvenanceArgs,
+    Sbom,
+    Signature,
+    SignedArgs,
+    VerifiedParent,
+    VerifiedParentArgs,
+)
+from stacks.config.signing import Signing
+from stacks.plan import Plan, PlannedImage
+from stacks.references import covering
+from stacks.spec import CONTEXT
+
+
+def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
+    """Declare the verification of the outside parents that must be signed, by reference."""
+    after = pulumi.ResourceOptions(depends_on=[registry])  # which may pull them through
+
+    def login(ref: str) -> Login:
+        return registry.login([]) if covering([registry.server], ref) else Login()
+
+    return {
+        ref: VerifiedParent(ref.partition("@")[0], VerifiedParentArgs(ref, signer, login(ref)), after)
+        for ref, signer in plan.signers.items()
+    }
+
+
+def beside(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
+    """Declare what is made of each image once it is pushed, as the stack asks for it; return the outputs."""
+    tags: dict[str, Any] = {}
+    signed: dict[str, Any] = {}
+    for image in plan.images:
+        if image.spec.product and not plan.config.signing:
+            continue
+        name = image.spec.name
+        variant = variants[name]
+        below = pulumi.ResourceOptions(parent=variant)
+        login = registry.login([variant.ref])  # asked for after the push: one from before may have ended with the build
+        for tag in image.extra_tags:
+            extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
+            tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
+        if plan.config.signing:
+            signed[name] = _signed(image, variants, login, plan.config.signing)
+    return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
+
+
+def _signed(
+    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, signing: Signing
+) -> dict[str, Any]:
+    name = image.spec.name
+    variant = variants[name]
+    args = SignedArgs(variant.ref, signing, login)
+    # One after the other: all attestations of an image stand under one tag.
+    signature = Signature(f"{name}-signature", args, pulumi.ResourceOptions(parent=variant))
+    last: pulumi.Resource = signature
+    found: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
+    if image.spec.product:  # signed for who takes it instead of building it; what it is stands in its tag
+        return found
+    if signing.sbom:
+        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
+        sbom = Sbom(f"{name}-sbom", args, after)
+        last = sbom
+        found["sbom"] = {"attestation": sbom.attestation, "packages": sbom.packages}
+    if signing.provenance:
+        parents = {key: image.args[key] for key in image.spec.parents if key in image.args}
+        siblings = {key: variants[parent].ref for key, parent in image.siblings.items()}
+        traced = ProvenanceArgs(
+            variant.ref,
+            signing,
+            login,
+            made=variant.plan,
+            dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
+            parents={**parents, **siblings},
+        )
+        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
+        origin = Provenance(f"{name}-provenance", traced, after)
+        found["provenance"] = {key: getattr(origin, key) for key in ("attestation", "source", "revision", "date")}
+    return found

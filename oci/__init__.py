@@ -1,0 +1,1 @@
+"""Registries and the images in them (OCI distribution and image specifications)."""

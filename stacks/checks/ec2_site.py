@@ -1,0 +1,211 @@
+"""``runners: {kind: ec2}``: what must be so in AWS before the machines exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stacks.config.ec2 import ARCHITECTURES, Ec2Runners
+from stacks.errors import SlipwayError
+
+UNPACKED = 4
+"""Room that an image takes while it is built, in its compressed size: unpacked, and its layers while they are made."""
+
+_STACK = re.compile(r"[A-Za-z0-9_-]{1,36}")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What EC2 says of an instance type (DescribeInstanceTypes).
+
+    ``gpus`` are NVIDIA's, ``efa`` is the most EFA interfaces, ``cards`` are network cards, ``disks`` local NVMe disks,
+    ``cluster`` says whether it may be in a cluster placement group, ``spot`` whether there is spot capacity of it, and
+    ``zones`` are those that have it.
+    """
+
+    name: str
+    architectures: tuple[str, ...]
+    gpus: int
+    efa: int
+    cards: int
+    disks: int
+    cluster: bool
+    spot: bool
+    zones: tuple[str, ...]
+
+    def interfaces(self, asked: int | Literal["all"]) -> tuple[tuple[int, int, str], ...]:
+        """Return the network interfaces to make: card, device index on it, and type.
+
+        "Network interface attachment uses device index 0 for the primary network card, and 1 for others"; all but the
+        first are ``efa-only``, which takes no address (EC2 user guide, "Maximize network bandwidth on Amazon EC2
+        instances with multiple network cards"). A type with more cards than EFA interfaces has none on the first.
+        """
+        count = self.efa if asked == "all" else asked
+        if not count:
+            return ((0, 0, "interface"),)
+        spare = self.cards > self.efa
+        first = ((0, 0, "interface" if spare else "efa"),)
+        return first + tuple((card, 1, "efa-only") for card in range(1, count + spare))
+
+
+@dataclass(frozen=True)
+class Network:
+    """A subnet, its VPC, zone and addresses, and whether machines in it get a public address."""
+
+    subnet: str
+    vpc: str
+    zone: str
+    cidr: str
+    public: bool
+
+
+@dataclass(frozen=True)
+class Site:
+    """What AWS says of all that a configuration names.
+
+    ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
+    capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
+    ``builder`` is the machine that builds images.
+    """
+
+    machines: Sequence[Machine]
+    networks: Sequence[Network]
+    vpc: str
+    image: str
+    image_architecture: str
+    image_gb: int
+    root_device: str
+    prices: Mapping[str, float]
+    on_demand_prices: Mapping[str, float]
+    builder: Machine | None = None
+
+    def gpus(self, asked: int | None) -> int:
+        """Return how many GPUs each machine must have: as many as are asked for, else the fewest of any type."""
+        return min(machine.gpus for machine in self.machines) if asked is None else asked
+
+    @property
+    def builder_network(self) -> Network | None:
+        """The first subnet that the builder can be in; None where it can be in none."""
+        return self.network(self.builder) if self.builder else None
+
+    def network(self, machine: Machine) -> Network | None:
+        """Return the first subnet that a machine of a type can be in; None where it can be in none."""
+        return next((network for network in self.networks if network.zone in machine.zones), None)
+
+
+def partition(region: str) -> str:
+    """Return the partition of AWS that a region is in, as ARNs name it."""
+    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "-gov-" in region else "aws"
+
+
+def check_stack(stack: str) -> None:
+    """Refuse a stack after which the runners cannot be named.
+
+    A function's name has no dot ("CreateFunction", Lambda), and a runner's no more than 64 characters (GitHub's runner,
+    pull request 1710): ``slipway-<stack>-i-0123456789abcdef0``.
+
+    Raises:
+        SlipwayError: what their names may be.
+    """
+    if not _STACK.fullmatch(stack):
+        raise SlipwayError(
+            f"stack {stack}: slipway:runners: what they are made of is called slipway-<stack>-..., which takes "
+            "at most 36 letters, digits, - and _; rename the stack's file"
+        )
+
+
+def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> None:
+    """Refuse what could not run, before any of it exists.
+
+    Args:
+        config: what is asked for.
+        site: what there is.
+        platform: of the stack's images.
+        budgets: most compressed bytes of images that are built here, by name.
+
+    Raises:
+        SlipwayError: one line for each mistake.
+    """
+    found = [
+        *_machine_mistakes(config, site, platform),
+        *_place_mistakes(config, site),
+        *_builder_mistakes(config, site, platform, budgets),
+    ]
+    on_root = not all(machine.disks for machine in site.machines)  # else layers are on the disks
+    images = UNPACKED * sum(budgets.values()) // 1024**3 if on_root else 0
+    need = site.image_gb + images
+    if config.root < need:
+        found.append(
+            f"root: {config.root} GiB is too small: the machine image takes {site.image_gb} GiB"
+            + (f", and {', '.join(budgets)} within budgets {images}" if images else "")
+            + f"; give at least {need}"
+        )
+    if found:
+        raise SlipwayError("\n".join(f"slipway:runners.{line}" for line in found))
+
+
+def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str]:
+    architecture = ARCHITECTURES[platform]
+    wanted = f"slipway:platform {platform} is {architecture}"
+    found = []
+    if site.image_architecture != architecture:
+        found.append(f"image: {site.image} is for {site.image_architecture}; {wanted}")
+    for machine in site.machines:
+        where = f"instanceTypes: {machine.name}"
+        if architecture not in machine.architectures:
+            found.append(f"{where} is {' and '.join(machine.architectures)}; {wanted}")
+        if config.gpus is not None and machine.gpus < config.gpus:
+            found.append(f"{where} has {machine.gpus} NVIDIA GPUs; gpus asks for {config.gpus}")
+        if config.efa and machine.efa < (1 if config.efa == "all" else config.efa):
+            found.append(f"{where} has {machine.efa} EFA interfaces; efa asks for {config.efa}")
+        elif config.efa and not machine.cluster:
+            found.append(f"{where} cannot be in a cluster placement group, which EFA is for")
+        if config.spot and not machine.spot:
+            found.append(f"{where} has no spot capacity; say spot: false, or leave it out")
+        found += _zone_mistakes(where, machine, config, site)
+    return found
+
+
+def _zone_mistakes(where: str, machine: Machine, config: Ec2Runners, site: Site) -> list[str]:
+    if not site.networks or site.network(machine):
+        return []
+    zones = ", ".join(sorted({network.zone for network in site.networks}))
+    other = f"it is in {', '.join(machine.zones)}" if machine.zones else f"nor elsewhere in {config.region}"
+    return [f"{where} is not to be had in {zones}, where the subnets are; {other}"]
+
+
+def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
+    found = []
+    if not site.networks:
+        found.append(f"subnets: {site.vpc} has none; give a VPC that has, or make one there")
+    for network in site.networks:
+        if network.vpc != site.vpc:
+            found.append(f"subnets: {network.subnet} is in {network.vpc}; the others, or vpc, are in {site.vpc}")
+        # "You can't assign a public IP if you specify multiple network interfaces" (EC2 user guide, public IPv4).
+        several = any(len(machine.interfaces(config.efa)) > 1 for machine in site.machines)
+        if network.public and several:
+            found.append(
+                f"subnets: {network.subnet} gives public addresses, which a machine with several EFA interfaces cannot "
+                "have: give a private subnet, whose way out is a NAT gateway"
+            )
+    return found
+
+
+def _builder_mistakes(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> list[str]:
+    build, machine = config.build, site.builder
+    if build is None or machine is None:
+        return []
+    found = []
+    architecture = ARCHITECTURES[platform]
+    where = f"build.instanceType: {machine.name}"
+    if architecture not in machine.architectures:
+        found.append(f"{where} is {' and '.join(machine.architectures)}; slipway:platform {platform} is {architecture}")
+    found += _zone_mistakes(where, machine, config, site)
+    need = UNPACKED * sum(budgets.values()) // 1024**3
+    if build.cache < need:
+        found.append(
+            f"build.cache: {build.cache} GiB is too small for {', '.join(budgets)} within budgets; give at least {need}"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""A stack's configuration: its YAML file, and the models of all keys, one module for each block of them."""

@@ -1,0 +1,226 @@
+"""``runners: {kind: ec2}``: machines on EC2 that take GitHub's jobs, and what must be so in AWS before they exist."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from stacks.config import github_url
+from stacks.config.model import Model
+from stacks.errors import one_line
+from stacks.versions.checksums import runner_names
+
+ARCHITECTURES = {"linux/amd64": "x86_64", "linux/arm64": "arm64"}
+"""EC2's names of the platforms that a stack may have."""
+
+AMI_PARAMETER = "/aws/service/deeplearning/ami/{architecture}/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+"""The public parameter with the newest Base Deep Learning AMI: driver, CUDA, Docker, NVIDIA's toolkit, EFA (DLAMI
+release notes, "AWS Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04)", which both architectures have)."""
+
+_SECRET = re.compile(
+    r"arn:aws(?:-\w+)*:secretsmanager:(?P<region>[a-z0-9-]+):(?P<account>[0-9]{12}):secret:"
+    r"[\w/+=.@-]+-[A-Za-z0-9]{6}"
+)
+_TOPIC = re.compile(r"arn:aws(?:-\w+)*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[\w-]+")
+_REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]")
+_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_IDS = {"ami": re.compile(r"ami-[0-9a-f]{8,17}"), "vpc": re.compile(r"vpc-[0-9a-f]{8,17}")}
+
+
+_EVERYBODYS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"})
+"""Labels that GitHub gives to runners by itself ("Using self-hosted runners in a workflow")."""
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _own(label: str) -> str:
+    if label.lower() in _EVERYBODYS:
+        raise ValueError(
+            "runners have GitHub's own labels by themselves; name one that no other runner has, such as gpu"
+        )
+    return label
+
+
+def _no_enterprise(url: str) -> str:
+    if github_url.part(url, "enterprise"):
+        raise ValueError(
+            "runners on EC2 are an organization's or a repository's; those on Kubernetes may be an enterprise's"
+        )
+    return url
+
+
+Arn = Annotated[str, _matching(_SECRET, "the whole ARN of a secret in Secrets Manager, with its last six characters")]
+Topic = Annotated[str, _matching(_TOPIC, "the ARN of an SNS topic")]
+Region = Annotated[str, _matching(_REGION, "a region such as eu-west-1")]
+InstanceType = Annotated[str, _matching(_TYPE, "an instance type such as g5.xlarge")]
+RunnerLabel = Annotated[
+    str,
+    _matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu"),
+    AfterValidator(_own),
+]
+Ami = Annotated[str, _matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0")]
+Vpc = Annotated[str, _matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0")]
+Subnet = Annotated[str, _matching(re.compile(r"subnet-[0-9a-f]{8,17}"), "a subnet, such as subnet-0123456789abcdef0")]
+
+
+class Ec2GitHub(Model):
+    """Whose jobs the runners take. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
+
+    url: Annotated[str, AfterValidator(github_url.check), AfterValidator(_no_enterprise)] = Field(
+        description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
+    )
+    secret: Arn = Field(
+        description="ARN of the secret that registers runners: JSON with app, installation and privateKey of a GitHub "
+        "App, or with token."
+    )
+    webhook_secret: Arn = Field(description="ARN of the secret with which GitHub signs its webhooks, as plain text.")
+    group: int = Field(1, ge=1, description="Id of the runner group at GitHub; 1 is the default group.")
+
+    @property
+    def host(self) -> str:
+        """GitHub's host."""
+        return github_url.part(self.url, "host").lower()
+
+    @property
+    def api(self) -> str:
+        """The address of GitHub's REST API: that of github.com, of a tenant of ghe.com, or of a server of one's own.
+
+        "https://api.SUBDOMAIN.ghe.com" ("Network details for GHE.com"), "http(s)://HOSTNAME/api/v3" ("Getting started
+        with the REST API", Enterprise Server).
+        """
+        ours = self.host == "github.com" or self.host.endswith(".ghe.com")
+        return f"https://api.{self.host}" if ours else f"https://{self.host}/api/v3"
+
+    @property
+    def owner(self) -> str:
+        """The organization, or the owner of the repository."""
+        return github_url.part(self.url, "owner")
+
+    @property
+    def repository(self) -> str | None:
+        """The repository's name; None where all of the organization's are meant."""
+        return github_url.part(self.url, "name") or None
+
+
+class Alarm(Model):
+    """When somebody is told that a job waits."""
+
+    minutes: int = Field(30, ge=2, le=1440, description="Minutes that a job may be queued without a runner.")
+    topic: Topic | None = Field(None, description="ARN of the SNS topic to tell. Default: the alarm is only shown.")
+
+
+class Ec2Build(Model):
+    """A machine that builds images: it runs while there is something to build, and its layers outlive it."""
+
+    instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge; GPUs and EFA serve no build.")
+    cache: int = Field(500, ge=50, le=16384, description="Size of the volume with its layers, in GiB.")
+    idle: int = Field(
+        15, ge=2, le=1440, description="Minutes without a connection after which it stops itself, as after a failure."
+    )
+
+
+class Ec2Runners(Model):
+    """GitHub Actions runners on EC2: one machine for each job, made for it and ended after it."""
+
+    kind: Literal["ec2"] = Field(description="Runners on EC2.")
+    region: Region = Field(description="AWS region, such as eu-west-1.")
+    account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
+    github: Ec2GitHub = Field(description="Whose jobs they take.")
+    labels: tuple[RunnerLabel, ...] = Field(
+        description="Labels by which jobs choose these runners, beside self-hosted, linux, x64 or arm64."
+    )
+    instance_types: tuple[InstanceType, ...] = Field(
+        description="Instance types, the preferred one first; each must have what is asked for."
+    )
+    gpus: int | None = Field(
+        None, ge=0, description="NVIDIA GPUs that every type must have at least. Default: the fewest of any."
+    )
+    efa: int | Literal["all"] = Field(
+        0, description="EFA interfaces of each machine: a number, or all that its type has."
+    )
+    image: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
+    spot: bool = Field(default=True, description="Take spot capacity first.")
+    spot_patience: int = Field(
+        5, ge=1, le=1440, description="Minutes that a job waits for spot before on-demand is asked for, and in turn."
+    )
+    retries: int = Field(
+        1, ge=0, le=5, description="Times that a job is run again which was lost with its machine, as when spot ends."
+    )
+    min_runners: int = Field(0, ge=0, description="Machines that are there without a job; 0 costs nothing while idle.")
+    max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
+    idle: int = Field(10, ge=1, le=1440, description="Minutes after its start that a machine without a job is kept.")
+    boot: int = Field(20, ge=5, le=120, description="Minutes that a machine has to come up at GitHub.")
+    max_lifetime: int = Field(7, ge=1, le=365, description="Days after which a machine is replaced, after its job.")
+    root: int = Field(
+        200,
+        ge=75,
+        le=16384,
+        description="Size of the root volume in GiB; Docker's layers are there too unless the type has NVMe disks.",
+    )
+    vpc: Vpc | None = Field(None, description="VPC. Default: that of the subnets, else the account's default VPC.")
+    subnets: tuple[Subnet, ...] = Field(
+        (), description="Subnets. Default: all of the VPC. With EFA exactly one, since a cluster is in one zone."
+    )
+    endpoints: bool = Field(
+        default=False, description="Create VPC endpoints for what runners ask of AWS, for subnets that cannot reach it."
+    )
+    alarm: Alarm = Field(default_factory=lambda: Alarm.model_validate({}), description="When a job waits too long.")
+    build: Ec2Build | None = Field(None, description="A machine that builds images: see buildOn.")
+    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
+    runner: str = Field("2.334.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
+
+    @field_validator("labels", "instance_types")
+    @classmethod
+    def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or len({one.lower() for one in value}) < len(value):
+            raise ValueError("expected at least one, and none twice")
+        return value
+
+    @field_validator("efa", mode="before")
+    @classmethod
+    def _interfaces(cls, value: object) -> object:
+        """Refuse here what is neither: pydantic would say so for each of both."""
+        if value != "all" and not str(value).isdecimal():
+            raise ValueError("expected a number of interfaces, or all")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.min_runners > self.max_runners:
+            raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
+        if self.runner not in runner_names():
+            raise ValueError(
+                f"runner '{one_line(self.runner)}' is not in stacks/versions/runner.toml; "
+                f"it has {', '.join(runner_names())}"
+            )
+        if self.efa and len(self.subnets) != 1:
+            raise ValueError("efa needs exactly one subnet: machines with EFA are in one placement group, in one zone")
+        arns = {
+            "github.secret": _SECRET.fullmatch(self.github.secret),
+            "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret),
+            # Whose it is does not matter: a topic says itself who may write to it.
+            "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
+        }
+        for key, match in arns.items():
+            for what, given in match.groupdict().items() if match else ():
+                if given != getattr(self, what):
+                    raise ValueError(f"{key} is in {what} {given}; the runners are in {getattr(self, what)}")
+        if self.github.secret == self.github.webhook_secret:
+            raise ValueError(
+                "github.webhookSecret is github.secret; GitHub signs with another one: make it, and give its ARN"
+            )
+        return self
+
+    def runner_labels(self, platform: str) -> tuple[str, ...]:
+        """Return all labels of a runner, GitHub's own first."""
+        return ("self-hosted", "linux", {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform], *self.labels)

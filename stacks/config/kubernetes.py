@@ -1,0 +1,265 @@
+"""``runners``: the machines that images are built on, as a stack's configuration describes them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from stacks.config import github_url
+from stacks.config.model import Given, Model, Secret
+from stacks.errors import one_line
+from stacks.references import Host, Reference, check_reference
+from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
+
+ARC_VERSION = "0.14.2"
+"""Release of both charts of GitHub's Actions Runner Controller."""
+
+ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
+"""The charts' names: the controller's, and that of what it runs."""
+
+_BUILD, _CONTROLLER = "-build", "-controller"
+"""What stands after the runners' namespace in the names of those of the build service and of the controller."""
+
+_QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _quantity(value: str) -> str:
+    if re.fullmatch(r"[0-9.]+", value):
+        raise ValueError(f"a size needs a unit: {value}Gi?")
+    if not _QUANTITY.fullmatch(value):
+        raise ValueError("expected a size such as 200Gi, with one of Ki, Mi, Gi, Ti")
+    return value
+
+
+def _label(value: str) -> str:
+    if not _LABEL.fullmatch(value):
+        raise ValueError("expected 1 to 63 lower-case letters, digits and -, a letter or digit at either end")
+    return value
+
+
+def _scale_set(value: str) -> str:
+    if len(value) > 45:
+        raise ValueError("expected at most 45 characters, the most that ARC's chart takes for a scale set's name")
+    return value
+
+
+def _own_namespace(value: str) -> str:
+    if value == "default" or value.startswith("kube-"):
+        raise ValueError("is the cluster's, and runners have theirs to themselves: choose another, such as gpu-runners")
+    if value.endswith((_BUILD, _CONTROLLER)):
+        raise ValueError("ends as the namespaces of other runners' build service and controller do: choose another")
+    return value
+
+
+Quantity = Annotated[str, AfterValidator(_quantity)]
+Label = Annotated[str, AfterValidator(_label)]
+
+
+class GitHubApp(Model):
+    """A GitHub App that may administer runners."""
+
+    id: Given = Field(description="App id or client id; quote it.")
+    installation: Given = Field(description="Installation id; quote it.")
+    private_key: Secret = Field(description="Private key in PEM, always a secret.")
+
+
+class GitHub(Model):
+    """Whose jobs the runners take, and who registers them: exactly one of an App, a token, a secret of the cluster."""
+
+    url: Annotated[str, AfterValidator(github_url.check)] = Field(
+        description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
+    )
+    app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")
+    token: Secret | None = Field(None, description="Personal access token that does, always a secret.")
+    secret: Label | None = Field(
+        None,
+        description="Secret in the runners' namespace with either, as ARC reads it: to be made after the first update.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        given = [name for name in ("app", "token", "secret") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                "no credentials for GitHub: give app, token (with `pulumi config set --secret --path`) or secret"
+                if not given
+                else f"{' and '.join(given)} are given: leave one"
+            )
+        return self
+
+
+class Arc(Model):
+    """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
+
+    version: str = Field(ARC_VERSION, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", description="Release of both charts.")
+    charts: Given | None = Field(
+        None,
+        description="Folder, relative to the checkout, that holds both charts, unpacked, each below its name. "
+        "Default: GitHub's registry.",
+    )
+
+
+class BuildService(Model):
+    """A Docker daemon that all builds share, whose layers outlive its pod. It and its clients prove who they are."""
+
+    cache: Quantity = Field("500Gi", description="Volume for its layers.")
+    storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it is sure to have.")
+    memory: Quantity = Field("16Gi", description="Memory that it is sure to have, and the most that it gets.")
+    rootless: bool = Field(
+        default=False,
+        description="A BuildKit daemon without privileges in its place, for BuildKit's clients: no Docker API, so that "
+        "buildOn: runners cannot use it.",
+    )
+    service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
+        "ClusterIP", description="How the cluster offers it to others than its own pods."
+    )
+    address: Host | None = Field(
+        None,
+        description="host:port under which the machine that runs Pulumi reaches it. Default: its name in the cluster.",
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _port(cls, value: str | None) -> str | None:
+        if value is not None and ":" not in value:
+            raise ValueError("expected host:port, such as builds.acme.internal:2376")
+        return value
+
+
+class Validation(Model):
+    """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
+
+    image: str = Field(description="An image of the stack by its name, or any by its reference.")
+    command: tuple[str, ...] = Field(
+        (), description="The check: exit code 0 means that it passed. Default: the image's own, checks/gpu.py."
+    )
+    minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it has failed, its wait included.")
+
+    @field_validator("image")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        return value if _LABEL.fullmatch(value) else check_reference(value)
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        if not self.own and not self.command:
+            raise ValueError("an image by its reference needs a command; an image of the stack has its own checks")
+        return self
+
+    @property
+    def own(self) -> bool:
+        """Whether the image is one of the stack, by its name there."""
+        return bool(_LABEL.fullmatch(self.image))
+
+
+class KubernetesRunners(Model):
+    """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
+
+    kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
+    profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
+    kubeconfig: str | None = Field(None, description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.")
+    context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
+    namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_own_namespace)] = Field(
+        "slipway-runners",
+        description="Namespace that the runners have to themselves; also the name of their scale set.",
+    )
+    arc: Arc = Field(default_factory=Arc, description="The controller that starts and ends the runners.")
+    image: Reference = Field(
+        "ghcr.io/actions/actions-runner:2.335.1", description="GitHub's runner; the controller wants a recent one."
+    )
+    docker_image: Reference = Field("docker:28.5.2-dind", description="Docker daemon, with its client.")
+    github: GitHub = Field(description="Whose jobs they take.")
+    min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
+    max_runners: int = Field(4, ge=1, description="Most runners at once.")
+    group: str = Field("default", description="Runner group at GitHub.")
+    labels: tuple[Label, ...] = Field((), description="Labels beside the scale set's name, by which jobs choose.")
+    gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")
+    efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: all of the node.")
+    infiniband: int | None = Field(None, ge=0, description="InfiniBand devices of each runner. Default: all.")
+    shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
+    daemon: bool = Field(
+        default=True,
+        description="A Docker daemon of each runner's own. Without, jobs build on the build service alone.",
+    )
+    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon is sure to have.")
+    memory: Quantity = Field("16Gi", description="Memory of each Docker daemon: what it is sure of, and the most.")
+    cache: Quantity = Field("200Gi", description="Volume for the layers of each Docker daemon.")
+    storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
+    grace: int = Field(
+        720,
+        ge=1,
+        le=1440,
+        description="Minutes that a runner, or the build service, has for its builds when it is to end.",
+    )
+
+    build: BuildService | None = Field(None, description="A Docker daemon that all builds share.")
+    validation: Validation | None = Field(None, description="GPU checks of an image, run on the cluster.")
+
+    @field_validator("kubeconfig")
+    @classmethod
+    def _path(cls, value: str | None) -> str | None:
+        if value and ("\n" in value or value.lstrip().startswith("{")):
+            raise ValueError(
+                "expected the path of a kubeconfig, not what is in it: that would be in the state in clear"
+            )
+        return value
+
+    @field_validator("profile")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return node(value).name
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.min_runners > self.max_runners:
+            raise ValueError(f"minRunners {self.min_runners} is more than maxRunners {self.max_runners}")
+        for name, resource in (("gpus", GPU), ("efa", EFA), ("infiniband", INFINIBAND)):
+            count = getattr(self, name)
+            if count is not None:
+                check_count(self.profile, resource, count, field=f"runners.{name}")
+        if not self.daemon and not self.build:
+            raise ValueError("daemon is false and there is no build service: give runners.build, or leave daemon out")
+        if self.gpus == 0 and (self.efa or self.infiniband):
+            raise ValueError("gpus is 0: EFA and InfiniBand serve GPUs; leave them out, or ask for GPUs")
+        if self.validation and not self.validation.command and not self.devices.get(GPU):
+            raise ValueError(
+                f"validation: runners of {self.profile} have no GPU here, and an image's own checks want one: give a "
+                "command, another profile, or leave it out"
+            )
+        if self.group != "default" and github_url.part(self.github.url, "name"):
+            raise ValueError(
+                f"group '{one_line(self.group)}': runners of a repository are in no group: leave it out, or give the "
+                "organization's github.url"
+            )
+        return self
+
+    @property
+    def build_namespace(self) -> str:
+        """The namespace of the build service."""
+        return f"{self.namespace}{_BUILD}"
+
+    @property
+    def controller_namespace(self) -> str:
+        """The namespace of the controller and its listener."""
+        return f"{self.namespace}{_CONTROLLER}"
+
+    def cannot_run(self, platform: str) -> str:
+        """Return why the profile's nodes run no image of a platform; empty where they do."""
+        own = f"linux/{node(self.profile).arch}"
+        return "" if platform == own else f"nodes of {self.profile} are {own}, and slipway:platform is {platform}"
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """What each runner has of the node's extended resources, by their names in Kubernetes; none that is 0."""
+        asked = {GPU: self.gpus, EFA: self.efa, INFINIBAND: self.infiniband}
+        if self.gpus == 0:
+            return {}
+        return {
+            resource: count
+            for resource, most in node(self.profile).limits.items()
+            if (count := most if asked[resource] is None else asked[resource])
+        }

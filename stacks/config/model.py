@@ -1,0 +1,95 @@
+"""What every model of the configuration is made from: the base class, and values that several models have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+
+from stacks.errors import one_line, suggest
+
+Text = TypeVar("Text", str, SecretStr)
+
+
+class Model(BaseModel):
+    """What every configuration model shares: frozen, camelCase outside, unknown keys refused with the nearest."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        coerce_numbers_to_str=True,
+        validate_default=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: Any) -> Any:
+        if isinstance(values, Mapping):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in values:
+                if key not in known:
+                    raise ValueError(
+                        f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
+                    )
+        return values
+
+
+def _as_text(values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        return values
+    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+
+
+Environment = Annotated[dict[str, str], BeforeValidator(_as_text)]
+"""Variables by name; what YAML reads as a number, true or false is taken as text, and nothing else is."""
+
+
+def _given(value: Text) -> Text:
+    if not (value.get_secret_value() if isinstance(value, SecretStr) else value).strip():
+        raise ValueError("is empty: give it, or leave it out")
+    return value
+
+
+Given = Annotated[str, AfterValidator(_given)]
+"""Text that says something."""
+
+Secret = Annotated[SecretStr, AfterValidator(_given)]
+"""A secret that is one: an empty one is a variable that was not set, where it was to be written from."""
+
+
+def _sha256(value: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ValueError("expected a SHA-256: 64 digits 0-9 a-f")
+    return value
+
+
+Sha256 = Annotated[str, AfterValidator(_sha256)]
+"""The hash of a file."""
+
+
+def kinds(union: Any) -> tuple[str, ...]:
+    """Return the values of ``kind`` of a discriminated union of models, in the union's order."""
+    models = get_args(get_args(union)[0])
+    return tuple(kind for model in models for kind in get_args(model.model_fields["kind"].annotation))
+
+
+def models(annotation: Any) -> Iterator[type[Model]]:
+    """Yield the models that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models(part)
+
+
+def keys(model: type[Model], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every key of a model and of those in it, as a stack's file writes them, with its field."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        yield key, field
+        for inner in models(field.annotation):
+            yield from keys(inner, f"{key}.")

@@ -1,0 +1,118 @@
+"""Stack files as text: where they are, what they hold, and values that YAML would silently change.
+
+Pulumi hands a program its configuration after YAML has read it, and by then an unquoted ``3.10`` is 3.1. So the
+text itself is read here, every scalar as it is written, and a plain scalar that would not survive is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stacks.errors import SlipwayError, one_line, suggest
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The checkout: the folder of Pulumi.yaml, to which every path of a plan is relative."""
+
+NAMESPACE = "slipway"
+"""The project's name in Pulumi.yaml, hence the prefix of its configuration keys."""
+
+_PREFIX = "Pulumi."
+
+# How Pulumi's YAML reader (Go, yaml.v3) takes a plain scalar for a number or a date: its resolve.go, and the
+# YAML 1.1 forms it still reads (leading-zero octal, underscores).
+_NUMBER = re.compile(r"[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?0[xob][0-9a-fA-F_]+")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
+_SURVIVES = re.compile(r"0|-?[1-9][0-9]{0,14}|-?(0|[1-9][0-9]{0,7})\.[0-9]{0,6}[1-9]")
+
+
+def stack_file(stack: str, root: Path = ROOT) -> Path:
+    """Return the path of a stack's YAML, which need not exist."""
+    return root / "stacks" / f"{_PREFIX}{stack}.yaml"
+
+
+def stack_names(root: Path = ROOT) -> list[str]:
+    """Return the names of all stacks that have a file, sorted."""
+    return sorted(
+        p.name[len(_PREFIX) : -len(".yaml")] for p in (root / "stacks").glob(f"{_PREFIX}*.yaml") if p.is_file()
+    )
+
+
+def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
+    """Read a stack's own keys, without the ``slipway:`` prefix, every scalar as the text that is written.
+
+    Raises:
+        SlipwayError: there is no such stack, the file is not YAML, it repeats a key, or a value is not quoted
+            and YAML would change it.
+    """
+    path = stack_file(stack, root)
+    if not path.is_file():
+        names = stack_names(root)
+        raise SlipwayError(
+            f"there is no stack '{one_line(stack)}'{suggest(stack, names)}; the stacks are: {', '.join(names)}"
+        )
+    where = str(path.relative_to(root))
+    try:
+        return parse(path.read_text(encoding="utf-8"), where)
+    except UnicodeDecodeError as error:
+        raise SlipwayError(f"{where}: byte {error.start + 1} is not UTF-8: save the file as UTF-8") from None
+
+
+def parse(text: str, where: str) -> dict[str, Any]:
+    """Read the ``slipway:`` keys of a stack file's ``text``; ``where`` names the file in errors."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"{where}:{mark.line + 1}" if mark else where
+        said = getattr(error, "problem", None) or error
+        raise SlipwayError(f"{at}: not YAML: {' '.join(str(said).split())}") from None
+    try:
+        document = {} if node is None else _value(node, where, "")
+    except RecursionError:
+        raise SlipwayError(f"{where}: an alias (*name) stands inside what it refers to") from None
+    if not isinstance(document, dict):
+        raise SlipwayError(f"{where}: expected a mapping with the key 'config'")
+    config = document.get("config") or {}
+    if not isinstance(config, dict):
+        raise SlipwayError(f"{where}: 'config' must be a mapping of {NAMESPACE}:<key> to values")
+    for key in config:
+        namespace, colon, name = key.partition(":")
+        if colon and namespace != NAMESPACE and suggest(namespace, [NAMESPACE]):
+            raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
+    prefix = f"{NAMESPACE}:"
+    return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+
+
+def _value(node: yaml.Node, where: str, key: str) -> Any:
+    """Turn a YAML node into mappings, lists and text."""
+    if isinstance(node, yaml.MappingNode):
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            name = str(key_node.value)
+            if name in result:
+                raise SlipwayError(f"{where}:{key_node.start_mark.line + 1}: the key '{one_line(name)}' is there twice")
+            result[name] = _value(value_node, where, f"{key}.{name}" if key else name)
+        return result
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, where, f"{key}[{index}]") for index, item in enumerate(node.value)]
+    return _scalar(node, where, key)
+
+
+def _scalar(node: yaml.Node, where: str, key: str) -> str | None:
+    text = str(node.value)
+    if getattr(node, "style", None) is not None:
+        return text
+    if text in {"", "~", "null", "Null", "NULL"}:
+        return None
+    changes = _NUMBER.fullmatch(text) and not _SURVIVES.fullmatch(text)
+    if changes or _DATE.fullmatch(text):
+        name = key.removeprefix("config.")
+        raise SlipwayError(
+            f"{where}:{node.start_mark.line + 1}: {name}: YAML reads the unquoted {text} as a number or a date "
+            f'and would change it; quote it: "{text}"'
+        )
+    return text

@@ -1,0 +1,55 @@
+"""``slipway:torch``: which torch a stack has, and which torchvision and torchaudio go with it."""
+
+from __future__ import annotations
+
+from typing import Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from stacks.config.model import Model
+from stacks.config.values import DefaultedTorchRelease, TorchRelease
+from stacks.versions.pytorch import check_companion, final_version, torch_release
+
+Package = Literal["vision", "audio"]
+"""The companions of torch that images carry."""
+
+
+class Torch(Model):
+    """Which torch, and which torchvision and torchaudio with it."""
+
+    version: TorchRelease = Field("2.14.1", description="Release of torch.")
+    vision: TorchRelease | None = Field(
+        None, description="Release of torchvision. Default: the newest that goes with this torch."
+    )
+    audio: DefaultedTorchRelease = Field(
+        None, description="Release of torchaudio, or false for none. Default: the newest that goes with this torch."
+    )
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
+        torch_release(self.version)
+        for package in get_args(Package):
+            given = getattr(self, package)
+            if given:
+                check_companion(self.version, package, given)
+            elif given is None and getattr(torch_release(self.version), package) is None:
+                raise ValueError(f"no torch{package} goes with torch {self.version}; choose another release of torch")
+        return self
+
+    def companion(self, package: Package) -> str | None:
+        """Return the companion's release: the one given, else the newest that goes with this torch; None for none."""
+        given: str | Literal[False] | None = getattr(self, package)
+        newest: str | None = getattr(torch_release(self.version), package)
+        return newest if given is None else given or None
+
+
+def check_published(torch: Torch) -> None:
+    """Refuse release candidates where published wheels are installed: no index holds them.
+
+    Raises:
+        ValueError: naming the release to take.
+    """
+    versions = {"version": torch.version, "vision": torch.companion("vision"), "audio": torch.companion("audio")}
+    for key, version in versions.items():
+        if version and final_version(version) != version:
+            raise ValueError(f"{key} '{version}': no index holds release candidates; take {final_version(version)}")

@@ -1,0 +1,140 @@
+"""The build context: which files belong to an image.
+
+The rules are Docker's own, so what is listed here is what a builder is sent and what the docker provider digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacks.errors import SlipwayError
+from stacks.identity.ignore import Matched, Matcher, PatternError, join, parse
+
+IGNORE = ".dockerignore"
+"""The name of a context's ignore file, and what stands behind a Dockerfile's in that of its own."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or directory of a context.
+
+    Attributes:
+        path: relative to the context, slash-separated.
+        source: where it lies.
+        status: its lstat.
+    """
+
+    path: str
+    source: str
+    status: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory (a link to one is not)."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+def ignore_patterns(context: str, dockerfile: str) -> list[str]:
+    """Read the ignore file that governs a build: `<Dockerfile>.dockerignore`, else `.dockerignore` of the context.
+
+    Raises:
+        SlipwayError: if the file is there and cannot be read.
+    """
+    for path in (dockerfile + IGNORE, join(context, IGNORE)):
+        try:
+            return parse(Path(path).read_bytes())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise SlipwayError(f'reading "{path}": {error.strerror}') from error
+        except PatternError as error:
+            raise SlipwayError(f'unable to parse "{path}": {error}') from error
+    return []
+
+
+def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
+    """Yield what a context holds, directories before what lies in them, each directory sorted by name.
+
+    An ignored directory is yielded only when something in it is taken back in by an exception.
+
+    Args:
+        root: the context, with no link in its path's end.
+        ignored: what to leave out.
+
+    Raises:
+        OSError: for a directory that cannot be read and is not ignored.
+    """
+    tops = ignored.tops()
+    yield from _walk(root, "", ignored, (), [], os.listdir(root) if tops is None else tops)  # noqa: PTH208
+
+
+def _walk(
+    directory: str, prefix: str, ignored: Matcher, above: Matched, held: list[Entry], names: Iterable[str]
+) -> Iterator[Entry]:
+    """Walk one directory; `held` are the ignored directories above that have not been yielded yet."""
+    for name in sorted(names, key=os.fsencode):
+        path, source = prefix + name, f"{directory}/{name}"
+        skip, matched = ignored.match(path, above)
+        try:
+            entry = Entry(path, source, os.lstat(source))
+        except FileNotFoundError:
+            continue  # removed since the directory was listed
+        if not skip:
+            yield from held
+            held.clear()
+            yield entry
+        if not entry.is_directory or (skip and ignored.prunes(path)):
+            continue
+        if skip:
+            held.append(entry)
+        try:
+            yield from _walk(source, path + "/", ignored, matched, held, os.listdir(source))  # noqa: PTH208
+        except PermissionError:
+            if not skip:
+                raise
+        if held and held[-1] is entry:
+            held.pop()
+
+
+def files(context: Path, dockerfile: str) -> dict[str, str]:
+    """Return each file that a build sees, by its path in the context, with the SHA-256 of what git would say of it.
+
+    That is its content, whether it is executable and, of a link, where it leads: the same in every clone, whatever the
+    umask. The Dockerfile belongs to it even when the ignore file leaves it out.
+
+    Raises:
+        SlipwayError: the Dockerfile is missing, or something cannot be read.
+    """
+    main = context / dockerfile
+    if not main.is_file():
+        raise no_dockerfile(main)
+    try:
+        ignored = Matcher(ignore_patterns(str(context), str(main)))
+        found = {entry.path: _digest(entry) for entry in walk(str(context), ignored) if not entry.is_directory}
+        return {dockerfile: _digest(Entry(dockerfile, str(main), main.lstat()))} | found
+    except (OSError, PatternError) as error:
+        raise SlipwayError(f"{context}: the files of the build context cannot be read: {error}") from error
+
+
+def no_dockerfile(path: Path | str) -> SlipwayError:
+    """Return the error that says that a Dockerfile is missing."""
+    return SlipwayError(f"{path}: there is no such Dockerfile; an image's folder holds its Dockerfile")
+
+
+def digest(content: bytes, *, executable: bool = False, link: bool = False) -> str:
+    """Return the SHA-256 of what git would say of a file: of a link, ``content`` is where it leads."""
+    kind = b"link" if link else b"executable" if executable else b"file"
+    return hashlib.sha256(kind + b"\0" + content).hexdigest()
+
+
+def _digest(entry: Entry) -> str:
+    mode = entry.status.st_mode
+    if stat.S_ISLNK(mode):
+        return digest(os.fsencode(Path(entry.source).readlink()), link=True)
+    content = Path(entry.source).read_bytes() if stat.S_ISREG(mode) else b""
+    return digest(content, executable=bool(mode & stat.S_IXUSR))

@@ -1,0 +1,1 @@
+"""Examples of jobs that run an image on a cluster."""

@@ -1,0 +1,119 @@
+"""Image references: their grammar, their full form, and which registry or repository covers one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from stacks.errors import one_line
+
+# The grammar of image references is that of the OCI distribution specification.
+_PORT = "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"  # 1 to 65535
+_HOST = rf"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::{_PORT})?"
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_PATH = rf"{_NAME}(?:/{_NAME})*"
+_REPOSITORY = re.compile(rf"(?:{_HOST}/)?{_PATH}")
+_REFERENCE = re.compile(
+    rf"(?:{_HOST}/)?{_PATH}(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(?P<digest>@sha256:[0-9a-f]{{64}})?"
+)
+
+_PREFIX = re.compile(rf"{_HOST}(?:/{_PATH})?")
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(_HOST, value):
+        raise ValueError("expected host:port, such as 127.0.0.1:5000")
+    return value
+
+
+def _path(value: str) -> str:
+    if not re.fullmatch(_PATH, value):
+        raise ValueError("expected a lower-case path of letters, digits and . _ - /, such as acme/images")
+    return value
+
+
+def _repository(value: str) -> str:
+    host, slash, _ = value.partition("/")
+    if not slash or not _REPOSITORY.fullmatch(value) or not ("." in host or ":" in host or host == "localhost"):
+        raise ValueError("expected a host and a lower-case path without a tag, such as ghcr.io/acme/images")
+    return value
+
+
+def check_reference(value: str) -> str:
+    """Return an image's reference; raises ValueError where it is none, or has neither tag nor digest."""
+    match = _REFERENCE.fullmatch(value)
+    if not match or not (match["tag"] or match["digest"]):
+        raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
+    return value
+
+
+Host = Annotated[str, AfterValidator(_host)]
+Path = Annotated[str, AfterValidator(_path)]
+Repository = Annotated[str, AfterValidator(_repository)]
+Reference = Annotated[str, AfterValidator(check_reference)]
+
+
+_DOCKER_HUB = "docker.io"
+_ALIASES = {"index.docker.io": _DOCKER_HUB}
+"""Hosts that Docker takes for another."""
+
+
+def _is_host(part: str) -> bool:
+    return "." in part or ":" in part or part == "localhost"
+
+
+def qualified(reference: str) -> str:
+    """Return a reference with its registry and path written out, as Docker reads it: docker.io/library/debian:tag."""
+    host, slash, path = reference.partition("/")
+    if not slash or not _is_host(host):
+        host, path = _DOCKER_HUB, reference
+    host = _ALIASES.get(host, host)
+    official = host == _DOCKER_HUB and "/" not in path
+    return f"{host}/library/{path}" if official else f"{host}/{path}"
+
+
+def named_by(prefix: str) -> tuple[str, ...]:
+    """Return what a prefix may stand for, in full: on Docker Hub one word is an organization or an official image."""
+    below = "/x/y"
+    return (qualified(prefix + below).removesuffix(below), qualified(prefix))
+
+
+def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
+    """Return the longest of the registries and repositories that have an image, and what follows it in its name.
+
+    ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``, ``index.docker.io/library/debian``: however it is spelled.
+    """
+    full = qualified(reference)
+    names = {name: prefix for prefix in prefixes for name in named_by(prefix)}
+    for name in sorted(names, key=len, reverse=True):
+        ends = "/:@" if "/" in name else "/"  # a colon behind a host is a port's, and so another registry's
+        if full.startswith(tuple(name + end for end in ends)):
+            return names[name], full[len(name) :]
+    return None
+
+
+def check_prefixes(prefixes: Iterable[str]) -> None:
+    """Refuse what is no registry or repository, and one that is there in two spellings.
+
+    Raises:
+        ValueError: naming it.
+    """
+    seen: dict[str, str] = {}
+    for prefix in prefixes:
+        if not _PREFIX.fullmatch(prefix):
+            raise ValueError(f"'{one_line(prefix)}': expected a registry or repository without a tag")
+        for name in named_by(prefix):
+            if seen.setdefault(name, prefix) != prefix:
+                raise ValueError(f"'{seen[name]}' and '{prefix}' are the same; leave one out")
+
+
+def split(reference: str) -> tuple[str, str]:
+    """Return the repository of a reference, and what names an image in it: its digest, else its tag."""
+    name, _, digest = reference.partition("@")
+    if ":" in name.rpartition("/")[2]:
+        name, _, tag = name.rpartition(":")
+        return name, digest or tag
+    return name, digest

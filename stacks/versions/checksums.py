@@ -1,0 +1,33 @@
+"""Checksums of programs that are fetched by release: micromamba, and GitHub's runner."""
+
+from __future__ import annotations
+
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import Machine
+from stacks.versions.tables import table
+
+_SOURCE = "a release without 'sha256' is in stacks/versions/micromamba.toml"
+
+
+def micromamba_checksum(version: str, machine: Machine, *, field: str = "micromamba.version") -> str:
+    """Return the SHA-256 of a release's program.
+
+    Raises:
+        Incompatible: no such release is in the table.
+    """
+    releases = table("micromamba")
+    if version not in releases:
+        raise Incompatible(field, version, "has no known SHA-256", tuple(releases), _SOURCE, known=False)
+    checksum: str = releases[version][{"amd64": "64", "arm64": "aarch64"}[machine]]
+    return checksum
+
+
+def runner_names() -> tuple[str, ...]:
+    """Return every release in the table, as GitHub numbers them."""
+    return tuple(table("runner"))
+
+
+def runner_checksum(version: str, platform: str) -> str:
+    """Return the SHA-256 of a release's archive for a platform such as ``linux/amd64``."""
+    checksum: str = table("runner")[version][{"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]]
+    return checksum

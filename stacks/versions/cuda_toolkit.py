@@ -1,0 +1,144 @@
+"""CUDA toolkits: what each compiles, what it needs, and which parent images exist for it."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.tables import line, order, table
+
+#: The editions of nvidia/cuda that images are built on.
+Edition = Literal["base", "runtime", "devel"]
+
+_PARENTS = "tags of NVIDIA's container-images/cuda, stacks/versions/cuda.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaRelease:
+    """One CUDA toolkit, as in the tags of nvidia/cuda.
+
+    Attributes:
+        version: the full version, such as ``12.1.1`` (``10.2`` is the one with two numbers).
+        line: its minor release, such as ``12.1``.
+        archs: compute capabilities that it compiles, oldest first; also what it takes as PTX targets.
+        archs_source: what that list was read from.
+        gcc: the newest major version of gcc that it takes as host compiler.
+        driver: the Linux driver that belongs to it.
+        driver_floor: the oldest Linux driver that runs its binaries, by minor-version compatibility.
+        distros: the distributions that parents exist for, such as ``ubuntu20.04``.
+        cudnn: the parents' cuDNN as (part of the tag, version): ``(("cudnn8", "8.9.0.131"),)``.
+        wheels: the name of its wheels in torch's indexes, ``cu121``.
+    """
+
+    version: str
+    line: str
+    archs: tuple[str, ...]
+    archs_source: str
+    gcc: int
+    driver: str
+    driver_floor: str
+    distros: tuple[str, ...]
+    cudnn: tuple[tuple[str, str], ...]
+    wheels: str
+
+
+def cuda_versions() -> tuple[str, ...]:
+    """Return every CUDA version in the table, oldest first."""
+    return tuple(table("cuda")["release"])
+
+
+@functools.cache
+def cuda(version: str, *, field: str = "cuda") -> CudaRelease:
+    """Return the row of CUDA ``version``.
+
+    Raises:
+        Incompatible: no such release is in the table; ``12.1`` is answered with ``12.1.1``.
+    """
+    tables = table("cuda")
+    if version not in tables["release"]:
+        raise Incompatible(
+            field, version, "is not a CUDA version of nvidia/cuda", cuda_versions(), _PARENTS, known=False
+        )
+    row, minor = tables["release"][version], tables["line"][line(version)]
+    return CudaRelease(
+        version=version,
+        line=line(version),
+        archs=tuple(minor["archs"].split()),
+        archs_source=minor.get("source") or f"ptxas of {minor['nvcc'][-1]}",
+        gcc=minor["gcc"],
+        driver=row["driver"],
+        driver_floor=min(row["driver"], tables["floor"][version.split(".", 1)[0]], key=order),
+        distros=tuple(row["distros"]),
+        cudnn=tuple(row["cudnn"].items()),
+        wheels="cu" + line(version).replace(".", ""),
+    )
+
+
+def cuda_parent(
+    version: str,
+    edition: Edition,
+    distro: str,
+    *,
+    cudnn: str | None = None,
+    packages: Literal["apt", "dnf"] | None = None,
+    field: str = "distro",
+) -> str:
+    """Return the tag of an nvidia/cuda image: ``12.1.1-cudnn8-devel-ubuntu20.04``.
+
+    Args:
+        version: full CUDA version.
+        edition: ``base``, ``runtime`` or ``devel``; ``base`` never has cuDNN.
+        distro: distribution as in the tags.
+        cudnn: major version of cuDNN to have in it, such as ``8``; None for none.
+        packages: what must install packages on a distribution to be named instead; None for either.
+        field: where the distribution stands in the config.
+
+    Raises:
+        Incompatible: no such image was ever published.
+    """
+    release = cuda(version)
+    if distro not in release.distros:
+        why, rows = f"has no nvidia/cuda image of CUDA {version}", table("distros")
+        built_on = [name for name in release.distros if "refused" not in rows[name]]
+        allowed = [name for name in built_on if packages in {None, rows[name]["packages"]}]
+        raise Incompatible(field, distro, why, allowed, _PARENTS, known=False)
+    if cudnn is None:
+        return f"{version}-{edition}-{distro}"
+    if edition == "base":
+        raise Incompatible(field, distro, "has no base edition with cuDNN", ("runtime", "devel"), _PARENTS)
+    row = table("cuda")["release"][version]
+    without = row.get("no_cudnn", {})
+    fitting = {full.split(".")[0]: part for part, full in release.cudnn if distro not in without.get(part, ())}
+    if cudnn not in fitting:
+        why = f"is not the cuDNN of any nvidia/cuda image of CUDA {version} on {distro}"
+        raise Incompatible("cudnn", cudnn, why, tuple(fitting), _PARENTS)
+    return f"{version}-{fitting[cudnn]}-{edition}-{distro}"
+
+
+def parent_cudnn(version: str, major: str | None = None) -> str:
+    """Return the cuDNN of a CUDA's parents, such as ``8.9.0.131``: the newest, of ``major`` where that is given.
+
+    Raises:
+        Incompatible: no parent of this CUDA has any.
+    """
+    offered = [full for _, full in cuda(version).cudnn]
+    if not offered:
+        having = [other for other in cuda_versions() if cuda(other).cudnn]
+        raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", having, _PARENTS)
+    named = [full for full in offered if major in {None, full.split(".")[0]}]
+    return max(named or offered, key=order)
+
+
+def check_driver(version: str, driver: str, *, field: str = "driver") -> None:
+    """Refuse a Linux driver that is too old to run the binaries of a CUDA version.
+
+    Raises:
+        Incompatible: naming the oldest driver that does, and the one that belongs to the toolkit.
+    """
+    release = cuda(version)
+    if order(driver) < order(release.driver_floor):
+        why = f"is too old for CUDA {version}, whose own is {release.driver}"
+        allowed = (f"{release.driver_floor} and newer",)
+        raise Incompatible(field, driver, why, allowed, "CUDA release notes, minor-version compatibility")

@@ -1,0 +1,179 @@
+"""What images for clusters stand on: EFA installers with their plugin, and NVIDIA's PyTorch images."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.tables import order, table
+
+_EFA = "Elastic Fabric Adapter release notes, stacks/versions/efa.toml"
+_NGC = "NVIDIA's PyTorch release notes, stacks/versions/ngc.toml"
+_OFI = re.compile(r"v?(?P<number>\d+\.\d+\.\d+)(?P<suffix>-aws)?")
+
+
+@dataclass(frozen=True, slots=True)
+class EfaInstaller:
+    """One EFA installer.
+
+    Attributes:
+        version: such as ``1.48.0``.
+        ofi_nccl: the aws-ofi-nccl that it installs; None where it installs none.
+        disable_ngc: whether it needs ``--disable-ngc`` on an NGC parent to install the plugin.
+        ubuntus: the Ubuntu releases that it supports.
+    """
+
+    version: str
+    ofi_nccl: str | None
+    disable_ngc: bool
+    ubuntus: tuple[str, ...]
+
+
+def efa_versions() -> tuple[str, ...]:
+    """Return every EFA installer in the table, oldest first."""
+    return tuple(table("efa")["installer"])
+
+
+@functools.cache
+def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller:
+    """Return the row of an EFA installer.
+
+    Raises:
+        Incompatible: no such installer is in the table; ``latest`` is none, an installer is always pinned.
+    """
+    tables = table("efa")
+    if version not in tables["installer"]:
+        why = "is not a known EFA installer"
+        raise Incompatible(field, version, why, efa_versions(), _EFA, known=False)
+    ubuntus = (
+        ubuntu
+        for ubuntu, span in tables["ubuntu"].items()
+        if order(span.get("first", "0")) <= order(version) <= order(span.get("last", version))
+    )
+    return EfaInstaller(
+        version=version,
+        ofi_nccl=tables["installer"][version].get("ofi_nccl"),
+        disable_ngc=order(version) >= order(tables["rule"]["disable_ngc"]["installer"]),
+        ubuntus=tuple(ubuntus),
+    )
+
+
+def needs_sync_memops(installer: str, nccl: str) -> bool:
+    """Say whether this installer with this NCCL needs ``FI_EFA_SET_CUDA_SYNC_MEMOPS=0`` in the environment."""
+    rule = table("efa")["rule"]["sync_memops"]
+    return order(efa_installer(installer).version) < order(rule["installer"]) and order(nccl) >= order(rule["nccl"])
+
+
+def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer") -> None:
+    """Refuse an EFA installer that does not support the Ubuntu of an NGC parent, where that is known.
+
+    Raises:
+        Incompatible: naming the installers that do.
+    """
+    ubuntu = ngc(parent).ubuntu
+    if ubuntu and ubuntu not in efa_installer(installer, field=field).ubuntus:
+        why = f"does not support Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
+        fitting = [version for version in efa_versions() if ubuntu in efa_installer(version).ubuntus]
+        raise Incompatible(field, installer, why, fitting, _EFA)
+
+
+def efa_environment(given: Mapping[str, str], *, field: str = "environment") -> dict[str, str]:
+    """Return the variables of OpenMPI, NCCL and PMIx that a stack may set: what is given, else the default.
+
+    Raises:
+        Incompatible: one of the given is none of them, or is one without which EFA would silently not be used.
+    """
+    defaults, fixed = table("efa")["environment"], table("efa")["fixed"]
+    for name, value in given.items():
+        if name in fixed and value != fixed[name]["value"]:
+            rule = fixed[name]
+            raise Incompatible(f"{field}.{name}", value, rule["why"], (rule["value"],), rule["source"])
+        if name not in {*defaults, *fixed}:
+            why = "is no variable that an EFA image lets a stack set"
+            raise Incompatible(field, name, why, tuple(defaults), "stacks/versions/efa.toml", known=False)
+    return {name: given.get(name, default) for name, default in defaults.items()}
+
+
+def ofi_nccl_tag(version: str, *, field: str = "efa.ofiNccl") -> str:
+    """Return the git tag of an aws-ofi-nccl release, ``v1.7.3-aws`` or ``v1.19.0``.
+
+    Raises:
+        Incompatible: not a version, or its ``-aws`` suffix is missing (below 1.14.0) or too many (from then on).
+    """
+    rule = table("efa")["rule"]["aws_suffix"]
+    match = _OFI.fullmatch(version)
+    if not match:
+        raise Incompatible(field, version, "is not an aws-ofi-nccl version", ("1.7.4-aws", "1.19.0"), rule["source"])
+    right = match["number"] + ("-aws" if order(match["number"]) < order(rule["ofi_nccl"]) else "")
+    if version.removeprefix("v") != right:
+        why = f"is not how that release is named (-aws is there only below {rule['ofi_nccl']})"
+        raise Incompatible(field, version, why, (right,), rule["source"])
+    return f"v{right}"
+
+
+def check_ofi_nccl(version: str, nccl: str, *, field: str = "nccl") -> None:
+    """Refuse an NCCL that is too old for an aws-ofi-nccl.
+
+    Raises:
+        Incompatible: naming the oldest NCCL that goes with it.
+    """
+    rule = table("efa")["rule"]["ofi_needs_nccl"]
+    if order(version) >= order(rule["ofi_nccl"]) and order(nccl) < order(rule["nccl"]):
+        why = f"is too old for aws-ofi-nccl {version}"
+        raise Incompatible(field, nccl, why, (f"{rule['nccl']} and newer",), rule["source"])
+
+
+@dataclass(frozen=True, slots=True)
+class NgcRelease:
+    """One of NVIDIA's PyTorch images. A field is None where the table does not know it for certain.
+
+    Attributes:
+        version: such as ``25.03``; the image is ``nvcr.io/nvidia/pytorch:25.03-py3``.
+        ubuntu: its Ubuntu release.
+        python: its CPython version.
+        cuda: its CUDA version.
+        torch: its torch, a build of NVIDIA's own.
+        nccl: its NCCL, without a package revision.
+    """
+
+    version: str
+    ubuntu: str | None
+    python: str | None
+    cuda: str | None
+    torch: str | None
+    nccl: str | None
+
+
+def ngc_versions() -> tuple[str, ...]:
+    """Return every release in the table, oldest first."""
+    return tuple(table("ngc"))
+
+
+@functools.cache
+def ngc(version: str, *, field: str = "ngc") -> NgcRelease:
+    """Return the row of one of NVIDIA's PyTorch images.
+
+    Raises:
+        Incompatible: the table does not know it.
+    """
+    if version not in table("ngc"):
+        why = "is not a known release of nvcr.io/nvidia/pytorch"
+        raise Incompatible(field, version, why, ngc_versions(), _NGC, known=False)
+    row = table("ngc")[version]
+    known = {key: row.get(key) for key in ("ubuntu", "python", "cuda", "torch", "nccl")}
+    return NgcRelease(version=version, **known)
+
+
+def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None:
+    """Refuse an NCCL that is older than the one in an NGC parent: it would silently replace the newer one.
+
+    Raises:
+        Incompatible: naming the parent's NCCL.
+    """
+    theirs = ngc(parent).nccl
+    if theirs and order(nccl)[:3] < order(theirs):
+        why = f"is older than the NCCL of nvcr.io/nvidia/pytorch:{parent}-py3"
+        raise Incompatible(field, nccl, why, (f"{theirs} and newer",), _NGC)

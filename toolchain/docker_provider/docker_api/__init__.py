@@ -1,0 +1,1 @@
+"""The Docker engine's API, as the provider asks it."""

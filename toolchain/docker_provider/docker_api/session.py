@@ -1,0 +1,141 @@
+"""A BuildKit session: the connection over which the engine asks us for credentials while it builds.
+
+The engine is the client here: a connection of ours is upgraded and turned round, and it calls gRPC services on it. They
+are served on a private socket, and the two connections are joined.
+"""
+
+from __future__ import annotations
+
+import secrets
+import select
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import grpc
+
+from toolchain.docker_provider.docker_api.engine import Engine
+from toolchain.docker_provider.docker_api.protos import CredentialsRequest, CredentialsResponse
+from toolchain.provider_base import ProviderError
+
+_BLOCK_BYTES: Final = 1 << 16
+_CREDENTIALS: Final = "/moby.filesync.v1.Auth/Credentials"
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+_SERVING: Final = b"\x08\x01"
+"""HealthCheckResponse with status SERVING, as it stands on the wire."""
+
+Credentials = Callable[[str], tuple[str, str]]
+"""From a registry's host to user and password, both "" for none."""
+
+
+class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic in the stubs alone
+    """What the engine may ask."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Find a method; None makes the answer UNIMPLEMENTED, upon which BuildKit uses what it finds."""
+        methods = {_CREDENTIALS: self._answer, _HEALTH: lambda *_: _SERVING}
+        method = methods.get(handler_call_details.method or "")
+        return None if method is None else grpc.unary_unary_rpc_method_handler(method)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            username, secret = self._credentials(CredentialsRequest.FromString(request).host)
+        except ProviderError as error:
+            context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        answer: bytes = CredentialsResponse(username=username, secret=secret).SerializeToString()
+        return answer
+
+
+class Session:
+    """A session that is open within a `with` block.
+
+    Args:
+        engine: the engine.
+        credentials: answers its questions.
+
+    Attributes:
+        id: what a build names the session by.
+    """
+
+    def __init__(self, engine: Engine, credentials: Credentials) -> None:
+        self.id = secrets.token_hex(16)
+        self._engine = engine
+        self._credentials = credentials
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Open the session.
+
+        Raises:
+            ProviderError: if the engine does not take it.
+        """
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slipway-"))
+            path = str(Path(folder, "s"))
+            server = grpc.server(ThreadPoolExecutor(max_workers=4), handlers=[_Services(self._credentials)])
+            server.add_insecure_port(f"unix:{path}")
+            server.start()
+            stack.callback(server.stop, None)
+            theirs = self._engine.upgrade("/session", "h2c", self._headers())
+            stack.callback(_close, theirs)
+            ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            stack.callback(_close, ours)
+            ours.connect(path)
+            threading.Thread(target=pass_on, args=(theirs, ours), daemon=True).start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the session."""
+        self._stack.close()
+
+    def _headers(self) -> list[tuple[str, str]]:
+        prefix = "X-Docker-Expose-Session-"
+        return [
+            (f"{prefix}Uuid", self.id),
+            (f"{prefix}Name", "slipway"),
+            (f"{prefix}Sharedkey", self.id),
+            (f"{prefix}Grpc-Method", _CREDENTIALS),
+            (f"{prefix}Grpc-Method", _HEALTH),
+        ]
+
+
+def pass_on(one: socket.socket, other: socket.socket) -> None:
+    """Pass on what comes in on either connection until one of them ends.
+
+    One thread for both ways: a TLS connection must not be read and written at once. What passes is small, so neither
+    way holds the other up.
+    """
+    sinks = {one: other, other: one}
+    with suppress(OSError, ValueError):  # closed by the end of the session
+        while True:
+            waiting = [source for source in sinks if isinstance(source, ssl.SSLSocket) and source.pending()]
+            for source in waiting or select.select(list(sinks), [], [])[0]:
+                block = source.recv(_BLOCK_BYTES)
+                if not block:
+                    raise ConnectionResetError
+                sinks[source].sendall(block)
+    _end(one)
+    _end(other)
+
+
+def _close(connection: socket.socket) -> None:
+    _end(connection)
+    connection.close()
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

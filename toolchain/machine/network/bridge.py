@@ -1,0 +1,114 @@
+"""The engine's own network: a bridge with a free subnet, and three firewall rules that let it out.
+
+The engine runs with `--iptables=false`: two engines that both write Docker's chains flush each other's rules. What it
+would have written for its one bridge is written here, and taken away with the bridge.
+"""
+
+import ipaddress
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine.steps import output
+from toolchain.machine.toolchain_error import ToolchainError
+
+SUBNETS: Final = ipaddress.IPv4Network("10.201.0.0/16")
+"""Where a /24 is taken from: private, and not in the ranges that Docker, Podman and Kubernetes take by themselves."""
+
+
+def name(checkout: Checkout) -> str:
+    """Return the interface's name: 15 characters, the most that Linux takes."""
+    return f"slipway{checkout.id}"
+
+
+def _taken() -> list[ipaddress.IPv4Network]:
+    """Return the networks that this machine has a route to, the default route aside."""
+    networks = []
+    for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+        fields = line.split()
+        address, mask = (int.from_bytes(bytes.fromhex(fields[index]), "little") for index in (1, 7))
+        if mask:
+            networks.append(ipaddress.IPv4Network((address, str(ipaddress.IPv4Address(mask))), strict=False))
+    return networks
+
+
+def _free(checkout: Checkout) -> ipaddress.IPv4Network:
+    """Return a free /24; each checkout starts looking at another one, so that two started at once do not meet."""
+    subnets, taken = list(SUBNETS.subnets(new_prefix=24)), _taken()
+    start = int(checkout.id, 16) % len(subnets)
+    for subnet in (*subnets[start:], *subnets[:start]):
+        if not any(subnet.overlaps(network) for network in taken):
+            return subnet
+    raise ToolchainError(f"no free network for the engine: all of {SUBNETS} is routed on this machine")
+
+
+def _rules(checkout: Checkout, subnet: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield each rule as (table and chain, match and target)."""
+    bridge = name(checkout)
+    yield ["-t", "nat", "POSTROUTING"], ["-s", subnet, "!", "-o", bridge, "-j", "MASQUERADE"]
+    yield ["-t", "filter", "FORWARD"], ["-i", bridge, "-j", "ACCEPT"]
+    yield (
+        ["-t", "filter", "FORWARD"],
+        ["-o", bridge, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"],
+    )
+
+
+def _iptables(action: str, where: list[str], what: list[str]) -> None:
+    table, chain = where[:2], where[2]
+    output(["iptables", "-w", "10", *table, action, chain, *what])
+
+
+def subnet(checkout: Checkout) -> str | None:
+    """Return the network of the bridge, as `10.201.7.0/24`, None where there is no bridge."""
+    try:
+        found = json.loads(output(["ip", "-j", "-4", "address", "show", "dev", name(checkout)]))
+    except ToolchainError:
+        return None
+    addresses = [entry for interface in found for entry in interface.get("addr_info", [])]
+    if not addresses:
+        return None
+    return str(ipaddress.ip_network(f"{addresses[0]['local']}/{addresses[0]['prefixlen']}", strict=False))
+
+
+def mtu() -> int:
+    """Return the MTU of the way out of this machine: a tunnel or a cloud may be narrower than Ethernet's 1500."""
+    routes = json.loads(output(["ip", "-j", "route", "show", "default"]) or "[]")
+    devices = [route["dev"] for route in routes if "dev" in route]
+    return int(Path(f"/sys/class/net/{devices[0]}/mtu").read_text()) if devices else 1500
+
+
+def create(checkout: Checkout) -> str:
+    """Have the bridge and its rules; return its network. Raises ToolchainError."""
+    bridge = name(checkout)
+    network = subnet(checkout)
+    if network is None:
+        free = _free(checkout)
+        remove(checkout)  # one that was left without an address
+        output(["ip", "link", "add", bridge, "type", "bridge"])
+        output(["ip", "address", "add", f"{free[1]}/{free.prefixlen}", "broadcast", str(free[-1]), "dev", bridge])
+        network = str(free)
+    # A hardware address of its own. Else it has the lowest of those attached: when that container ends, the others
+    # reach nothing for as long as they remember it, some 40 s.
+    own = ipaddress.IPv4Network(network)[1].packed.hex(":")
+    output(["ip", "link", "set", bridge, "address", f"02:42:{own}", "up"])
+    for where, what in _rules(checkout, network):
+        try:
+            _iptables("-C", where, what)
+        except ToolchainError:
+            _iptables("-I", where, what)
+    return network
+
+
+def remove(checkout: Checkout) -> None:
+    """Take the bridge and its rules away, if they are there."""
+    network = subnet(checkout)
+    if network is not None:
+        for where, what in _rules(checkout, network):
+            try:
+                _iptables("-D", where, what)
+            except ToolchainError:
+                continue  # it was not there
+    if Path(f"/sys/class/net/{name(checkout)}").exists():
+        output(["ip", "link", "delete", name(checkout)])

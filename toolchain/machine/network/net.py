@@ -1,0 +1,124 @@
+"""Downloads that fail fast and are verified, and the memory of which hosts cannot be reached."""
+
+import errno
+import hashlib
+import http.client
+import re
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from toolchain.machine.network import proxy
+from toolchain.machine.toolchain_error import without_credentials
+
+CONNECT_SECONDS: Final = 4.0
+"""How long a host may take to answer at all, name look-up included, before it counts as unreachable."""
+STALL_SECONDS: Final = 20.0
+"""How long a download that has begun may stand still."""
+
+_answers: dict[str, str] = {}
+"""What is known of a host in this run: empty if it answered, else why it did not."""
+
+
+class UnavailableError(Exception):
+    """Something could not be had. Its text says why, in a few words and without credentials."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(without_credentials(why))
+
+
+def _reason(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower()
+    return "no answer" if isinstance(cause, TimeoutError) else str(cause) or type(cause).__name__
+
+
+def _host(url: str) -> str:
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _ask(url: str) -> None:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=CONNECT_SECONDS):  # noqa: S310
+            reason = ""
+    except urllib.error.HTTPError:
+        reason = ""  # any answer is an answer
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = _reason(error)
+    _answers[_host(url)] = reason
+
+
+def unreachable(urls: Iterable[str]) -> dict[str, str]:
+    """Ask the hosts of some URLs, all at once, for a sign of life; proxies set in the environment are used.
+
+    Returns why, by host, for those that gave none. A host is asked once in a run, and all of them together take no
+    longer than CONNECT_SECONDS: a name look-up cannot be interrupted, so it is left behind.
+    """
+    hosts = {_host(url): url for url in urls}
+    threads = [
+        threading.Thread(target=_ask, args=(url,), daemon=True) for host, url in hosts.items() if host not in _answers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(CONNECT_SECONDS + 0.5)
+    return {host: why for host in hosts if (why := _answers.setdefault(host, "no answer"))}
+
+
+def check_scheme(url: str) -> None:
+    """Refuse a URL that is neither https nor on this machine (what is downloaded is run) or that has a password in it.
+
+    Raises UnavailableError.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        scheme, host, user, _ = parts.scheme, parts.hostname, parts.username, parts.port
+    except ValueError:  # brackets or a port that are none
+        scheme, host, user = "", None, None
+    if not (host and (scheme == "https" or (scheme == "http" and host in proxy.LOOPBACK))):
+        raise UnavailableError(f"{url} is not an https:// address")
+    if user is not None:
+        raise UnavailableError(f"{url}: an address with user:password@ is not taken")
+
+
+def fetch(url: str, target: Path) -> str:
+    """Download a URL into a file and return the SHA-256 of what came, as hex digits.
+
+    Raises UnavailableError where the host, the file or a part of it cannot be had; `target` may then hold a part.
+    """
+    check_scheme(url)
+    if why := unreachable([url]):
+        raise UnavailableError("; ".join(f"{host}: {reason}" for host, reason in why.items()))
+    digest = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with urllib.request.urlopen(url, timeout=STALL_SECONDS) as answer, target.open("wb") as file:  # noqa: S310
+            while block := answer.read(1 << 20):
+                file.write(block)
+                digest.update(block)
+            size, expected = file.tell(), answer.headers.get("Content-Length")
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"{url}: HTTP {error.code}") from None
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
+            raise  # this machine's disk, not the download
+        raise UnavailableError(f"{url}: {_reason(error)}") from None
+    if expected is not None and size != int(expected):
+        raise UnavailableError(f"{url}: cut off after {size} of {expected} bytes")
+    return digest.hexdigest()
+
+
+def listed(checksums: str, name: str) -> str:
+    """Return the SHA-256 that a release's checksums file (`sha256sum` format) gives for a file.
+
+    Raises UnavailableError where it lists none.
+    """
+    found = re.search(rf"^([0-9a-f]{{64}})[ *]+{re.escape(name)}$", checksums, re.MULTILINE)
+    if not found:
+        raise UnavailableError(f"the release's checksums do not list {name}")
+    return found[1]

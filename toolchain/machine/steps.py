@@ -1,0 +1,140 @@
+"""Long steps: one line when they begin, signs of life, one line with the time when they end."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from toolchain.machine.toolchain_error import ToolchainError
+
+HEARTBEAT_SECONDS: Final = 20.0
+"""How often a log shows that a step is alive. A terminal shows the seconds."""
+
+inherited: list[int] = []
+"""File descriptors that every program of a step gets: the checkout's lock."""
+
+
+def elapsed(seconds: float) -> str:
+    """Write a duration as people do: `4 s`, `3 min 9 s`."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
+
+
+def say(line: str) -> None:
+    """Print a line at once: a log that is read while it grows has it in order."""
+    print(line, flush=True)
+
+
+@contextmanager
+def step(title: str, detail: str = "") -> Iterator[None]:
+    """Show that a step runs, and how long it took once it is done. Says nothing more when it fails: the error does.
+
+    `detail` is said once, at the beginning.
+    """
+    begun = time.monotonic()
+    done = threading.Event()
+    terminal = sys.stdout.isatty()
+    start = "\r" if terminal else ""
+
+    def beat() -> None:
+        while not done.wait(1.0 if terminal else HEARTBEAT_SECONDS):
+            passed = elapsed(time.monotonic() - begun)
+            print(
+                f"\r{title} ... {passed} " if terminal else f"  still at it: {title} ({passed})",
+                end="" if terminal else "\n",
+                flush=True,
+            )
+
+    said = f"{title} ({detail})" if detail else title
+    print(said if terminal and detail else f"{said} ...", end="" if terminal and not detail else "\n", flush=True)
+    pulse = threading.Thread(target=beat, daemon=True)
+    pulse.start()
+    finished = False
+    try:
+        yield
+        finished = True
+    finally:
+        done.set()
+        pulse.join()
+        if finished:
+            print(f"{start}{title}: done in {elapsed(time.monotonic() - begun)}", flush=True)
+        elif terminal:
+            print(flush=True)
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a program's output that says something, for an error of one line."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
+
+
+def command(
+    argv: Sequence[str | Path],
+    log: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Run a program to its end, its output in `log`.
+
+    `timeout` is in seconds. Where it fails raises ToolchainError, one line with the program's last words and the log.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        try:
+            code = subprocess.run(
+                [str(word) for word in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=env,
+                cwd=cwd,
+                timeout=timeout,
+                check=False,
+                pass_fds=inherited,
+            ).returncode
+        except FileNotFoundError:
+            raise ToolchainError(f"`{argv[0]}` is not installed on this machine") from None
+        except subprocess.TimeoutExpired:
+            raise ToolchainError(f"`{argv[0]}` did not end within {timeout:.0f} s; its output is in {log}") from None
+    if code:
+        words = last_line(log.read_text(errors="replace"))
+        raise ToolchainError(
+            f"`{' '.join(str(word) for word in argv[:4])} ...` failed ({code}): {words}; all output is in {log}"
+        )
+
+
+def output(
+    argv: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 10.0,
+) -> str:
+    """Run a program that answers at once and return what it prints on stdout, without the closing newline.
+
+    Raises ToolchainError with its last words where it fails, is missing or does not answer within `timeout` seconds.
+    """
+    try:
+        done = subprocess.run(
+            [str(word) for word in argv],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=env,
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+    except OSError as error:
+        raise ToolchainError(f"`{argv[0]}`: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ToolchainError(f"`{argv[0]}` did not answer within {timeout:.0f} s") from None
+    if done.returncode:
+        raise ToolchainError(last_line(done.stderr or done.stdout))
+    return done.stdout.rstrip("\n")

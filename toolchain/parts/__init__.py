@@ -1,0 +1,1 @@
+"""The parts of the toolchain: what is used for each, and how it is installed."""

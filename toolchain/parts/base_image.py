@@ -1,0 +1,183 @@
+"""The base image: `debian:bookworm-slim` where it can be pulled, else bookworm bootstrapped from Debian's packages."""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine import apt
+from toolchain.machine.network import apt_mirrors, trust_store
+from toolchain.machine.steps import command, last_line, output, step
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import docker_engine, local_registry
+from toolchain.parts.part import Kind, Part, recall, remember
+
+NAME: Final = "base image"
+IMAGE: Final = "debian:bookworm-slim"
+TAG: Final = "bookworm-slim"
+QUALIFIED: Final = f"{apt_mirrors.REPOSITORY}:{TAG}"
+SUITE: Final = "bookworm"
+FIRST_WORD_SECONDS: Final = 10.0
+"""How long the registry may take to answer a pull: the engine itself would wait for minutes."""
+PULL_SECONDS: Final = 300.0
+EPOCH: Final = 1686355200
+"""2023-06-10, the day of bookworm's release: no file is dated later, so the same packages give the same image."""
+DOCUMENTATION: Final = (
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/locale/*",
+)
+"""dpkg's options that make an image slim, as in Debian's own."""
+
+
+def _environment(checkout: Checkout) -> dict[str, str]:
+    """Return the client's environment: `docker manifest` is an experimental command before Docker 23."""
+    used = recall(checkout, docker_engine.NAME)
+    return {**os.environ, "DOCKER_CLI_EXPERIMENTAL": "enabled", **(used.env if used else {})}
+
+
+def _registry(checkout: Checkout) -> str:
+    used = recall(checkout, local_registry.NAME)
+    return used.env[local_registry.VARIABLE] if used else ""
+
+
+def _works(words: list[str], environment: Mapping[str, str]) -> bool:
+    try:
+        output(words, env=environment)
+    except ToolchainError:
+        return False
+    return True
+
+
+def _in_registry(address: str) -> str:
+    return f"{address}/{QUALIFIED}"
+
+
+def find(checkout: Checkout) -> Part | None:
+    """Return the base image where the user has it mirrored, else as it was pulled or bootstrapped, if still there."""
+    if apt_mirrors.cover(apt_mirrors.users(os.environ), QUALIFIED):
+        return Part(NAME, f"{IMAGE} by {apt_mirrors.VARIABLE}", "configured")
+    part = recall(checkout, NAME)
+    if part is None:
+        return None
+    if not part.env:
+        words = ["docker", "image", "inspect", IMAGE]
+    elif part.used == _in_registry(_registry(checkout)):
+        words = ["docker", "manifest", "inspect", "--insecure", part.used]
+    else:
+        return None
+    return part if _works(words, _environment(checkout)) else None
+
+
+def _pull(environment: Mapping[str, str]) -> str:
+    """Pull the image. Returns why it could not be had, empty if it is there.
+
+    The client prints its first line once the registry has answered: when it does not, there is no registry to wait for.
+    """
+    process = subprocess.Popen(
+        ["docker", "pull", IMAGE],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None  # noqa: S101
+    reader = threading.Thread(target=process.stdout.readline, daemon=True)
+    reader.start()
+    reader.join(FIRST_WORD_SECONDS)
+    if reader.is_alive():
+        process.kill()
+        process.wait()
+        return f"no registry answered within {FIRST_WORD_SECONDS:.0f} s"
+    try:
+        _, errors = process.communicate(timeout=PULL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"not pulled within {PULL_SECONDS:.0f} s"
+    return last_line(errors) if process.returncode else ""
+
+
+def _bootstrap(checkout: Checkout, tarball: Path) -> None:
+    """Write a root file system: Debian's essential packages and root certificates, and nothing else of this machine."""
+    hooks = [
+        f'{shlex.quote(sys.executable)} {shlex.quote(trust_store.__file__)} "$1"',
+        'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/cache/ldconfig/aux-cache; : > "$1"/etc/machine-id',
+    ]
+    command(
+        ["mmdebstrap", "--variant=minbase", "--include=ca-certificates",
+         *(f"--dpkgopt={option}" for option in DOCUMENTATION), *(f"--customize-hook={hook}" for hook in hooks),
+         SUITE, tarball],
+        checkout.logs / "mmdebstrap.log",
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "TMPDIR": str(tarball.parent)},
+    )  # fmt: skip
+
+
+def _archive(tarball: Path, name: str, target: Path) -> None:
+    """Write an image of one layer for `docker load`, which unlike `docker import` leaves the date to us."""
+    with tarball.open("rb") as content:
+        layer = hashlib.file_digest(content, "sha256").hexdigest()
+    config = json.dumps({
+        "architecture": apt.machine(), "os": "linux", "created": "2023-06-10T00:00:00Z",
+        "config": {"Cmd": ["bash"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
+        "history": [{"created": "2023-06-10T00:00:00Z", "created_by": f"mmdebstrap --variant=minbase {SUITE}"}],
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
+    })  # fmt: skip
+    folder = target.parent
+    (folder / "config.json").write_text(config)
+    (folder / "manifest.json").write_text(
+        json.dumps([{"Config": "config.json", "RepoTags": [name], "Layers": [tarball.name]}])
+    )
+    with tarfile.open(target, "w") as archive:
+        for file in (tarball, folder / "config.json", folder / "manifest.json"):
+            archive.add(file, file.name)
+
+
+def _publish(checkout: Checkout, name: str) -> None:
+    """Bootstrap the image and push it to the registry, under the name that stands for the original."""
+    if shutil.which("mmdebstrap") is None:
+        apt.install(checkout, "mmdebstrap")
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=checkout.cache, prefix="base-") as scratch:
+        folder = Path(scratch)
+        folder.chmod(0o755)  # apt unpacks as its own user
+        with step(f"Bootstrapping Debian {SUITE}"):
+            _bootstrap(checkout, folder / "layer.tar")
+        with step(f"Pushing {name}"):
+            _archive(folder / "layer.tar", name, folder / "image.tar")
+            command(
+                ["docker", "load", "--input", folder / "image.tar"],
+                checkout.logs / "load.log",
+                env=_environment(checkout),
+            )
+            command(["docker", "push", name], checkout.logs / "push.log", env=_environment(checkout))
+
+
+def get(checkout: Checkout) -> Part:
+    """Have the base image where the engine, which is there already, can use it; a bootstrapped one takes a registry."""
+    if part := find(checkout):
+        return part
+    why = _pull(_environment(checkout))
+    if not why:
+        return remember(checkout, Part(NAME, IMAGE, "pulled"))
+    address = local_registry.get(checkout).env[local_registry.VARIABLE]
+    name = _in_registry(address)
+    _publish(checkout, name)
+    env = {apt_mirrors.VARIABLE: apt_mirrors.ours(address)}
+    return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
+
+
+KIND: Final = Kind(NAME, find, get, gone="its engine or registry is not running, or has it no more")

@@ -1,0 +1,162 @@
+"""The Docker engine: the one that runs, else Debian's docker.io, started on a socket of our own."""
+
+import os
+import shutil
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine import apt
+from toolchain.machine.daemon import Daemon
+from toolchain.machine.network import bridge, proxy
+from toolchain.machine.steps import output, step
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts.part import Kind, Part, recall, remember
+
+NAME: Final = "Docker engine"
+DEFAULT_SOCKET: Final = "unix:///var/run/docker.sock"
+START_SECONDS: Final = 60.0
+PROGRAMS: Final = {
+    "dockerd": "docker.io",
+    "docker": "docker.io",
+    "docker-init": "docker.io",
+    "iptables": "iptables",
+    "ip": "iproute2",
+}
+"""What our own engine needs on PATH, and the Debian package that has it."""
+
+
+def _socket(checkout: Checkout) -> Path:
+    return checkout.run / "docker.sock"
+
+
+def _host(checkout: Checkout) -> str:
+    return f"unix://{_socket(checkout)}"
+
+
+def _exec_root(checkout: Checkout) -> Path:
+    return checkout.run / "docker"
+
+
+def daemon(checkout: Checkout) -> Daemon:
+    """Return our own engine, running or not."""
+    return Daemon(NAME, checkout.run / "docker.pid", checkout.logs / "docker.log", mark=_host(checkout))
+
+
+def _ask(environment: Mapping[str, str]) -> str:
+    """Return the version of the engine that a client in this environment reaches. Raises ToolchainError."""
+    return output(["docker", "version", "--format", "{{.Server.Version}}"], env=environment, timeout=5)
+
+
+def _own(checkout: Checkout) -> Part | None:
+    """Return our own engine if it runs, answers, and still has its bridge."""
+    if daemon(checkout).pid() is None or bridge.subnet(checkout) is None:
+        return None
+    environment = {"DOCKER_HOST": _host(checkout)}
+    noted = recall(checkout, NAME)
+    try:
+        version = _ask({**os.environ, **environment})
+    except ToolchainError:
+        return None
+    return Part(NAME, f"Debian's docker.io at {_host(checkout)}", version, noted.why if noted else "", environment)
+
+
+def _users(checkout: Checkout) -> tuple[Part | None, str]:
+    """Return the engine that this user's client reaches, else why there is none.
+
+    DOCKER_HOST goes first, then the current context, then the default socket, as in the docker client itself. Where a
+    context decides, its address is put into our environment: the provider's libraries do not read contexts.
+    """
+    environment = dict(os.environ)
+    if environment.get("DOCKER_HOST") in {"", _host(checkout)}:
+        del environment["DOCKER_HOST"]  # nothing, or ours from a sourced .slipway/env
+    if shutil.which("docker") is None:
+        return None, "no docker client on PATH"
+    try:
+        version = _ask(environment)
+        host = output(["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], env=environment)
+    except ToolchainError as error:
+        if "DOCKER_HOST" in environment:  # somebody asked for that one: another would be a surprise
+            raise ToolchainError(
+                f"the Docker engine at DOCKER_HOST={environment['DOCKER_HOST']} does not answer ({error}): start it, "
+                "or unset DOCKER_HOST"
+            ) from None
+        return None, f"no running engine ({error})"
+    if "DOCKER_HOST" in environment:
+        return Part(NAME, f"the running engine at {environment['DOCKER_HOST']}", version), ""
+    return Part(
+        NAME, f"the running engine at {host}", version, env={} if host == DEFAULT_SOCKET else {"DOCKER_HOST": host}
+    ), ""
+
+
+def is_elsewhere(checkout: Checkout) -> bool:
+    """Tell whether the engine in use is on another machine, as far as its address says."""
+    noted = recall(checkout, NAME)
+    host = urllib.parse.urlsplit((noted and noted.env.get("DOCKER_HOST")) or os.environ.get("DOCKER_HOST", ""))
+    return host.scheme in {"tcp", "ssh", "http", "https"} and host.hostname not in proxy.LOOPBACK
+
+
+def find(checkout: Checkout) -> Part | None:
+    """Return our own engine if it runs, else the user's."""
+    return _own(checkout) or _users(checkout)[0]
+
+
+def _install(checkout: Checkout) -> None:
+    missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
+    if missing:
+        apt.install(checkout, *missing)
+
+
+def _start(checkout: Checkout) -> None:
+    """Start dockerd in process and mount namespaces of its own: when it ends, nothing of it is left on the machine."""
+    shutil.rmtree(_exec_root(checkout), ignore_errors=True)  # sockets and pids of an earlier life
+    _socket(checkout).unlink(missing_ok=True)
+    bridge.create(checkout)
+    argv: list[str | Path] = [
+        "unshare", "--fork", "--pid", "--mount-proc", "--propagation", "slave", "--kill-child",
+        "docker-init", "--",
+        "dockerd", "--host", _host(checkout), "--data-root", checkout.state / "docker",
+        "--exec-root", _exec_root(checkout), "--pidfile", _exec_root(checkout) / "dockerd.pid",
+        "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false",
+    ]  # fmt: skip
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
+    daemon(checkout).start(argv, lambda: _own(checkout) is not None, env=environment, seconds=START_SECONDS)
+
+
+def get(checkout: Checkout) -> Part:
+    """Have an engine that answers."""
+    if part := _own(checkout):
+        return remember(checkout, part)
+    part, why = _users(checkout)
+    if part:
+        return remember(checkout, part)
+    if not apt.is_root():
+        raise ToolchainError(
+            f"no Docker engine: {why}. Start Docker, or give this user access to it (group docker), and run this again"
+        )
+    _install(checkout)
+    part, _ = _users(checkout)  # on some machines the package starts its service
+    if part:
+        return remember(checkout, part)
+    daemon(checkout).stop()
+    with step("Starting Debian's docker.io"):
+        _start(checkout)
+    own = _own(checkout)
+    if own is None:
+        raise ToolchainError(f"{NAME} ended as soon as it was started; its output is in {checkout.logs / 'docker.log'}")
+    return remember(checkout, Part(own.name, own.used, own.version, why, own.env))
+
+
+def stop(checkout: Checkout) -> bool:
+    """End our own engine and take its network away. Returns whether it ran."""
+    ran = daemon(checkout).stop()
+    if apt.is_root() and shutil.which("ip") is not None:
+        bridge.remove(checkout)
+    _socket(checkout).unlink(missing_ok=True)
+    shutil.rmtree(_exec_root(checkout), ignore_errors=True)
+    return ran
+
+
+KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")

@@ -1,0 +1,1 @@
+"""Pulumi provider plugins, and which provider a stack uses."""

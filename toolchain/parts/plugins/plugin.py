@@ -1,0 +1,72 @@
+"""Pulumi's official plugins, each of the version of its SDK."""
+
+import os
+import shutil
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine.network import net
+from toolchain.machine.steps import command, step
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts import pulumi_cli
+from toolchain.parts.part import Part
+
+SOURCES: Final = ("https://api.github.com", "https://get.pulumi.com")
+"""Where Pulumi looks for its plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for them."""
+INSTALL_SECONDS: Final = 300.0
+
+
+def version(checkout: Checkout, name: str) -> str:
+    """Return the version that goes with the SDK in the lock."""
+    return checkout.locked(f"pulumi-{name}")
+
+
+def is_installed(checkout: Checkout, name: str) -> bool:
+    """Tell whether a plugin is there, and whole."""
+    plugin = checkout.pulumi_home / "plugins" / f"resource-{name}-v{version(checkout, name)}"
+    return plugin.is_dir() and not plugin.with_name(plugin.name + ".partial").exists()
+
+
+def get(checkout: Checkout, name: str, title: str, needed: str, instead: str) -> Part:
+    """Have a plugin that nothing stands in for: the one on PATH, else the official one.
+
+    `needed` says what needs it, and `instead` what to do without. Raises ToolchainError where it cannot be had.
+    """
+    wanted = version(checkout, name)
+    program = f"pulumi-resource-{name}"
+    if found := shutil.which(program):
+        return Part(title, found, wanted)
+    if why := install(checkout, name):
+        raise ToolchainError(
+            f"the {title} {wanted}, which {needed}, cannot be had: {why}; put {program} on PATH, or {instead}"
+        )
+    return Part(title, "official plugin", wanted)
+
+
+def install(checkout: Checkout, name: str) -> str:
+    """Install a plugin. Returns why it could not be had, empty if it is there."""
+    if is_installed(checkout, name):
+        return ""
+    server = os.environ.get("SLIPWAY_PULUMI_PLUGIN_URL")
+    sources = [server] if server else list(SOURCES)
+    try:
+        for source in sources:
+            net.check_scheme(source)
+    except net.UnavailableError as error:
+        return str(error)
+    closed = net.unreachable(sources)
+    if len(closed) == len(sources):
+        return "; ".join(f"{host}: {reason}" for host, reason in closed.items())
+    words = [pulumi_cli.program(checkout), "plugin", "install", "resource", name, version(checkout, name)]
+    environment = {**os.environ, "PULUMI_HOME": str(checkout.pulumi_home), "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    try:
+        with step(f"Installing Pulumi's {name} plugin {version(checkout, name)}"):
+            command(
+                [*words, *(["--server", server] if server else [])],
+                checkout.logs / f"plugin-{name}.log",
+                env=environment,
+                timeout=INSTALL_SECONDS,
+            )
+    except ToolchainError as error:
+        return str(error)
+    return "" if is_installed(checkout, name) else "`pulumi plugin install` left no plugin"

@@ -1,0 +1,142 @@
+"""The Pulumi CLI: the one on PATH, else the official release, else built from its Go module."""
+
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine import apt, golang
+from toolchain.machine.network import net
+from toolchain.machine.steps import output, step
+from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.parts.part import Kind, Part, recall, remember
+from toolchain.version import numbers
+
+NAME: Final = "Pulumi CLI"
+RELEASES: Final = "https://github.com/pulumi/pulumi/releases/download/v{version}"
+"""Where a release's archives and its `pulumi-VERSION-checksums.txt` (SHA-256) are published.
+`SLIPWAY_PULUMI_BASE_URL` names another place that has both, a mirror inside a company for example."""
+PACKAGE: Final = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
+LANGUAGE_HOST: Final = "pulumi-language-python"
+VERSION_VARIABLE: Final = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
+
+
+def version(checkout: Checkout) -> str:
+    """Return the version that goes with the Python SDK in requirements.lock."""
+    return checkout.locked("pulumi")
+
+
+def base_url(checkout: Checkout) -> str:
+    """Return the folder that the official release is downloaded from."""
+    return os.environ.get("SLIPWAY_PULUMI_BASE_URL", RELEASES.format(version=version(checkout))).rstrip("/")
+
+
+def program(checkout: Checkout) -> str:
+    """Return the CLI in use, for other parts. Raises ToolchainError where there is none yet."""
+    part = find(checkout)
+    if part is None:
+        raise ToolchainError("the Pulumi CLI is not there yet: run `make up`")
+    return part.used
+
+
+def _version_of(checkout: Checkout, pulumi: str) -> str:
+    quiet = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_HOME": str(checkout.pulumi_home)}
+    return output([pulumi, "version"], env=quiet).removeprefix("v")
+
+
+def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
+    """Return the CLI on PATH if it can be used, else why not: it must not be older than the SDK."""
+    others = [entry for entry in os.get_exec_path() if Path(entry) != checkout.bin]
+    pulumi = shutil.which("pulumi", path=os.pathsep.join(others))
+    if pulumi is None:
+        return None, "not on PATH"
+    try:
+        found = _version_of(checkout, pulumi)
+    except ToolchainError as error:
+        return None, f"{pulumi} does not run ({error})"
+    wanted = version(checkout)
+    if numbers(found)[:1] != numbers(wanted)[:1] or numbers(found) < numbers(wanted):
+        return None, f"{pulumi} is {found}, the SDK needs {wanted} or newer"
+    return Part(NAME, pulumi, found), ""
+
+
+def is_ours(checkout: Checkout, part: Part) -> bool:
+    """Tell whether a part lies in `.slipway/bin`: what it is noted as counts, as nobody else changes it."""
+    return Path(part.used).parent == checkout.bin
+
+
+def find(checkout: Checkout) -> Part | None:
+    """Return our own CLI if it is complete and of the SDK's version, else a usable one on PATH."""
+    own = recall(checkout, NAME, version(checkout))
+    if own and is_ours(checkout, own) and Path(own.used).exists():
+        return own
+    return _on_path(checkout)[0]
+
+
+def download(checkout: Checkout) -> None:
+    """Install the official release into `.slipway/bin`: downloaded, checked against its published SHA-256, unpacked.
+
+    Raises net.UnavailableError with the reason where any of that fails; nothing is installed then.
+    """
+    wanted = version(checkout)
+    name = f"pulumi-v{wanted}-linux-{apt.machine().replace('amd64', 'x64')}.tar.gz"
+    base = base_url(checkout)
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=checkout.cache) as scratch:
+        folder = Path(scratch)
+        net.fetch(f"{base}/pulumi-{wanted}-checksums.txt", folder / "checksums")
+        published = net.listed((folder / "checksums").read_text(errors="replace"), name)
+        came = net.fetch(f"{base}/{name}", folder / name)
+        if came != published:
+            raise net.UnavailableError(f"{base}/{name}: SHA-256 is {came[:12]}..., published is {published[:12]}...")
+        checkout.bin.mkdir(parents=True, exist_ok=True)
+        for file in _programs(folder / name, folder):
+            file.replace(checkout.bin / file.name)
+
+
+def _programs(archive: Path, folder: Path) -> list[Path]:
+    """Unpack the programs of a release, all in one folder of the archive; links and paths in it are not followed."""
+    files = []
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member) if member.isfile() else None
+            if content is not None:
+                files.append(folder / Path(member.name).name)
+                with content, files[-1].open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                files[-1].chmod(0o755)
+    return files
+
+
+def get(checkout: Checkout) -> Part:
+    """Have a CLI of the SDK's version."""
+    if part := find(checkout):
+        return remember(checkout, part, version(checkout))
+    why = _on_path(checkout)[1]
+    own = checkout.bin / "pulumi"
+    wanted = version(checkout)
+    try:
+        with step(f"Downloading Pulumi {wanted}"):
+            download(checkout)
+        used = Part(NAME, str(own), wanted, f"{why}; the official release is used", path=[str(checkout.bin)])
+    except net.UnavailableError as unavailable:
+        why = f"{why}; official release: {unavailable}"
+        (checkout.bin / LANGUAGE_HOST).unlink(missing_ok=True)  # what may lie there belongs to another version
+        try:
+            with step(
+                f"Building Pulumi {wanted} from its Go module",
+                f"about 4 minutes on 2 free cores; official release: {unavailable}",
+            ):
+                golang.build(checkout, "cli", PACKAGE, own, ldflags=f"-X {VERSION_VARIABLE}=v{wanted}")
+        except ToolchainError as error:
+            raise ToolchainError(
+                f"no Pulumi CLI ({why}; building it: {error}): install Pulumi {wanted} and run this again"
+            ) from None
+        used = Part(NAME, str(own), f"{wanted}, built from its Go module", why, path=[str(checkout.bin)])
+    return remember(checkout, used, wanted)
+
+
+KIND: Final = Kind(NAME, find, get)

@@ -1,0 +1,47 @@
+"""The Python environment: `.slipway/venv`, exactly what requirements.lock lists, each file checked by its hash."""
+
+import hashlib
+import importlib.util
+import platform
+import sys
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine import apt, pip
+from toolchain.machine.steps import command, step
+from toolchain.parts.part import Kind, Part, forget, recall, remember
+
+NAME: Final = "Python packages"
+
+
+def _python() -> str:
+    return ".".join(str(number) for number in sys.version_info[:2])
+
+
+def key(checkout: Checkout) -> str:
+    """Return what an environment is good for: one list of packages, one minor version of Python (its folders' name)."""
+    lock = hashlib.sha256(checkout.lock_text().encode()).hexdigest()
+    return f"{lock} Python {_python()}"
+
+
+def find(checkout: Checkout) -> Part | None:
+    """Return the environment if it is complete and of today's lock."""
+    part = recall(checkout, NAME, key(checkout))
+    return part if (checkout.venv / "bin" / "python").exists() else None
+
+
+def get(checkout: Checkout) -> Part:
+    """Make the environment anew unless it is complete and of today's lock."""
+    if part := find(checkout):
+        return part
+    if importlib.util.find_spec("ensurepip") is None:
+        apt.install(checkout, f"python{_python()}-venv")
+    forget(checkout, NAME)
+    with step("Installing Python packages"):
+        command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
+        pip.install(checkout.venv / "bin" / "python", checkout.lock, checkout.logs / "pip.log")
+    part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
+    return remember(checkout, part, key(checkout))
+
+
+KIND: Final = Kind(NAME, find, get)

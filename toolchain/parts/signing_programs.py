@@ -1,0 +1,47 @@
+"""What a stack that signs its images needs: cosign and Syft, on PATH, else built from their Go modules.
+
+On PATH they must have the major version that is asked for: cosign 3 keeps signatures in another form.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from typing import Final
+
+from toolchain.checkout import Checkout
+from toolchain.machine import golang
+from toolchain.machine.steps import output, step
+from toolchain.parts.part import Part, recall, remember
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program: its name, the module that its `go.mod` asks for, and its package in it."""
+
+    name: str
+    module: str
+    package: str
+
+
+TOOLS: Final = (
+    Tool("cosign", "github.com/sigstore/cosign/v2", "cmd/cosign"),
+    Tool("syft", "github.com/anchore/syft", "cmd/syft"),
+)
+
+
+def get(checkout: Checkout, tool: Tool) -> Part:
+    """Have a tool. Raises ToolchainError where its modules cannot be had."""
+    target = checkout.bin / tool.name
+    version = golang.required(tool.name, tool.module)
+    why = f"{tool.name} is not on PATH"
+    if (found := shutil.which(tool.name)) and found != str(target):
+        have = re.search(r"v?(\d+(\.\d+)+\S*)", output([found, "version"]))
+        if have and have[1].partition(".")[0] == version.partition(".")[0]:
+            return Part(tool.name, found, have[1])
+        why = f"{found} is {have[1] if have else 'of no known version'}"
+    part = recall(checkout, tool.name, version)
+    if part and target.exists():
+        return part
+    with step(f"Building {tool.name} from its Go module"):
+        golang.build(checkout, tool.name, f"{tool.module}/{tool.package}", target)
+    return remember(checkout, Part(tool.name, str(target), version, why, path=[str(checkout.bin)]), version)

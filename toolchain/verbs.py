@@ -1,0 +1,110 @@
+"""The command line: verbs, and every error as one line."""
+
+import argparse
+import errno
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from toolchain import doctor, environment, stack_command
+from toolchain.checkout import Checkout
+from toolchain.lint import lint
+from toolchain.machine.locking import alone
+from toolchain.machine.steps import say
+from toolchain.machine.toolchain_error import ToolchainError, without_credentials
+from toolchain.parts import docker_engine, local_registry, python_env
+from toolchain.ready import ready
+
+FULL_BYTES: Final = 200_000_000
+"""With less space than this left, a failure is put down to the full disk."""
+ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview}
+"""The verbs that take a stack."""
+
+
+def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
+    stack_command.check_name(checkout, name)
+    with alone(checkout, verb):
+        parts = ready(checkout, name, pushing=verb != "preview")
+        return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
+
+
+def _ready(checkout: Checkout) -> int:
+    with alone(checkout, "ready"):
+        ready(checkout)
+    return 0
+
+
+def _packages(checkout: Checkout) -> int:
+    with alone(checkout, "packages"):
+        python_env.get(checkout)
+    return 0
+
+
+def _down(checkout: Checkout) -> int:
+    with alone(checkout, "down"):
+        stopped = [
+            name
+            for name, stop in ((docker_engine.NAME, docker_engine.stop), (local_registry.NAME, local_registry.stop))
+            if stop(checkout)
+        ]
+        if checkout.run.parent != checkout.state:
+            shutil.rmtree(checkout.run, ignore_errors=True)
+    say(f"Stopped: {', '.join(stopped)}" if stopped else "Nothing of this checkout was running")
+    return 0
+
+
+def _env(checkout: Checkout) -> int:
+    if not checkout.env_file.exists():
+        raise ToolchainError(f"{checkout.env_file} is not there yet: run `python3 -m toolchain ready`")
+    sys.stdout.write(checkout.env_file.read_text())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python3 -m toolchain", description="Gets a machine ready for Slipway.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs.add_parser("ready", help="have every part, with engine and registry running")
+    verbs.add_parser("packages", help="have the Python packages only")
+    for verb in ON_STACK:
+        verbs.add_parser(verb, help=f"ready, then `pulumi {verb}`").add_argument("stack", nargs="?", default="local")
+    verbs.add_parser("down", help="end what Slipway started")
+    verbs.add_parser("doctor", help="say which parts are used, and why")
+    verbs.add_parser("env", help="print the environment, to be sourced")
+    verbs.add_parser("lint", help="check style, types, Dockerfiles, shell scripts and workflows")
+    return parser
+
+
+def _dispatch(arguments: argparse.Namespace, checkout: Checkout) -> int:
+    match arguments.verb:
+        case verb if verb in ON_STACK:
+            return _on_stack(checkout, verb, arguments.stack)
+        case "doctor":
+            return doctor.doctor(checkout)
+        case verb:
+            return {"ready": _ready, "packages": _packages, "down": _down, "env": _env, "lint": lint}[verb](checkout)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one verb; return its exit status: 0, 1 with one line on stderr, 2 for wrong usage, 130 after Ctrl-C."""
+    arguments = _parser().parse_args(words)
+    checkout = Checkout.here()
+    environment.prepare()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, with what it runs
+    try:
+        return _dispatch(arguments, checkout)
+    except ToolchainError as error:
+        problem = str(error)
+    except OSError as error:
+        problem = f"{error.filename or checkout.state}: {error.strerror}"
+        if error.errno == errno.ENOSPC:
+            problem = f"no space left on the disk of {error.filename or checkout.state}"
+    except KeyboardInterrupt:
+        print("\nslipway: interrupted; the next run goes on from here", file=sys.stderr)
+        return 130
+    free = shutil.disk_usage(checkout.root).free
+    if free < FULL_BYTES:
+        problem += f" (the disk of {checkout.root} is full: {free // 1_000_000} MB left)"
+    print(f"slipway: {' '.join(without_credentials(problem).split())}", file=sys.stderr)
+    return 1
