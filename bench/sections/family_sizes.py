@@ -1,83 +1,75 @@
-"""Section f: the sizes of the torch family's images, and what of ``nccl`` is spared in ``base`` at equal versions.
-
-They are built of the stand-ins of the upstreams that the tests have: the distribution's packages, Python and compilers
-are real, NVIDIA's packages and PyTorch are a few kilobytes each.
-"""
+"""Section f: the sizes of the torch family's published images, ``base`` against ``nccl`` at equal versions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bench.bench_error import BenchError
 from bench.figures import Row, Target, show
 from bench.setting import Setting
+from cli.diff import stack_diff
 from cli.text_table import aligned
+from oci.registry_image import Image, fetch
+from stacks import plan
+from stacks.config.stack_file import ROOT
 from stacks.spec import Sibling
-from tests.images import chain
-from tests.images.world.upstreams import World
 from toolchain.machine.steps import say, step
 
 TARGET: Final = Target("<", 0.50)
-CUDA: Final = "cu121"
-_TITLES: Final = ("stack", "image", "layers", "its own", "compressed", "unpacked")
+STACKS: Final = ("base-cu121", "nccl-cu121")
+_TITLES: Final = ("stack", "image", "layers", "new", "compressed", "unpacked")
 
 
 @dataclass(frozen=True)
 class Size:
-    """An image's layers, how many of them its parent in the stack has not, and its bytes as pulled and unpacked."""
+    """An image's number of layers, how many of them its parent lacks, and its size in bytes, as pulled and unpacked."""
 
     layers: int
-    own: int
+    new: int
     compressed: int
     unpacked: int
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    """Build both variants, list their images, and set the one's beside the other's."""
-    stacks = base, nccl = f"base-{CUDA}", f"nccl-{CUDA}"
-    with step("f: upstreams"):
-        world = chain.world([(stack, {}) for stack in stacks])
-    try:
-        sizes = {stack: dict(_sizes(setting, stack, world)) for stack in stacks}
-    finally:
-        world.server.close()
-    say("\n".join(aligned([_TITLES, *_listed(sizes)], {2, 3, 4, 5})))
-    for image, ours in sizes[base].items():
-        theirs = sizes[nccl][image]
-        compressed = [float(ours.compressed)], nccl, [float(theirs.compressed)]
-        yield Row("f", f"{image} of {base}, compressed", *compressed, unit="B", target=TARGET)
-        unpacked = [float(ours.unpacked)], nccl, [float(theirs.unpacked)]
-        yield Row("f", f"{image} of {base}, unpacked", *unpacked, unit="B", target=TARGET)
+    """List the images that both stacks last published, and compare them; yield nothing if one has published none."""
+    images = {stack: published(stack) for stack in STACKS}
+    if missing := [stack for stack in STACKS if not images[stack]]:
+        say(f"  f: left out: {' and '.join(missing)} not published; run `make up STACK=...` for each of them first")
+        return
+    base, nccl = ({name: _size(setting, stack, name, images[stack]) for name in images[stack]} for stack in STACKS)
+    say("\n".join(aligned([_TITLES, *_lines(STACKS[0], base), *_lines(STACKS[1], nccl)], {2, 3, 4, 5})))
+    for name, ours in base.items():
+        theirs = nccl[name]
+        compressed = [float(ours.compressed)], STACKS[1], [float(theirs.compressed)]
+        yield Row("f", f"{name} of {STACKS[0]}, compressed", *compressed, unit="B", target=TARGET)
+        unpacked = [float(ours.unpacked)], STACKS[1], [float(theirs.unpacked)]
+        yield Row("f", f"{name} of {STACKS[0]}, unpacked", *unpacked, unit="B", target=TARGET)
 
 
-def _sizes(setting: Setting, stack: str, world: World) -> Iterator[tuple[str, Size]]:
-    try:
-        with step(f"f: {stack}, whole chain"):
-            made = chain.built(stack, world)
-    except AssertionError as error:
-        raise BenchError(" | ".join(str(error).splitlines()[-3:])) from None
-    try:
-        for name, planned in made.planned.items():
-            if planned.spec.product:
-                continue
-            parent = planned.spec.parents["BASE_IMAGE"]
-            below = setting.engine.layers(made.names[parent.image]) if isinstance(parent, Sibling) else []
-            layers = setting.engine.layers(made.names[name])
-            with step(f"f: {stack}, pushing {name}"):
-                reference = setting.engine.publish(made.names[name], f"{setting.registry.address}/{stack}/{name}")
-            compressed = setting.registry.compressed(reference)
-            yield (
-                name,
-                Size(len(layers), len(layers) - len(below), compressed, setting.engine.unpacked(reference)),
-            )
-    finally:
-        chain.remove(made)
+def published(stack: str) -> dict[str, tuple[Image, Image | None]]:
+    """Return the images that a stack last published, each with its parent if that is one of them, by name.
+
+    Raises:
+        SlipwayError: Pulumi or the registry fails.
+    """
+    built = stack_diff.outputs(stack, ROOT).get("images", {})
+    planned = plan.make(stack)
+    login = stack_diff.configured_login(planned)
+    images = {name: fetch(outputs["ref"], login) for name, outputs in built.items()}
+    parents = {image.spec.name: image.spec.parents.get("BASE_IMAGE") for image in planned.images}
+    siblings = {name: parent.image for name, parent in parents.items() if isinstance(parent, Sibling)}
+    return {name: (image, images.get(siblings.get(name, ""))) for name, image in images.items()}
 
 
-def _listed(sizes: dict[str, dict[str, Size]]) -> Iterator[tuple[str, ...]]:
-    for stack, images in sizes.items():
-        for name, size in images.items():
-            bytes_of = (show(size.compressed, "B"), show(size.unpacked, "B"))
-            yield stack, name, str(size.layers), str(size.own), *bytes_of
+def _size(setting: Setting, stack: str, name: str, images: Mapping[str, tuple[Image, Image | None]]) -> Size:
+    image, parent = images[name]
+    new = len(image.layers) - (len(parent.layers) if parent else 0)
+    setting.engine.check_space(4 * image.size)
+    with step(f"f: {stack}, pulling {name}"), setting.engine.pulled(image.reference):
+        return Size(len(image.layers), new, image.size, setting.engine.unpacked(image.reference))
+
+
+def _lines(stack: str, sizes: Mapping[str, Size]) -> Iterator[tuple[str, ...]]:
+    for name, size in sizes.items():
+        yield stack, name, str(size.layers), str(size.new), show(size.compressed, "B"), show(size.unpacked, "B")

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from bench import program, synthetic_images
 from bench.bench_error import BenchError
 from bench.figures import Row, Target, show, table, verdict
 from bench.measure import alternate, resident, run
+from bench.sections import family_sizes
 from bench.torch_images import known_releases, patch_pair
+from cli.diff import stack_diff
+from tests.unit.registry import hasten, serve
 
 AT_MOST = Target("<=", 1.15)
 
@@ -122,3 +129,49 @@ def test_a_patch_release_is_one_that_wants_the_same_packages() -> None:
         patch_pair({"2.9.0": {}})
     older, newer = patch_pair(known_releases())
     assert older.rpartition(".")[0] == newer.rpartition(".")[0]
+
+
+class _Engine:
+    """Unpacks each image to a thousand bytes."""
+
+    def check_space(self, needed: int) -> None:
+        assert needed > 0
+
+    def pulled(self, reference: str) -> AbstractContextManager[None]:
+        assert "@sha256:" in reference
+        return nullcontext()
+
+    def unpacked(self, _reference: str) -> int:
+        return 1000
+
+
+def test_family_sizes_of_published_stacks_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
+    setting: Any = SimpleNamespace(engine=_Engine())
+    with serve() as registry:
+        tests = registry.image("nccl-tests:1", [b"a"])
+        torch = {"base": registry.image("torch:1", [b"a", b"b"]), "nccl": registry.image("torch:2", [b"a", b"b", b"c"])}
+        published = {
+            "base-cu121": {"images": {"torch": {"ref": torch["base"]}}},
+            "nccl-cu121": {"images": {"nccl-tests": {"ref": tests}, "torch": {"ref": torch["nccl"]}}},
+        }
+        monkeypatch.setattr(stack_diff, "outputs", lambda stack, _: published[stack])
+        rows = list(family_sizes.run(setting))
+    assert [row.what for row in rows] == ["torch of base-cu121, compressed", "torch of base-cu121, unpacked"]
+    assert list(rows[0].ours) < list(rows[0].theirs)
+    assert (rows[1].ours, rows[1].theirs) == ([1000.0], [1000.0])
+
+
+def test_family_sizes_of_unpublished_stack_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {})
+    assert list(family_sizes.run(Any)) == []  # type: ignore[arg-type]
+    assert "base-cu121 and nccl-cu121 not published; run `make up STACK=...`" in capsys.readouterr().out
+
+
+def test_program_of_slipway_lists_its_stack(tmp_path: Path) -> None:
+    made = program.slipway(tmp_path / "slipway", "127.0.0.1:5000/bench", {"flavor": "many", "count": 2})
+    synthetic_images.write(made.dockerfiles, 2)
+    made.commit()
+    run([sys.executable, "-m", "stacks", "check"], cwd=made.folder, env=os.environ)

@@ -1,0 +1,157 @@
+"""The measures of the layout: imports run downward, folders stay small, names are unique, `stacks` is pure."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+
+FOLDERS: Mapping[str, Collection[str]] = {
+    "stacks": (),
+    "oci": ("stacks",),
+    "cli": ("oci", "stacks"),
+    "components": ("oci", "stacks"),
+    "toolchain": ("cli", "oci", "stacks"),
+    "ci": ("cli", "oci", "stacks", "toolchain"),
+    "bench": ("cli", "oci", "stacks", "toolchain"),
+}
+"""The folders of product code, and which other folders each may import."""
+
+STACKS = (
+    *("errors", "references", "tags", "spec", "differences", "versions", "config", "jobs", "flavors"),
+    *("lock", "checks", "identity", "plan", "jobs.slurm"),
+)
+"""Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""
+
+PROCESSES = {"stacks.identity.git", "stacks.identity.older_trees"}
+"""The modules of `stacks` that may start processes: git, and the code of an older commit of this repository."""
+
+OUTSIDE = {"asyncio", "ftplib", "http", "multiprocessing", "smtplib", "socket", "socketserver", "ssl", "subprocess"}
+OUTSIDE |= {"urllib.request", "urllib.error", "webbrowser", "xmlrpc"}
+"""Modules of the standard library that reach the network or start a process."""
+
+THIRD_PARTY = {"pydantic", "pydantic_core", "yaml"}
+"""Packages that `stacks` may import: they compute, and reach neither network nor processes."""
+
+MOST_MODULES = 12
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Return the files of the product's modules by dotted name; a package's is its `__init__`."""
+    files = (file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")))
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Yield the dotted names that a file imports, in functions too; `from a import b` yields `a.b`."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = file.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            module = ".".join((*package, *([node.module] if node.module else [])))
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def dependencies() -> Mapping[str, Collection[str]]:
+    """Return the product's modules that each imports; entry points, which may import anything, are left out."""
+    return {
+        name: {target for imported in imports(file) if (target := _module(imported))}
+        for name, file in modules().items()
+        if file.name != "__main__.py"
+    }
+
+
+def _module(imported: str) -> str | None:
+    """Return the module that an imported name is, or is in."""
+    return next((name for name in (imported, imported.rpartition(".")[0]) if name in modules()), None)
+
+
+def floor(module: str) -> int:
+    """Return how high a module of `stacks` stands."""
+    _, package, *rest = module.split(".")
+    names = [name for name in (".".join((package, *rest)), package) if name in STACKS]
+    return STACKS.index(names[0]) if names else len(STACKS)
+
+
+def test_import_of_other_folder_runs_downward() -> None:
+    upward = [
+        f"{name} -> {target}"
+        for name, targets in dependencies().items()
+        for target in targets
+        if target.partition(".")[0] not in {name.partition(".")[0], *FOLDERS[name.partition(".")[0]]}
+    ]
+    assert sorted(upward) == []
+
+
+def test_import_within_stacks_runs_downward() -> None:
+    upward = [
+        f"{name} -> {target}"
+        for name, targets in dependencies().items()
+        for target in targets
+        if name.startswith("stacks.") and target.startswith("stacks.") and floor(name) < floor(target)
+    ]
+    assert sorted(upward) == []
+
+
+def test_imports_of_modules_have_no_cycle() -> None:
+    try:
+        TopologicalSorter(dependencies()).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_product_imports_no_test() -> None:
+    importing = [
+        name for name, file in modules().items() if any(f"{other}.".startswith("tests.") for other in imports(file))
+    ]
+    assert importing == []
+
+
+def test_folder_of_modules_holds_a_dozen_at_most() -> None:
+    counts = Counter(
+        file.parent.relative_to(ROOT).as_posix()
+        for file in modules().values()
+        if file.name not in {"__init__.py", "__main__.py"}
+    )
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_modules_of_product_have_unique_names() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for name, file in modules().items():
+        if file.name not in {"__init__.py", "__main__.py"}:
+            places[file.stem].append(name)
+    assert {stem: names for stem, names in places.items() if len(names) > 1} == {}
+
+
+def test_stacks_imports_reach_no_network_or_process() -> None:
+    reached = [
+        f"{name} -> {imported}"
+        for name, file in modules().items()
+        if name.partition(".")[0] == "stacks" and file.name != "__main__.py"
+        for imported in imports(file)
+        if any(f"{imported}.".startswith(f"{module}.") for module in OUTSIDE)
+        and not (imported == "subprocess" and name in PROCESSES)
+    ]
+    assert reached == []
+
+
+def test_stacks_imports_only_packages_that_compute() -> None:
+    imported = {
+        imported.partition(".")[0]
+        for name, file in modules().items()
+        if name.partition(".")[0] == "stacks" and file.name != "__main__.py"
+        for imported in imports(file)
+    }
+    assert imported - {"stacks", *sys.stdlib_module_names} == THIRD_PARTY
