@@ -1,4 +1,4 @@
-"""Resources that do something, and do it again once what they follow is another."""
+"""Base classes of resources that act on something outside of Pulumi, and act again when an input changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oci import client
 
 LOGIN = ("username", "password")
-"""The inputs that say who asks a registry; other ones are no change."""
+"""The inputs with the registry login. A changed login is not a change of the resource."""
 
 
 def login_inputs(login: Login) -> dict[str, Input[str] | None]:
@@ -23,65 +23,66 @@ def login_inputs(login: Login) -> dict[str, Input[str] | None]:
     return {"username": login.username, "password": login.password}
 
 
-class Following(ABC, ResourceProvider):
-    """Does something, and does it again once one of the inputs :attr:`followed` is another.
+class Action(ABC, ResourceProvider):
+    """Runs once at creation, and again whenever one of its :attr:`triggers` changes.
 
-    Nothing is undone when the stack is destroyed. It runs in a process of its own, and holds nothing, so that its
-    serialized form is its name.
+    Destroying the stack undoes nothing. The provider runs in a process of its own and has no attributes, so that it is
+    pickled as its name alone. The name is part of every state: after a rename the former one must stay in
+    :mod:`components.old_states`.
     """
 
     serialize_as_secret_always = False
 
-    named_by: ClassVar[str]
-    """The input that is the resource's id."""
+    id_input: ClassVar[str]
+    """The input that becomes the resource's id."""
 
-    followed: ClassVar[tuple[str, ...]]
-    """The inputs whose change makes it anew."""
+    triggers: ClassVar[tuple[str, ...]]
+    """The inputs whose change runs the action again."""
 
     @abstractmethod
-    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Do it, and return what the resource puts out beside what it follows.
+    def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Act, and return the outputs other than the triggers.
 
         Raises:
-            SlipwayError: it cannot be done.
+            SlipwayError: the action failed.
         """
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do it for the first time."""
-        return CreateResult(props[self.named_by], self._done(props))
+        """Run the action for the first time."""
+        return CreateResult(props[self.id_input], self._outputs(props))
 
     def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Do it for something else, or in another way."""
-        return UpdateResult(self._done(news))
+        """Run the action with changed inputs."""
+        return UpdateResult(self._outputs(news))
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Say whether it is to be done anew."""
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.followed))
+        """Report a change if a trigger differs."""
+        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.triggers))
 
-    def _done(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: props.get(key) for key in self.followed} | self.outputs(props)
+    def _outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: props.get(key) for key in self.triggers} | self.run(props)
 
 
-class OfImage(Following):
-    """Does something with the image ``ref``, as whoever :data:`LOGIN` says, or the machine's own login."""
+class ImageAction(Action):
+    """An action on the image ``ref``. It uses the login in its inputs, or else the machine's own."""
 
-    named_by = "ref"
-    followed: ClassVar[tuple[str, ...]] = ("ref",)
+    id_input = "ref"
+    triggers: ClassVar[tuple[str, ...]] = ("ref",)
 
     @abstractmethod
-    def done(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
-        """Do it, and return what the resource puts out beside what it follows.
+    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+        """Act with a login, and return the outputs other than the triggers.
 
         Raises:
-            SlipwayError: it cannot be done.
+            SlipwayError: the action failed.
         """
 
-    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Do it with the login of the inputs."""
-        from oci import client  # noqa: PLC0415 - a preview asks nobody
+    def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Act with the login in the inputs."""
+        from oci import client  # noqa: PLC0415 - previews do without the registry client
         from stacks.references import qualified  # noqa: PLC0415 - as above
 
         username, password = (props.get(key) for key in LOGIN)
         host = qualified(props["ref"]).partition("/")[0]
         login = client.Login(host, username, password) if username and password else None
-        return self.done(props, login)
+        return self.run_as(props, login)

@@ -10,15 +10,10 @@ import pulumi
 from components.image import ImageVariant
 from components.registry.interface import Login, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
-from components.supply_chain.signing_resources import (
-    Provenance,
-    ProvenanceArgs,
-    Sbom,
-    Signature,
-    SignedArgs,
-    VerifiedParent,
-    VerifiedParentArgs,
-)
+from components.supply_chain.image_signature import Signature, SignedArgs
+from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
+from components.supply_chain.sbom_attestation import Sbom
+from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
 from stacks.config.signing import Signing
 from stacks.plan import Plan, PlannedImage
 from stacks.references import covering

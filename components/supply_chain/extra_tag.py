@@ -1,4 +1,4 @@
-"""``ExtraTag``: another tag for an image that has been pushed."""
+"""``ExtraTag``: an additional, mutable tag of a pushed image."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import Resource
 
-from components.action import OfImage, login_inputs
+from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
 from oci import client
 
 
 @dataclass(frozen=True)
 class ExtraTagArgs:
-    """The image, ``repository@sha256:...``, the tag that it gets beside its own, and who may push it."""
+    """The image as ``repository@sha256:...``, its additional tag, and the login that may push it."""
 
     ref: pulumi.Input[str]
     tag: str
     login: Login
 
 
-class _Tagging(OfImage):
-    followed = ("ref", "tag")
+class TagImage(ImageAction):
+    """Points a tag at an image."""
 
-    def done(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    triggers = ("ref", "tag")
+
+    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+        """Tag the image; return its new name."""
         client.tag(props["ref"], props["tag"], login)
         return {"name": f"{props['ref'].partition('@')[0]}:{props['tag']}"}
 
 
 class ExtraTag(Resource, module="image", name="ExtraTag"):
-    """A tag that follows an image: moved when its digest changes, left where it is when the stack is destroyed.
-
-    Other credentials are no change.
-    """
+    """A tag that moves with an image's digest. It stays in the registry when the stack is destroyed."""
 
     name: pulumi.Output[str]
     """``repository:tag``."""
 
     def __init__(self, name: str, args: ExtraTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         inputs = {"ref": args.ref, "tag": args.tag, "name": None, **login_inputs(args.login)}
-        super().__init__(_Tagging(), name, inputs, opts)
+        super().__init__(TagImage(), name, inputs, opts)

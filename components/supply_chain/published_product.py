@@ -1,4 +1,4 @@
-"""``Published``: what a registry has of a build product already, so that it is taken from there and not built again."""
+"""``Published``: a build product that the registry already has, so that it is reused instead of built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pulumi
 from pulumi.dynamic import ReadResult, Resource
 
-from components.action import OfImage, login_inputs
+from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
 from stacks.config.signing import Signer
 from stacks.errors import SlipwayError
@@ -28,10 +28,10 @@ _ONLY_THE_ENGINE: Final = (
 
 @dataclass(frozen=True)
 class PublishedArgs:
-    """The product, ``repository:tag``, and who may pull it; without a login, what the machine's own may, or anybody.
+    """The product as ``repository:tag``, and the login that may pull it; without one, the machine's own or none.
 
-    ``needed`` says that the registry must answer, as what is built is pushed there from here. ``signer`` is whose
-    signature the product must have, if anybody's.
+    ``needed``: the registry must answer, because new products are pushed there from this machine. ``signer``: the
+    product counts only with this signer's signature.
     """
 
     ref: str
@@ -40,71 +40,74 @@ class PublishedArgs:
     signer: Signer | None
 
 
-class _Asking(OfImage):
-    followed = ("ref", "signer")
+class FindPublished(ImageAction):
+    """Looks a product up in the registry."""
 
-    def done(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
-        from oci.client import Unreachable, Untrusted  # noqa: PLC0415 - as above
-        from oci.cosign import Unsigned  # noqa: PLC0415 - a preview asks nobody
+    triggers = ("ref", "signer")
+
+    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+        """Return the product by digest, or an empty reference if the registry has none that counts."""
+        from oci.client import Unreachable, Untrusted  # noqa: PLC0415 - as below
+        from oci.cosign import Unsigned  # noqa: PLC0415 - previews do without the registry client
 
         try:
-            return {"found": _found(props, login)}
+            return {"found": _by_digest(props, login)}
         except SlipwayError as error:
-            # An engine is told apart from this machine whom to trust.
+            # The engine may trust a certificate that this machine does not.
             if props["needed"] and not isinstance(error, Unsigned | Untrusted):
                 hint = _ONLY_THE_ENGINE if isinstance(error, Unreachable) else ""
                 raise SlipwayError(f"{error}; nothing is built that could not be pushed there{hint}") from None
-            # A provider has no other way to the user than what it prints.
+            # Standard error is the only way from a provider to the user.
             sys.stderr.write(f"warning: {error}; this build product is built anew\n")
         return {"found": ""}
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Forget what has been deleted since, and find what has been pushed since, as by an update that broke off.
+        """Drop a product that was deleted, and find one that was pushed since, say by an interrupted update.
 
-        Only the machine's own login is at hand here: what that may not see is left as it is. Whose signature counts is
-        as it was when this was last asked; with another signer the next update asks anew.
+        A refresh has only the machine's own login: what that may not see stays as it is. The signer is that of the
+        last update; with another signer the next update looks the product up again.
         """
-        from oci.client import Repository  # noqa: PLC0415
+        from oci.client import Repository  # noqa: PLC0415 - as above
 
         found = props.get("found")
         with suppress(SlipwayError):
             if not found:
-                props = props | {"found": _found(props, None)}
+                props = props | {"found": _by_digest(props, None)}
             elif not Repository(found).exists():
                 props = props | {"found": ""}
         return ReadResult(id_, props)
 
 
-def _found(props: Mapping[str, Any], login: client.Login | None) -> str:
-    """Return what the registry has of a product, by digest.
+def _by_digest(props: Mapping[str, Any], login: client.Login | None) -> str:
+    """Return the reference by digest of the product in the registry; empty if there is none.
 
     Raises:
-        Unsigned: it is not signed as it must be.
-        SlipwayError: that cannot be asked.
+        Unsigned: the signer's signature is missing.
+        SlipwayError: the registry gives no answer.
     """
     from oci import cosign  # noqa: PLC0415 - as above
-    from oci.client import Repository  # noqa: PLC0415
+    from oci.client import Repository  # noqa: PLC0415 - as above
 
     digest = Repository(props["ref"], login).found()
     if not digest:
         return ""
-    found = f"{props['ref'].rpartition(':')[0]}@{digest}"
+    reference = f"{props['ref'].rpartition(':')[0]}@{digest}"
     if signer := props.get("signer"):
-        cosign.verify(found, Signer.model_validate(signer), login)
-    return found
+        cosign.verify(reference, Signer.model_validate(signer), login)
+    return reference
 
 
 class Published(Resource, module="image", name="Published"):
-    """Asks the registry, once for each tag of a product: the tag is its content, so what is there need not be made.
+    """A product's reference in the registry, looked up once per tag: equal tags mean equal content.
 
-    The answer is kept in the state, where the next preview finds it without a registry. Other credentials are no
-    change; another signer is one, as what was taken before must be signed by it. ``pulumi refresh`` asks again.
+    The state keeps the answer, so that the next preview needs no registry. Another login changes nothing. Another
+    signer looks the product up again, because that signer must have signed it. ``pulumi refresh`` does so too.
     """
 
     found: pulumi.Output[str]
-    """``repository@sha256:...``, or nothing where the registry has none, or none for us or that is signed as asked."""
+    """``repository@sha256:...``; empty if the registry has no such product, or none that is readable and signed."""
 
     def __init__(self, name: str, args: PublishedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         signer = args.signer and args.signer.as_signer()
         inputs = {"ref": args.ref, "needed": args.needed, "signer": signer, "found": None, **login_inputs(args.login)}
-        super().__init__(_Asking(), name, inputs, opts)
+        super().__init__(FindPublished(), name, inputs, opts)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.supply_chain.published_product import _Asking
+from components.supply_chain.published_product import FindPublished
 from stacks.errors import SlipwayError
 from tests.unit.registry import MANIFEST, Registry, hasten, serve
 
@@ -23,7 +23,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
 
 def found(registry: Registry, *, needed: bool = True, **login: str) -> str:
     asked = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, "signer": None, "found": None}
-    made = _Asking().create({**asked, **login})
+    made = FindPublished().create({**asked, **login})
     assert made.outs is not None
     assert not set(login) & set(made.outs)
     answer: str = made.outs["found"]
@@ -101,15 +101,15 @@ def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Regist
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     name = f"{registry.address}/a/wheel"
     kept: dict[str, Any] = {"ref": f"{name}:x1", "signer": None, "found": f"{name}@{digest}"}
-    assert _Asking().read(kept["ref"], kept).outs == kept
+    assert FindPublished().read(kept["ref"], kept).outs == kept
     registry.refusals = [401]
-    assert _Asking().read(kept["ref"], kept).outs == kept
+    assert FindPublished().read(kept["ref"], kept).outs == kept
     del registry.manifests[digest]
     registry.digests["a/wheel:x1"] = 404
-    assert _Asking().read(kept["ref"], kept).outs == kept | {"found": ""}
-    assert _Asking().read(kept["ref"], kept | {"found": ""}).outs == kept | {"found": ""}
+    assert FindPublished().read(kept["ref"], kept).outs == kept | {"found": ""}
+    assert FindPublished().read(kept["ref"], kept | {"found": ""}).outs == kept | {"found": ""}
     registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
-    assert _Asking().read(kept["ref"], kept | {"found": ""}).outs == kept
+    assert FindPublished().read(kept["ref"], kept | {"found": ""}).outs == kept
 
 
 @pytest.mark.parametrize("status", [0, 10, 12, 1])
@@ -131,14 +131,14 @@ def test_a_product_that_must_be_signed_is_taken_if_it_is(
     asked = {"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None}
     if status == 1:  # any other failure says nothing of the signature
         with pytest.raises(SlipwayError, match=r"no signatures; nothing is built that could not be pushed there$"):
-            _Asking().create(asked)
-        unneeded = _Asking().create(asked | {"needed": False}).outs
+            FindPublished().create(asked)
+        unneeded = FindPublished().create(asked | {"needed": False}).outs
         assert unneeded is not None
         assert unneeded["found"] == ""
         assert capsys.readouterr().err.endswith("no signatures; this build product is built anew\n")
         return
     signed = not status
-    made = _Asking().create(asked)
+    made = FindPublished().create(asked)
     assert made.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
     assert (tmp_path / "asked").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
     said = (
@@ -146,7 +146,7 @@ def test_a_product_that_must_be_signed_is_taken_if_it_is(
     )
     assert capsys.readouterr().err == said
     # A refresh takes nothing else, and builds nothing.
-    assert _Asking().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs
+    assert FindPublished().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs
     assert not capsys.readouterr().err
 
 
@@ -154,7 +154,7 @@ def test_another_signer_is_a_change_and_another_login_is_none() -> None:
     """What was taken before, or by a version of Slipway that knew of no signer, must be signed by who signs now."""
     kept = {"ref": "r.example/a/wheel:x1", "found": "r.example/a/wheel@sha256:1"}
     signer = {"publicKey": "awskms:///k"}
-    assert not _Asking().diff("", kept, kept | {"signer": None, "username": "u", "password": "p"}).changes
-    assert _Asking().diff("", kept, kept | {"signer": signer}).changes
-    assert _Asking().diff("", kept | {"signer": signer}, kept | {"signer": None}).changes
-    assert not _Asking().diff("", kept | {"signer": signer}, kept | {"signer": signer}).changes
+    assert not FindPublished().diff("", kept, kept | {"signer": None, "username": "u", "password": "p"}).changes
+    assert FindPublished().diff("", kept, kept | {"signer": signer}).changes
+    assert FindPublished().diff("", kept | {"signer": signer}, kept | {"signer": None}).changes
+    assert not FindPublished().diff("", kept | {"signer": signer}, kept | {"signer": signer}).changes

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ci.verbs.affected import lacking
-from components.supply_chain.signing_resources import _Verifying
+from components.supply_chain.verified_parent import VerifyParent
 from oci import cosign, slsa
 from oci.client import Login
 from stacks import flavors, plan
@@ -260,7 +260,7 @@ def test_a_login_is_for_the_host_that_docker_reads_in_a_name(monkeypatch: pytest
     hosts: list[str] = []
     monkeypatch.setattr(cosign, "verify", lambda _ref, _signer, login: hosts.append(login.host))
     for ref in ("acme/base:1@sha256:" + "a" * 64, "debian@sha256:" + "a" * 64, "r.example:5000/x@sha256:" + "a" * 64):
-        _Verifying().outputs({"ref": ref, "signer": {"publicKey": PUBLIC}, "username": "me", "password": "hunter2"})
+        VerifyParent().run({"ref": ref, "signer": {"publicKey": PUBLIC}, "username": "me", "password": "hunter2"})
     assert hosts == ["docker.io", "docker.io", "r.example:5000"]
 
 

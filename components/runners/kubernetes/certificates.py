@@ -35,15 +35,17 @@ class CertificatesArgs:
     hosts: Sequence[str]
 
 
-class _Making(ResourceProvider):
-    """Runs in a process of its own: it holds nothing, so that its serialized form is its name."""
+class MakeCertificates(ResourceProvider):
+    """Makes the certificates; the state has its name, see :class:`components.action.Action`."""
 
     serialize_as_secret_always = False
 
     def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make all certificates."""
         return CreateResult("certificates", {"hosts": props["hosts"], **make(props["hosts"])})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
+        """Replace the certificates when the hosts change."""
         changed = olds["hosts"] != news["hosts"]
         return DiffResult(changes=changed, replaces=["hosts"] if changed else [])
 
@@ -63,7 +65,7 @@ class Certificates(Resource, module="runners", name="Certificates"):
     def __init__(self, name: str, args: CertificatesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         secret = pulumi.ResourceOptions(additional_secret_outputs=["server_key", "client_key"])
         props = {"hosts": list(args.hosts), **dict.fromkeys(_KEYS)}
-        super().__init__(_Making(), name, props, pulumi.ResourceOptions.merge(opts, secret))
+        super().__init__(MakeCertificates(), name, props, pulumi.ResourceOptions.merge(opts, secret))
 
     @property
     def pem(self) -> dict[str, pulumi.Output[str]]:

@@ -14,7 +14,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import Resource
 
-from components.action import Following
+from components.action import Action
 
 SECONDS = 300
 """How long it is waited for: a load balancer's name takes minutes to be known."""
@@ -30,11 +30,14 @@ class ReachedArgs:
     key: pulumi.Input[str]
 
 
-class _Waiting(Following):
-    named_by = "address"
-    followed = ("address", "ca")
+class WaitForEngine(Action):
+    """Waits for a Docker engine."""
 
-    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
+    id_input = "address"
+    triggers = ("address", "ca")
+
+    def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait until the engine answers."""
         wait(props["address"], props["ca"], props["cert"], props["key"])
         return {}
 
@@ -44,7 +47,7 @@ class Reached(Resource, module="runners", name="Reached"):
 
     def __init__(self, name: str, args: ReachedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         props = {"address": args.address, "ca": args.ca, "cert": args.cert, "key": args.key}
-        super().__init__(_Waiting(), name, props, opts)
+        super().__init__(WaitForEngine(), name, props, opts)
 
 
 def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""``Awake`` and ``Asleep``: the builder before the first image that is built on it, and after the last."""
+"""``Awake`` and ``Asleep``: the builder's power, on before its first image is built and off after its last."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import Resource
 
-from components.action import Following
+from components.action import Action
 from components.runners.ec2.builder import ssh_config
 from stacks.errors import SlipwayError, one_line
 
 READY = "slipway-ready"
-"""What tells there whether images can be built (boot/ready): 0, or 3 with the reason why they never can."""
+"""The builder's command that says whether it can build (boot/ready): 0, or 3 with the reason why it never will."""
 
-_NEVER = 3
+_NEVER_READY = 3
 
 
 @dataclass(frozen=True)
 class ShiftArgs:
-    """Where the builder is, its name, the id of its machine and what was, or is to be, built: each image's tag."""
+    """The builder's region, name and instance id, and the tag of each image it builds or has built."""
 
     region: str
     name: str
@@ -33,82 +33,88 @@ class ShiftArgs:
     images: Mapping[str, pulumi.Input[str]]
 
 
-class _Shift(Following):
-    """Does something with the machine ``name`` in ``region`` whenever an image is another, or the machine."""
+class _PowerAction(Action):
+    """Starts or stops the builder ``name`` in ``region`` whenever an image or the machine changes."""
 
-    named_by = "name"
-    followed = ("instance", "images")
+    id_input = "name"
+    triggers = ("instance", "images")
 
     @abstractmethod
-    def done(self, region: str, name: str) -> None:
-        """Do it."""
+    def switch(self, region: str, name: str) -> None:
+        """Start or stop the builder."""
 
-    def outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
-        """Do it, and say with which machine."""
-        self.done(props["region"], props["name"])
+    def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
+        """Start or stop the builder; return its region and name."""
+        self.switch(props["region"], props["name"])
         return {key: props[key] for key in ("region", "name")}
 
 
-class _Waking(_Shift):
-    def done(self, region: str, name: str) -> None:
-        wake(region, name)
+class StartBuilder(_PowerAction):
+    """Starts the builder and waits until it can build."""
+
+    def switch(self, region: str, name: str) -> None:
+        """Start the builder."""
+        start(region, name)
 
 
-class _Resting(_Shift):
-    def done(self, region: str, name: str) -> None:
-        rest(region, name)
+class StopBuilder(_PowerAction):
+    """Stops the builder."""
+
+    def switch(self, region: str, name: str) -> None:
+        """Stop the builder."""
+        stop(region, name)
 
 
 class Awake(Resource, module="runners", name="Awake"):
-    """Images are built after this: the builder runs, and its Docker answers from here."""
+    """The builder runs and its Docker answers. Images are built after this."""
 
     def __init__(self, name: str, args: ShiftArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(_Waking(), name, vars(args).copy(), opts)
+        super().__init__(StartBuilder(), name, vars(args).copy(), opts)
 
 
 class Asleep(Resource, module="runners", name="Asleep"):
-    """The builder is stopped. Where an image fails this does not come about, and the machine stops itself."""
+    """The builder is stopped after the last image. If an image fails, the builder stops itself instead."""
 
     def __init__(self, name: str, args: ShiftArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(_Resting(), name, vars(args).copy(), opts)
+        super().__init__(StopBuilder(), name, vars(args).copy(), opts)
 
 
-def wake(region: str, name: str, seconds: float = ssh_config.SECONDS) -> None:
-    """Start the builder, and wait until it can build.
+def start(region: str, name: str, seconds: float = ssh_config.SECONDS) -> None:
+    """Start the builder and wait until it can build.
 
     Raises:
-        SlipwayError: it does not come up, or cannot build; in one line.
+        SlipwayError: it does not start, or it cannot build.
     """
-    from components.runners.ec2.builder.builder_instance import Machine  # noqa: PLC0415 - boto3, for which no program should pay
+    from components.runners.ec2.builder.builder_instance import Machine  # noqa: PLC0415 - imports boto3
 
     end = time.monotonic() + seconds
     instance = Machine(region, name).start(end)
     while True:
-        done = _ssh(name, ssh_config.HOST, READY)
-        if done.returncode == 0:
+        answer = _ssh(name, ssh_config.HOST, READY)
+        if answer.returncode == 0:
             return
         refused = ssh_config.folder(name) / ssh_config.REFUSED
-        if done.returncode == _NEVER:
-            rest(region, name)  # the next attempt finds it anew
-            raise SlipwayError(f"the builder {name} ({instance}) cannot build: {one_line(done.stdout.strip(), 400)}")
+        if answer.returncode == _NEVER_READY:
+            stop(region, name)  # the next update starts it again
+            raise SlipwayError(f"the builder {name} ({instance}) cannot build: {one_line(answer.stdout.strip(), 400)}")
         if refused.exists():
             raise SlipwayError(f"the builder cannot be reached: {refused.read_text(encoding='utf-8').strip()}")
         if time.monotonic() > end:
-            said = done.stderr.strip() or f"{READY} ended with {done.returncode}"
+            reason = answer.stderr.strip() or f"{READY} ended with {answer.returncode}"
             raise SlipwayError(
-                f"the builder {name} ({instance}) does not answer: {one_line(said, 400)}; have a look with "
+                f"the builder {name} ({instance}) does not answer: {one_line(reason, 400)}; log in to it with "
                 f"`aws ssm start-session --region {region} --target {instance}`"
             )
         time.sleep(3)
 
 
-def rest(region: str, name: str) -> None:
-    """Stop the builder, and the connection that is kept to it.
+def stop(region: str, name: str) -> None:
+    """Close the shared connection and stop the builder.
 
     Raises:
-        SlipwayError: AWS refuses, in one line.
+        SlipwayError: AWS refuses.
     """
-    from components.runners.ec2.builder.builder_instance import Machine  # noqa: PLC0415 - likewise
+    from components.runners.ec2.builder.builder_instance import Machine  # noqa: PLC0415 - as above
 
     with suppress(OSError):
         _ssh(name, "-O", "exit", ssh_config.HOST)

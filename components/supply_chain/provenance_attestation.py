@@ -1,0 +1,65 @@
+"""``Provenance``: the attested SLSA provenance of a pushed image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import Resource
+
+from components.action import ImageAction
+from components.supply_chain.image_signature import SignedArgs, signing_inputs
+from oci import client, cosign, slsa
+from stacks.config.signing import Signing
+from stacks.config.stack_file import ROOT
+
+
+@dataclass(frozen=True)
+class ProvenanceArgs(SignedArgs):
+    """Also the image's plan as a preview shows it, its Dockerfile, and its parents' references."""
+
+    made: Mapping[str, Any]
+    dockerfile: str
+    parents: Mapping[str, pulumi.Input[str]]
+
+
+class AttestProvenance(ImageAction):
+    """Attests from which source, plan and parents an image was built."""
+
+    triggers = ("ref", "signing")
+
+    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+        """Attest the provenance; return where the attestation is, and its source, revision and date."""
+        predicate = slsa.predicate(props["ref"], props["made"], props["dockerfile"], props["parents"], ROOT, login)
+        signing = Signing.model_validate(props["signing"])
+        return {
+            "attestation": cosign.attest(props["ref"], "provenance", predicate, signing, login),
+            **slsa.summary(predicate),
+        }
+
+
+class Provenance(Resource, module="image", name="Provenance"):
+    """The attested origin of an image."""
+
+    attestation: pulumi.Output[str]
+    """The attestation's reference: ``repository:sha256-....att``."""
+
+    source: pulumi.Output[str]
+    """The source repository as a ``git+https`` URL; empty where there is none."""
+
+    revision: pulumi.Output[str]
+    """The commit that was checked out."""
+
+    date: pulumi.Output[str]
+    """When the image was built, as an RFC 3339 time."""
+
+    def __init__(self, name: str, args: ProvenanceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        inputs = {
+            **signing_inputs(args, "attestation", "source", "revision", "date"),
+            "made": args.made,
+            "dockerfile": args.dockerfile,
+            "parents": args.parents,
+        }
+        super().__init__(AttestProvenance(), name, inputs, opts)
