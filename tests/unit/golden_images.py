@@ -1,0 +1,86 @@
+"""What every stack builds, in a form to keep in git: ``golden_images.json``, and the command that writes it.
+
+``python -m tests.unit.golden_images`` brings the file up to date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stacks import plan, tags
+from stacks.config.mirrors import MIRRORS_VARIABLE
+from stacks.config.registries import REGISTRY_VARIABLE
+from stacks.config.stack_file import ROOT, stack_names
+from stacks.identity import context
+from stacks.identity.fingerprint import fingerprints
+from stacks.spec import CONTEXT, ImageSpec, Sibling
+
+FILE = Path(__file__).with_suffix(".json")
+
+Golden = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""By stack and image: the fingerprint, the tag's suffix, and 16 digits of a SHA-256 of each part of ``show --json``.
+
+What depends on the branch or the commit is left out: the tags' revisions.
+"""
+
+
+def golden_images() -> Golden:
+    """Return what the stacks of this checkout build."""
+    return {stack: _images(stack) for stack in stack_names()}
+
+
+def read() -> Golden:
+    """Return the kept images."""
+    golden: Golden = json.loads(FILE.read_text(encoding="utf-8"))
+    return golden
+
+
+def text(golden: Golden) -> str:
+    """Return the images as JSON with a line for each, so that git shows which ones change."""
+    stacks = [
+        f"{json.dumps(stack)}: {{"
+        + ",".join(f"\n  {json.dumps(name)}: {json.dumps(image)}" for name, image in images.items())
+        + "}"
+        for stack, images in golden.items()
+    ]
+    return "{\n" + ",\n".join(stacks) + "\n}\n"
+
+
+def _images(stack: str) -> dict[str, dict[str, str]]:
+    specs = {
+        item["name"]: ImageSpec.model_validate({key: value for key, value in item.items() if key != "labels"})
+        for item in plan.describe(stack)
+    }
+    files = {spec.dockerfile: context.files(ROOT / CONTEXT, spec.dockerfile) for spec in specs.values()}
+    prints = fingerprints(list(specs.values()), files)
+    return {
+        image["name"]: {"fingerprint": prints[image["name"]], **_shown(image, specs[image["name"]])}
+        for image in plan.make(stack).as_json()["images"]
+    }
+
+
+def _shown(image: Mapping[str, Any], spec: ImageSpec) -> dict[str, str]:
+    parents = {
+        argument: reference.rpartition(":")[0] if isinstance(spec.parents[argument], Sibling) else reference
+        for argument, reference in image["parents"].items()
+    }
+    build = {key: image[key] for key in ("context", "dockerfile", "target", "product", "platform")}
+    parts = {"args": image["args"], "labels": image["labels"], "parents": parents, "build": build}
+    return {"tag": tags.parse(image["tag"])[1].render()} | {key: _hash(part) for key, part in parts.items()}
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    for variable in (REGISTRY_VARIABLE, MIRRORS_VARIABLE):  # what a machine sets for itself is no part of a stack
+        os.environ.pop(variable, None)
+    FILE.write_text(text(golden_images()), encoding="utf-8")
+    sys.stdout.write(f"{FILE.relative_to(ROOT)}: written\n")
