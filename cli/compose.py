@@ -125,7 +125,7 @@ def files(
         "train": {
             "image": image.reference,
             "platform": image.spec.platform,
-            "build": _build(plan, image),
+            "build": _build(image),
             "environment": {} if own else foreign,
             **({"group_add": [_GROUP]} if own else {}),
             **_common(image.spec.args.get(_PLACE, PROJECT), gpus, host),
@@ -161,9 +161,8 @@ def _common(place: str, gpus: bool, host: bool) -> dict[str, Any]:
     }
 
 
-def _build(plan: Plan, image: PlannedImage) -> dict[str, Any]:
-    parents = {argument: plan.references[parent] for argument, parent in image.siblings.items()}
-    args = {**image.args, **image.spec.label_args, **parents}
+def _build(image: PlannedImage) -> dict[str, Any]:
+    args = {**image.args, **image.spec.label_args, **image.parents}
     return {
         "context": "${DOCKERFILES}",
         "dockerfile": image.spec.dockerfile,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from oci import client
-from stacks import lock, plan
+from stacks import graph, lock
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError, one_line
 
@@ -22,10 +22,10 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     references: set[str] = set()
     branches: set[tuple[str, str]] = set()
     for stack in stacks or stack_names():
-        config, specs = plan.wanted(read_stack(stack), f"stack {stack}")
-        for spec in specs:
-            references.update(lock.pulled(spec, config.mirrors).values())
-            branches.update(lock.followed(spec, config.mirrors).values())
+        unlocked = graph.unlocked(read_stack(stack), f"stack {stack}")
+        for spec in unlocked.specs:
+            references.update(lock.pulled(spec, unlocked.config.mirrors).values())
+            branches.update(lock.followed(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
     current = {name: client.digest(name) for name in sorted(references)}
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}

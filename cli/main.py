@@ -156,7 +156,7 @@ def _check(_: argparse.Namespace) -> int:
         specs = [image.spec for image in made.images]
         built.append(Built(name, made.config.registry.repository, specs))
         if made.config.publish:
-            owned[name] = made.config.registry.owned(spec.name for spec in specs)
+            owned[name] = made.config.registry.created_repositories(spec.name for spec in specs)
             tagged[name] = frozenset(f"{image.repository}:{tag}" for image in made.images for tag in image.extra_tags)
         products = sum(spec.product for spec in specs)
         beside = f" from {products} build products" if products else ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from stacks.config.registries import AcrRegistry
+from stacks.config.registries.acr import AcrRegistry
 from stacks.errors import SlipwayError, one_line
 
 VARIABLES: Final = AcrRegistry.IDENTITY

@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util.retry import Retry
 
 from oci import docker_login
-from stacks.config.registries import GhcrRegistry
+from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.errors import SlipwayError, one_line
 from stacks.references import check_reference, covering, qualified, split
 

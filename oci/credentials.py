@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable
 
 from oci import azure_login, docker_login
-from stacks.config.registries import GenericRegistry, Registry
+from stacks.config.registries import Registry
+from stacks.config.registries.generic import GenericRegistry
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError
 

@@ -1,37 +1,9 @@
-"""What an image is made of, in the terms in which a preview and ``python -m stacks diff`` compare it."""
+"""The single values in which two nested mappings differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
-
-SHORT: Final = 12
-"""Hexadecimal digits of a file's hash that are shown."""
-
-
-def shown(
-    *,
-    args: Mapping[str, str],
-    files: Mapping[str, str],
-    labels: Mapping[str, str],
-    parents: Mapping[str, str],
-    platform: str,
-    tag: str,
-    target: str | None,
-) -> dict[str, Any]:
-    """Return what an image is made of, all of it known before anything is built.
-
-    ``files`` are SHA-256 in hexadecimal; ``parents`` maps arguments to the ``name:tag`` of sibling images.
-    """
-    return {
-        "args": dict(args),
-        "files": {path: content[:SHORT] for path, content in files.items()},
-        "labels": dict(labels),
-        "parents": dict(parents),
-        "platform": platform,
-        "tag": tag,
-        "target": target,
-    }
+from typing import Any
 
 
 def leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:

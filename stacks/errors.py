@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 class SlipwayError(Exception):
@@ -31,3 +31,8 @@ def suggest(value: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or nothing when none is near."""
     near = difflib.get_close_matches(value, list(allowed), n=1, cutoff=0.6)
     return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def builds_no(name: str, names: Collection[str]) -> str:
+    """Say that a stack builds no image of that name, and which it builds."""
+    return f"builds no image '{one_line(name)}'{suggest(name, names)}; it builds: {', '.join(names) or 'none'}"

@@ -1,27 +1,30 @@
-"""A stack resolved: every image with its full name, tag, arguments and files, ready to show, compare or build."""
+"""A stack resolved: every image with its full name, tag, arguments and files, ready to show, compare or build.
+
+The way through, each stage once: :mod:`stacks.config` and :mod:`stacks.flavors` give the configuration and the specs,
+:mod:`stacks.lock` pins them (both in :mod:`stacks.graph`), :mod:`stacks.checks` refuses mistakes,
+:mod:`stacks.identity` says what each image is made of, and here each gets its name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stacks import differences, flavors, lock, tags
-from stacks.checks import ec2_site
+from stacks import checks, graph, tags
+from stacks.checks import clusters, extra_tags
 from stacks.checks.secrets import check_clear_text
-from stacks.config import ec2
-from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners
 from stacks.config.mirrors import Mirrors
 from stacks.config.signing import Signer, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, read_stack
-from stacks.errors import SlipwayError, one_line, suggest
-from stacks.identity import context, dockerfile
-from stacks.identity import history as revision
+from stacks.errors import SlipwayError, builds_no, one_line
+from stacks.graph import Graph
+from stacks.identity import context, dockerfile, history
 from stacks.identity.fingerprint import fingerprints
-from stacks.references import covering, qualified, split
-from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling
 
 MIRROR_ARGS = {
     "APT_MIRROR": "apt",
@@ -32,25 +35,25 @@ MIRROR_ARGS = {
 }
 """Build arguments by which any Dockerfile takes mirrors, and the field of ``Mirrors`` that each is."""
 
-GPU_CHECKS = "checks/gpu.py"
-"""What an image's folder has that is run on GPUs, where it has it: a script for the image's Python."""
+_SHOWN_DIGITS = 12
+"""Hexadecimal digits of a file's hash in an image's contents."""
 
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """One image of a plan.
+    """One image of a plan: its spec, and what is added to it on the way.
 
-    ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of
-    ``siblings``, whose values exist only once the parents are built. ``files`` maps each file of the context,
-    relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments stand apart from what it does.
-    ``extra_tags`` follow the image once it is pushed.
+    ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of sibling
+    parents, whose values exist only once the parents are built; ``parents`` has the ``name:tag`` of these, by argument.
+    ``files`` maps each file of the context, relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments
+    have an entry of their own. ``extra_tags`` follow the image once it is pushed.
     """
 
     spec: ImageSpec
     repository: str
     tag: str
     args: Mapping[str, str]
-    siblings: Mapping[str, str]
+    parents: Mapping[str, str]
     files: Mapping[str, str]
     extra_tags: tuple[str, ...] = ()
 
@@ -59,24 +62,30 @@ class PlannedImage:
         """The name under which the image is built and pushed."""
         return f"{self.repository}:{self.tag}"
 
-    def shown(self, references: Mapping[str, str]) -> dict[str, Any]:
-        """Return what the image is made of, as a preview compares it; ``references`` are its siblings' by name."""
-        return differences.shown(
-            args=self.args,
-            files=self.files,
-            labels=self.spec.label_args,
-            parents={argument: references[parent] for argument, parent in self.siblings.items()},
-            platform=self.spec.platform,
-            tag=self.tag,
-            target=self.spec.target,
-        )
+    @property
+    def siblings(self) -> dict[str, str]:
+        """The names of the parents that the same stack builds, by argument."""
+        return {key: parent.image for key, parent in self.spec.parents.items() if isinstance(parent, Sibling)}
+
+    @property
+    def contents(self) -> dict[str, Any]:
+        """What the image is made of, as previews and ``slipway diff`` compare it; all known before a build."""
+        return {
+            "args": dict(self.args),
+            "files": {path: digest[:_SHOWN_DIGITS] for path, digest in self.files.items()},
+            "labels": self.spec.label_args,
+            "parents": dict(self.parents),
+            "platform": self.spec.platform,
+            "tag": self.tag,
+            "target": self.spec.target,
+        }
 
 
 @dataclass(frozen=True)
 class Plan:
     """A stack's configuration and its images, parents before children.
 
-    ``gpu_checks`` is the script that the runners' cluster is to run in one of them, if it is the image's own.
+    ``gpu_checks`` is the script that the runners' cluster runs in the image it checks, if that image has one.
     """
 
     stack: str
@@ -112,12 +121,11 @@ class Plan:
                 raise SlipwayError(f"stack {self.stack} builds no image that is to run; take a stack that does")
             return last
         if name not in by_name:
-            raise SlipwayError(f"stack {self.stack} {_builds_no(name, by_name)}")
+            raise SlipwayError(f"stack {self.stack} {builds_no(name, by_name)}")
         return by_name[name]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``python -m stacks show STACK --json`` prints."""
-        references = self.references
+        """Return what ``slipway show STACK --json`` prints."""
         return {
             "stack": self.stack,
             "images": [
@@ -130,10 +138,7 @@ class Plan:
                     "product": image.spec.product,
                     "platform": image.spec.platform,
                     "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
-                    "parents": {
-                        key: references[image.siblings[key]] if key in image.siblings else image.args[key]
-                        for key in image.spec.parents
-                    },
+                    "parents": {key: {**image.args, **image.parents}[key] for key in image.spec.parents},
                     "labels": image.spec.labels,
                 }
                 for image in self.images
@@ -141,109 +146,24 @@ class Plan:
         }
 
 
-def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
-    """Return a stack's configuration and its specs, parents before children and locked to their digests.
-
-    Raises:
-        SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
-    """
-    config, images = wanted(values, where)
-    _check_runners(config, [image.name for image in images if not image.product], where, root)
-    try:
-        ordered = in_order(lock.pinned(images, config.mirrors, lock.read(root)))
-    except SlipwayError as error:
-        raise SlipwayError(f"{where}: {error}") from None
-    return config, lock.dated(ordered, lock.refreshed(root))
-
-
-def wanted(values: Mapping[str, Any], where: str) -> tuple[StackConfig, list[ImageSpec]]:
-    """Return a stack's configuration and its specs as they are before the lock, in any order.
-
-    Raises:
-        SlipwayError: see :func:`specs`.
-    """
-    config = flavors.load(values, where)
-    images = flavors.flavor(config.flavor).images(config)
-    _check_budgets(config, [image.name for image in images if not image.product], where)
-    _check_trust(config, images, where)
-    return config, images
-
-
-def _builds_no(name: str, names: Collection[str]) -> str:
-    return f"builds no image '{one_line(name)}'{suggest(name, names)}; it builds: {', '.join(names) or 'none'}"
-
-
-def _check_budgets(config: StackConfig, names: Sequence[str], where: str) -> None:
-    for name in config.budgets:
-        if name not in names:
-            raise SlipwayError(f"{where}: slipway:budgets: the stack {_builds_no(name, names)}")
-
-
-def _check_trust(config: StackConfig, specs: Sequence[ImageSpec], where: str) -> None:
-    """Refuse to trust what no image stands on: a mistake in its name would leave what is meant unverified."""
-    parents = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
-    for key in config.trust:
-        if not any(covering([key], parent) for parent in parents):
-            names = sorted({split(qualified(parent))[0] for parent in parents})
-            raise SlipwayError(
-                f"{where}: slipway:trust: '{one_line(key)}': no image of the stack stands on one from there"
-                f"{suggest(key, names)}; they stand on: {', '.join(names) or 'none'}"
-            )
-
-
-def _check_locked(config: StackConfig, specs: Sequence[ImageSpec], where: str) -> None:
-    """Refuse to trust what may be another image by the time that it is built on: only a digest is signed."""
-    for spec in specs:
-        for parent in spec.parents.values():
-            if not isinstance(parent, Outside) or parent.digest or "@" in parent.reference:
-                continue
-            if trusted(config.trust, parent.reference):
-                raise SlipwayError(
-                    f"{where}: slipway:trust: {one_line(parent.reference)}: its tag may move after it is verified; "
-                    "run python -m stacks lock, so that it is built on by digest"
-                )
-
-
-def _check_runners(config: StackConfig, names: Sequence[str], where: str, root: Path) -> None:
-    """Refuse charts that are not where they are said to be, and GPU checks of an image that the cluster cannot have."""
-    runners = config.runners
-    if not isinstance(runners, KubernetesRunners):
-        return
-    folder = runners.arc.charts
-    for chart in ARC_CHARTS if folder else ():
-        if not (root / str(folder) / chart / "Chart.yaml").is_file():
-            raise SlipwayError(
-                f"{where}: slipway:runners.arc.charts: '{one_line(folder)}': there is no {folder}/{chart}/Chart.yaml "
-                "in the checkout: unpack both charts there, or leave it out"
-            )
-    checked = runners.validation
-    if checked and checked.own and checked.image not in names:
-        raise SlipwayError(
-            f"{where}: slipway:runners.validation.image: the stack {_builds_no(checked.image, names)}; "
-            "or give a reference with a tag or a digest"
-        )
-    if checked and checked.own and not config.publish:
-        raise SlipwayError(
-            f"{where}: slipway:runners.validation.image: '{checked.image}' is not pushed, as slipway:publish says, and "
-            "no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest"
-        )
-    if checked and checked.own and (why := runners.cannot_run(config.platform)):
-        raise SlipwayError(f"{where}: slipway:runners.validation.image: '{checked.image}': {why}: leave out validation")
-    if checked and checked.own and config.registry.own:
-        host = config.registry.repository.partition("/")[0]
-        raise SlipwayError(
-            f"{where}: slipway:runners.validation.image: '{checked.image}' is pushed to {host}, this "
-            "machine's own registry, which no cluster reaches: give slipway:registry another, or leave out validation"
-        )
-
-
 def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
-    """Return the configuration and the specs of a stack that has a file; see :func:`specs`.
+    """Return the configuration and the specs of a stack that has a file, parents before children and locked.
 
     Raises:
-        SlipwayError: there is no such stack, or its configuration is wrong.
+        SlipwayError: there is no such stack, or its configuration is wrong; one line for each mistake.
     """
-    return specs(_written(stack, root), f"stack {stack}", root)
+    resolved = _graph(_written(stack, root), f"stack {stack}", root)
+    return resolved.config, list(resolved.specs)
+
+
+def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
+    """Return the same of a stack's values; ``where`` names the stack in errors.
+
+    Raises:
+        SlipwayError: the configuration is wrong; one line for each mistake.
+    """
+    resolved = _graph(values, where, root)
+    return resolved.config, list(resolved.specs)
 
 
 def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
@@ -265,101 +185,78 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
 
     Raises:
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
-            stack's own name is too long.
+            stack's own name is too long; one line for each mistake.
     """
     written = _written(stack, root)
-    config, ordered = specs(written if values is None else values, f"stack {stack}", root)
-    _check_locked(
-        config, ordered, f"stack {stack}"
-    )  # only here: the lock, which may lack one, is written from the specs
-    if isinstance(config.runners, ec2.Ec2Runners):
-        ec2_site.check_stack(stack)
-    dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
-    declared = {name: dockerfile.arguments(root / CONTEXT / name) for name in dockerfiles}
-    files = {name: context.files(root / CONTEXT, name) for name in dockerfiles}
-    shown = {name: dockerfile.told_apart(files[name], name, root / CONTEXT / name) for name in dockerfiles}
-    prints = fingerprints(ordered, files)
-    revisions = revision.find(
-        stack,
-        {s.name: prints[s.name] for s in ordered if not s.product},
-        files={s.name: files[s.dockerfile] for s in ordered},
-        root=root,
-    )
-    # A product is known by its content alone, so that whoever needs the same one, in whatever stack or branch, has it.
-    revisions |= {s.name: tags.Revision(mark=prints[s.name][:8]) for s in ordered if s.product}
-    extra = extra_tags(stack, config, root)
-    made = Plan(
-        stack,
-        config,
-        tuple(
-            PlannedImage(
-                spec=spec,
-                repository=f"{config.registry.repository}/{spec.name}",
-                tag=_tag(stack, spec, revisions[spec.name]),
-                args={
-                    **spec.args,
-                    **spec.tuning,
-                    **_outside(spec, config),
-                    **_mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args}),
-                },
-                siblings={key: p.image for key, p in spec.parents.items() if not isinstance(p, Outside)},
-                files=shown[spec.dockerfile],
-                # A product's only name is its content.
-                extra_tags=() if spec.product else extra,
-            )
-            for spec in ordered
-        ),
-        _gpu_checks(config, ordered, f"stack {stack}", root),
-    )
-    _check_movable(made)
-    return made
-
-
-def extra_tags(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[str, ...]:
-    """Return the tags that images get beside their own, as they are on this branch.
-
-    Raises:
-        SlipwayError: one of them is too long with the branch before it.
-    """
-    branch = revision.prefix(root) if config.extra_tags else None
-    if branch is None:
-        return config.extra_tags
-    try:
-        return tuple(tags.check_extra(f"{branch}-{tag}") for tag in config.extra_tags)
-    except ValueError as error:
-        raise SlipwayError(f"stack {stack}: slipway:extraTags: on the branch '{one_line(branch)}': {error}") from None
-
-
-def _check_movable(plan: Plan) -> None:
-    """Refuse extra tags by which an image's own tags could move: ECR lets tags move by how they end, on any branch."""
-    for image in plan.images if plan.config.registry.kind == "ecr" else ():
-        for tag in plan.config.extra_tags:
-            if image.extra_tags and image.tag.endswith(tag):
-                raise SlipwayError(
-                    f"stack {plan.stack}: slipway:extraTags: '{tag}': {image.spec.name}'s own tag, {image.tag}, ends "
-                    "so, and could move in ECR; choose another word, such as latest"
-                )
-
-
-def _gpu_checks(config: StackConfig, specs: Sequence[ImageSpec], where: str, root: Path) -> str | None:
-    checked = config.runners.validation if isinstance(config.runners, KubernetesRunners) else None
-    if checked is None or checked.command:
-        return None
-    (name,) = {spec.dockerfile for spec in specs if spec.name == checked.image}
-    path = root / CONTEXT / Path(name).parent / GPU_CHECKS
-    # Those with files beside them are started by torchrun on several GPUs; one script alone gets to the cluster.
-    if not path.is_file() or any(other != path for other in path.parent.glob("*.py")):
-        raise SlipwayError(
-            f"{where}: slipway:runners.validation.command: '{checked.image}' has no checks of its own that run alone "
-            f"({path.relative_to(root)}): give a command"
-        )
-    return path.read_text(encoding="utf-8")
+    resolved = _graph(written if values is None else values, f"stack {stack}", root)
+    checks.run(checks.BUILD_RULES, resolved, resolved.where)
+    plan = Plan(stack, resolved.config, _images(stack, resolved), clusters.gpu_checks(resolved))
+    checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
+    return plan
 
 
 def _written(stack: str, root: Path) -> dict[str, Any]:
     values = read_stack(stack, root)
     check_clear_text(values, f"stack {stack}")
     return values
+
+
+def _graph(values: Mapping[str, Any], where: str, root: Path) -> Graph:
+    resolved = graph.locked(values, where, root)
+    checks.run(checks.GRAPH_RULES, resolved, where)
+    return resolved
+
+
+def _images(stack: str, resolved: Graph) -> tuple[PlannedImage, ...]:
+    config, root, ordered = resolved.config, resolved.root, resolved.specs
+    folder = root / CONTEXT
+    dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
+    declared = {name: dockerfile.arguments(folder / name) for name in dockerfiles}
+    files = {name: context.files(folder, name) for name in dockerfiles}
+    shown = {name: dockerfile.told_apart(files[name], name, folder / name) for name in dockerfiles}
+    prints = fingerprints(ordered, files)
+    revisions = history.find(
+        stack,
+        {spec.name: prints[spec.name] for spec in ordered if not spec.product},
+        files={spec.name: files[spec.dockerfile] for spec in ordered},
+        root=root,
+    )
+    # A product is known by its content alone, so that every stack and branch that needs the same one shares it.
+    revisions |= {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered if spec.product}
+    additional = extra_tags_of(stack, config, root)
+    images: dict[str, PlannedImage] = {}
+    for spec in ordered:
+        mirrors = _mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args})
+        images[spec.name] = PlannedImage(
+            spec=spec,
+            repository=f"{config.registry.repository}/{spec.name}",
+            tag=_tag(stack, spec, revisions[spec.name]),
+            args={**spec.args, **spec.tuning, **_outside(spec, config), **mirrors},
+            parents={
+                key: images[parent.image].reference
+                for key, parent in spec.parents.items()
+                if isinstance(parent, Sibling)
+            },
+            files=shown[spec.dockerfile],
+            # A product's only name is its content.
+            extra_tags=() if spec.product else additional,
+        )
+    return tuple(images.values())
+
+
+def extra_tags_of(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[str, ...]:
+    """Return the additional tags of a stack's images, as they are on this branch.
+
+    Raises:
+        SlipwayError: one of them is too long with the branch before it.
+    """
+    branch = history.prefix(root) if config.extra_tags else None
+    if branch is None:
+        return config.extra_tags
+    try:
+        return tuple(tags.check_extra(f"{branch}-{tag}") for tag in config.extra_tags)
+    except ValueError as error:
+        raise SlipwayError(f"stack {stack}: slipway:extraTags: on the branch '{one_line(branch)}': {error}") from None
 
 
 def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:

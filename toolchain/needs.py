@@ -12,7 +12,7 @@ import sys
 from stacks import plan
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.config.registries import EcrRegistry
+from stacks.config.registries.ecr import EcrRegistry
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.references import qualified
@@ -21,7 +21,7 @@ from stacks.spec import Outside
 
 def local(config: StackConfig) -> bool:
     """Tell whether a stack pushes to the registry that we start."""
-    return config.publish and config.registry.own
+    return config.publish and config.registry.of_this_machine
 
 
 def needs(stack: str, *, pushing: bool) -> dict[str, object]:

@@ -77,7 +77,7 @@ def _published(stacks: Mapping[str, Sequence[str]], base: str, said: list[str]) 
         elif not refs or not all(ref.startswith(f"{config.registry.repository}/") for ref in refs):
             said.append(f"{stack}: not published at {config.registry.repository} yet")
             yield stack, [spec.name for spec in specs]
-        elif why := lacking(config, (told or {})["outputs"], plan.extra_tags(stack, config)):
+        elif why := lacking(config, (told or {})["outputs"], plan.extra_tags_of(stack, config)):
             said.append(f"{stack}: {why}")
             yield stack, [spec.name for spec in specs]
         elif told and not repository.follows(ROOT, base, told["commit"]) and (others := _others(stack, told)):

@@ -15,7 +15,7 @@ from oci.client import Login, Repository
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
 from stacks.config.load import ENCRYPTED
-from stacks.config.registries import GenericRegistry
+from stacks.config.registries.generic import GenericRegistry
 from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Outside
@@ -154,7 +154,7 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
     changes: Sequence[Change] = ()
     published = later = content = None
     if was is not None:
-        before, after = there.made_of(spec.name, spec.dockerfile), image.shown(planned.references)
+        before, after = there.made_of(spec.name, spec.dockerfile), image.contents
         changes = [_change(*found) for found in differences.differences(before, after)]
         if "@" in was["ref"] and not spec.product:
             published = fetch(was["ref"], login)

@@ -14,8 +14,11 @@ import pulumi
 import pulumi_aws as aws
 from pulumi.runtime import invoke_async
 
+from components.registry import aws_environment
 from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
+from stacks.config.registries import ecr
+from stacks.plan import Plan
 
 KEEP = "keep-"
 """Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
@@ -194,3 +197,30 @@ def _unsigned() -> dict[str, Any]:
         "skip_metadata_api_check": True,
         "skip_requesting_account_id": True,
     }
+
+
+def declare(plan: Plan) -> Registry:
+    """Declare the registry of a plan, which is in ECR."""
+    config = plan.config.registry
+    assert isinstance(config, ecr.EcrRegistry)  # noqa: S101 - the kind of registry chose this module
+    return EcrRegistry(
+        "registry",
+        EcrRegistryArgs(
+            repository=config.repository,
+            publish=plan.config.publish,
+            account=config.account,
+            region=config.region,
+            stack=plan.stack,
+            images=[image.spec.name for image in plan.images if not image.spec.product],
+            products=[image.spec.name for image in plan.images if image.spec.product],
+            create=config.create,
+            keep_newest=config.keep_newest,
+            kms_key=config.kms_key,
+            force_delete=config.force_delete,
+            caches={
+                name: (prefix, config.pull_through_cache[name].credential) for name, prefix in config.prefixes.items()
+            },
+            signed=not pulumi.runtime.is_dry_run() or aws_environment.signed(),
+            moving=[*([f"{BESIDE}*"] if plan.config.signing else []), *(f"*{tag}" for tag in plan.config.extra_tags)],
+        ),
+    )

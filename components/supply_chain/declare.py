@@ -76,7 +76,7 @@ def _signed(
             variant.ref,
             signing,
             login,
-            made=variant.plan,
+            made=image.contents,
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
         )

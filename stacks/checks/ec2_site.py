@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from stacks.config.ec2 import ARCHITECTURES, Ec2Runners
 from stacks.errors import SlipwayError
+from stacks.graph import Graph
 
 UNPACKED = 4
 """Room that an image takes while it is built, in its compressed size: unpacked, and its layers while they are made."""
@@ -100,19 +101,16 @@ def partition(region: str) -> str:
     return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if "-gov-" in region else "aws"
 
 
-def check_stack(stack: str) -> None:
-    """Refuse a stack after which the runners cannot be named.
+def unfit_name(graph: Graph) -> Iterator[str]:
+    """Yield a message where the runners cannot be named after the stack.
 
     A function's name has no dot ("CreateFunction", Lambda), and a runner's no more than 64 characters (GitHub's runner,
     pull request 1710): ``slipway-<stack>-i-0123456789abcdef0``.
-
-    Raises:
-        SlipwayError: what their names may be.
     """
-    if not _STACK.fullmatch(stack):
-        raise SlipwayError(
-            f"stack {stack}: slipway:runners: what they are made of is called slipway-<stack>-..., which takes "
-            "at most 36 letters, digits, - and _; rename the stack's file"
+    if isinstance(graph.config.runners, Ec2Runners) and not _STACK.fullmatch(graph.where.removeprefix("stack ")):
+        yield (
+            "slipway:runners: their resources are named slipway-<stack>-..., so that the stack's name has at most "
+            "36 letters, digits, - and _; rename the stack's file"
         )
 
 

@@ -11,7 +11,8 @@ from stacks.config.ec2 import Ec2Runners
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
-from stacks.config.registries import LocalRegistry, Registry
+from stacks.config.registries import Registry
+from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
 from stacks.config.values import Label, Size
 from stacks.references import check_prefixes, covering, qualified
@@ -93,7 +94,7 @@ class StackConfig(Model):
     @classmethod
     def _login(cls, value: Registry, info: ValidationInfo) -> Registry:
         if info.data.get("publish"):
-            value.check_half()
+            value.check_complete()
         return value
 
     @field_validator("build_on")
@@ -109,7 +110,7 @@ class StackConfig(Model):
             if platform and isinstance(runners, KubernetesRunners) and (why := runners.cannot_run(platform)):
                 raise ValueError(f"{why}: leave one out")
             registry = info.data.get("registry")
-            if info.data.get("publish") and registry and registry.own:
+            if info.data.get("publish") and registry and registry.of_this_machine:
                 raise ValueError(
                     f"{registry.address} is this machine's own registry, which runners do not reach: give "
                     "slipway:registry another, or publish: false"
@@ -123,7 +124,7 @@ class StackConfig(Model):
         No build elsewhere reaches this machine's own registry, and each machine has it at another port.
         """
         mirrors = self.mirrors
-        hosts = [*([] if self.registry.own else [self.registry.repository]), *mirrors.images.values()]
+        hosts = [*([] if self.registry.of_this_machine else [self.registry.repository]), *mirrors.images.values()]
         urls = [mirrors.apt, mirrors.python_index, mirrors.torch_index, mirrors.git, *mirrors.downloads.values()]
         found = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
         return tuple(sorted({port for port in found if port}))
@@ -134,7 +135,7 @@ class StackConfig(Model):
         Without pushing nobody is logged in to the registry, so nothing is pulled through it.
         """
         mirrored = self.mirrors.image(reference)
-        return self.registry.pulled(mirrored) if self.publish else mirrored
+        return self.registry.pull_reference(mirrored) if self.publish else mirrored
 
     def public(self, pulled: str) -> list[str]:
         """Return the names for which :meth:`pulled` gives this one: public ones before those of mirrors and caches."""

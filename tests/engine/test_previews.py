@@ -136,7 +136,7 @@ KINDS: tuple[Change, ...] = (argument, added, changed, removed, comment, moved, 
 
 def differences(before: Plan, after: Plan) -> dict[str, list[tuple[tuple[str, ...], Any, Any]]]:
     """Return, by image, what differs in what it is made of."""
-    sides = [{image.spec.name: image.shown(made.references) for image in made.images} for made in (before, after)]
+    sides = [{image.spec.name: image.contents for image in made.images} for made in (before, after)]
     found = {name: preview.differences(sides[0][name], sides[1][name]) for name in sides[0]}
     return {name: those for name, those in found.items() if those}
 

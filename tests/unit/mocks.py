@@ -81,7 +81,7 @@ def planned(
         repository=f"r.example/x/{name}",
         tag="abc1234-base",
         args={"V": "1", **({"BASE_IMAGE": base} if base and not parents else {})},
-        siblings=parents,
+        parents={argument: f"r.example/x/{parent}:abc1234-base" for argument, parent in parents.items()},
         files={f"{name}/Dockerfile": "f" * 64},
         extra_tags=() if product else extra_tags,
     )

@@ -13,7 +13,7 @@ import pytest
 
 from oci import azure_login, credentials
 from stacks import flavors
-from stacks.config import registries
+from stacks.config.registries.acr import AcrRegistry
 from stacks.errors import SlipwayError
 from tests.loopback import serving
 from tests.unit.mocks import SECRET, run
@@ -113,13 +113,13 @@ def test_a_file_that_is_not_there_is_one_line(job: Path) -> None:
 
 def test_every_cloud_that_a_registry_may_be_in_is_known() -> None:
     for suffix in azure_login._CLOUDS:
-        assert registries.AcrRegistry.HOSTS.fullmatch(f"acme1.azurecr.{suffix}")  # type: ignore[union-attr]
+        assert AcrRegistry.HOSTS.fullmatch(f"acme1.azurecr.{suffix}")  # type: ignore[union-attr]
 
 
 def test_a_job_is_logged_in_where_nothing_else_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def registry(**given: str) -> registries.AcrRegistry:
+    def registry(**given: str) -> AcrRegistry:
         found = flavors.load({"flavor": "local", "registry": {**ACR, **given}}, "stack t").registry
-        assert isinstance(found, registries.AcrRegistry)
+        assert isinstance(found, AcrRegistry)
         return found
 
     credentials.check(registry())

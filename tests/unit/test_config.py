@@ -12,7 +12,8 @@ from stacks import flavors, plan
 from stacks.config.load import from_pulumi
 from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
-from stacks.config.registries import GhcrRegistry, LocalRegistry
+from stacks.config.registries.ghcr import GhcrRegistry
+from stacks.config.registries.this_machine import LocalRegistry
 from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.config import Extras
 from stacks.references import qualified
@@ -85,7 +86,7 @@ def test_a_flavor_is_all_that_is_needed() -> None:
         ({"registry": {"kind": "local", "address": "x y"}}, "stack x: slipway:registry.address: 'x y': expected host"),
         (
             {"registry": {"kind": "ghrc"}},
-            "stack x: slipway:registry.kind: 'ghrc': expected one of local, ecr, ghcr, acr, generic (did you mean 'ghcr'?)",
+            "stack x: slipway:registry.kind: 'ghrc': expected one of acr, ecr, generic, ghcr, local (did you mean 'ghcr'?)",
         ),
         ({"registry": {"path": "x"}}, "stack x: slipway:registry: 'kind' is required"),
         ({"torch": None}, "stack x: slipway:torch: has no value: write one, or leave the key out"),

@@ -14,7 +14,8 @@ import pytest
 
 from components.runners.kubernetes import build_service, gpu_validation, pod
 from oci import azure_login
-from stacks import plan
+from stacks import graph
+from stacks.checks import clusters
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.stack_file import ROOT
 from stacks.versions.nodes import node, node_names
@@ -296,8 +297,7 @@ REACHED = {"kind": "generic", "repository": "r.example/x"}
 
 def test_an_images_own_checks_are_what_the_job_runs() -> None:
     values = {"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED}
-    config, specs = plan.specs(values, "stack t")
-    text = plan._gpu_checks(config, specs, "stack t", ROOT)
+    text = clusters.gpu_checks(graph.locked(values, "stack t"))
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
     asked = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
     assert asked.validation
@@ -315,7 +315,7 @@ def test_an_images_own_checks_are_what_the_job_runs() -> None:
 
 def test_the_gpu_checks_of_a_train_image_are_torchs() -> None:
     values = {"flavor": "universal", "runners": runners(validation={"image": "train"}), "registry": REACHED}
-    text = plan._gpu_checks(*plan.specs(values, "stack t"), "stack t", ROOT)
+    text = clusters.gpu_checks(graph.locked(values, "stack t"))
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
 
 

@@ -13,8 +13,10 @@ from components.registry import aws_environment
 from oci import azure_login, credentials
 from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
-from stacks.config import registries
-from stacks.config.registries import EcrRegistry, GhcrRegistry
+from stacks.config.registries.acr import AcrRegistry
+from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.registries.generic import GenericRegistry
+from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
@@ -30,7 +32,7 @@ PASSWORDS = {"ghcr": "ghcr.io/acme/images", "acr": "acme1.azurecr.io/images", "g
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    kinds = (registries.GenericRegistry, registries.GhcrRegistry, registries.AcrRegistry)
+    kinds = (GenericRegistry, GhcrRegistry, AcrRegistry)
     names = {name for kind in kinds for name in kind.VARIABLES.values()}
     for name in [*names, *azure_login.VARIABLES]:
         monkeypatch.delenv(name, raising=False)
@@ -70,7 +72,7 @@ def test_an_ecr_host_says_account_and_region(host: str, account: str, region: st
 def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
     registry = ecr(repository="images.acme.example/ml", account="123456789012", region="eu-west-1")
     assert registry.repository == "images.acme.example/ml"
-    assert registry.pulled("debian:12") == "debian:12"
+    assert registry.pull_reference("debian:12") == "debian:12"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
     [
         (
             {"kind": "ecrr"},
-            "slipway:registry.kind: 'ecrr': expected one of local, ecr, ghcr, acr, generic (did you mean",
+            "slipway:registry.kind: 'ecrr': expected one of acr, ecr, generic, ghcr, local (did you mean",
         ),
         (
             {**ECR, "repository": "ghcr.io/acme"},
@@ -164,14 +166,14 @@ def test_a_service_principal_comes_from_azures_own_variables(monkeypatch: pytest
     monkeypatch.setenv("AZURE_CLIENT_ID", "0-1")
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "hunter2")
     config = load({"kind": "acr", "repository": PASSWORDS["acr"]})
-    assert isinstance(config.registry, registries.AcrRegistry)
+    assert isinstance(config.registry, AcrRegistry)
     assert (config.registry.username, config.registry.password) != (None, None)
     assert "hunter2" not in repr(config) + config.model_dump_json()
 
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
 def test_half_of_what_is_given_is_not_made_whole_with_anothers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {"acr": registries.AcrRegistry, "ghcr": GhcrRegistry, "generic": registries.GenericRegistry}
+    kinds = {"acr": AcrRegistry, "ghcr": GhcrRegistry, "generic": GenericRegistry}
     variables = kinds[kind].VARIABLES
     monkeypatch.setenv(variables["username"], "principal")
     monkeypatch.setenv(variables["password"], "hunter2")
@@ -258,9 +260,9 @@ def test_a_cached_parent_keeps_the_digest_and_the_tag_that_it_has_without_the_ca
 
 
 def test_a_stack_owns_the_repositories_that_it_creates() -> None:
-    assert ecr().owned(["torch", "wheel"]) == {f"{HOST}/ml/torch", f"{HOST}/ml/wheel"}
-    assert not ecr(create=False).owned(["torch"])
-    assert not load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.owned(["torch"])
+    assert ecr().created_repositories(["torch", "wheel"]) == {f"{HOST}/ml/torch", f"{HOST}/ml/wheel"}
+    assert not ecr(create=False).created_repositories(["torch"])
+    assert not load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.created_repositories(["torch"])
 
 
 def test_a_job_without_a_secret_builds_for_ghcr(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,9 @@ def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
     assert (own["name"], own["labels"]["pod-security.kubernetes.io/enforce"]) == ("slipway-runners-build", "privileged")
 
 
+REMOTE = {"kind": "generic", "repository": "r.example/x"}
+
+
 def stack(root: Path, **keys: Any) -> str:
     """Resolve a stack with runners; return what is said of it."""
     own = {"kind": "kubernetes", "github": GITHUB, **keys.pop("runners", {})}
@@ -248,7 +251,7 @@ def stack(root: Path, **keys: Any) -> str:
         ),
         (
             {"runners": {"arc": {"charts": "charts"}}},
-            "slipway:runners.arc.charts: 'charts': there is no charts/gha-runner-scale-set-controller/Chart.yaml in the checkout: unpack both charts there, or leave it out",
+            "slipway:runners.arc.charts: 'charts': the checkout has no charts/gha-runner-scale-set-controller/Chart.yaml and no charts/gha-runner-scale-set/Chart.yaml: unpack both charts there, or leave it out",
         ),
         (
             {"runners": {"validation": {"image": "torhc", "command": ["x"]}}},
@@ -256,19 +259,23 @@ def stack(root: Path, **keys: Any) -> str:
         ),
         (
             {"publish": False, "runners": {"validation": {"image": "torch", "command": ["x"]}}},
-            "slipway:runners.validation.image: 'torch' is not pushed, as slipway:publish says, and no cluster can pull it: leave out validation or publish: false, or give a reference with a tag or a digest",
+            "slipway:runners.validation.image: 'torch': slipway:publish is false, and no cluster can pull what is not pushed: leave out validation or publish: false, or give a reference with a tag or a digest",
         ),
         (
             {"platform": "linux/arm64", "buildOn": "runners", "runners": {"build": {}, "profile": "eks-p5"}},
             "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out",
         ),
         (
-            {"platform": "linux/arm64", "runners": {"validation": {"image": "torch", "command": ["x"]}}},
+            {
+                "platform": "linux/arm64",
+                "registry": REMOTE,
+                "runners": {"validation": {"image": "torch", "command": ["x"]}},
+            },
             "slipway:runners.validation.image: 'torch': nodes of cpu are linux/amd64, and slipway:platform is linux/arm64: leave out validation",
         ),
         (
             {"registry": {"kind": "local"}, "runners": {"validation": {"image": "torch", "command": ["x"]}}},
-            "slipway:runners.validation.image: 'torch' is pushed to 127.0.0.1:5000, this machine's own registry, which no cluster reaches: give slipway:registry another, or leave out validation",
+            "slipway:runners.validation.image: 'torch' is pushed to 127.0.0.1:5000, this machine's registry, which no cluster reaches: give slipway:registry another, or leave out validation",
         ),
         (
             {"runners": {"github": {"url": "https://github.com/acme", "token": "hunter2", "secret": "s"}}},
@@ -330,3 +337,20 @@ def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bool:
             with contextlib.suppress(ssl.SSLWantReadError):
                 side.do_handshake()
     return all(side.version() for side in sides)
+
+
+def test_checks_several_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    lines = stack(
+        tmp_path,
+        budgets={"torhc": "3 GB"},
+        trust={"quay.io": {"publicKey": "awskms:///alias/a"}},
+        platform="linux/arm64",
+        runners={"arc": {"charts": "charts"}, "validation": {"image": "torch", "command": ["x"]}},
+    ).splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        "slipway:budgets",
+        "slipway:trust",
+        "slipway:runners.arc.charts",
+        "slipway:runners.validation.image",
+        "slipway:runners.validation.image",
+    ]

@@ -15,7 +15,8 @@ from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArg
 from components.runners.ec2.ec2_runners import Ec2Runners, Ec2RunnersArgs
 from components.runners.ec2.user_data import user_data
 from stacks.checks import ec2_site
-from stacks.config import ec2, registries
+from stacks.config import ec2
+from stacks.config.registries.ecr import EcrRegistry
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
@@ -112,7 +113,7 @@ def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: a
 def _repositories(plan: Plan) -> list[str]:
     """Return the ARNs of what a job may push to: the stack's own repositories; without any, all below its prefix."""
     registry = plan.config.registry
-    if not isinstance(registry, registries.EcrRegistry):
+    if not isinstance(registry, EcrRegistry):
         return []
     names = [image.spec.name for image in plan.images] or ["*"]
     path = registry.repository.partition("/")[2]

@@ -1,0 +1,79 @@
+"""``kind: generic``: any registry that takes a user name and a password."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pulumi
+
+from components.registry.interface import Login, Registry, RegistryArgs
+from oci import credentials
+from stacks.config.registries import generic
+from stacks.errors import SlipwayError
+from stacks.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasswordRegistryArgs(RegistryArgs):
+    """A user name, and a password or token that outlives a build; both or neither.
+
+    Without them ``short_lived`` gives both, for as long as they last.
+    """
+
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    short_lived: Callable[[], tuple[str, str]] | None = None
+
+
+class PasswordRegistry(Registry):
+    """A registry that takes a user name and a password or token, which stays secret."""
+
+    def __init__(self, name: str, args: PasswordRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._args = args
+        super().__init__(name, args, opts)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is given."""
+        return self.publish and self._args.password is not None
+
+    def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
+        """Return the user name and the password, the password as a secret; none where nothing is pushed.
+
+        What does not last is short_lived for once ``after`` is known, and at no preview.
+        """
+        if not self.publish:
+            return Login()
+        if self._args.password is not None:
+            return Login(self._args.username, pulumi.Output.secret(self._args.password))
+        short_lived = self._args.short_lived
+        if short_lived is None or pulumi.runtime.is_dry_run():
+            return Login()
+        pair = pulumi.Output.all(*after).apply(lambda _: _answer(short_lived))
+        return Login(pair[0], pulumi.Output.secret(pair[1]))
+
+
+def _answer(short_lived: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    try:
+        return short_lived()
+    except SlipwayError as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+class GenericRegistry(PasswordRegistry):
+    """Any registry that takes a user name and a password."""
+
+
+def declare(plan: Plan, component: type[PasswordRegistry] = GenericRegistry) -> Registry:
+    """Declare the registry of a plan, which has a user name and a password, as a component of its kind."""
+    config = plan.config.registry
+    assert isinstance(config, generic.GenericRegistry)  # noqa: S101 - the kind of registry chose this module
+    args = PasswordRegistryArgs(
+        repository=config.repository,
+        publish=plan.config.publish,
+        username=config.username,
+        password=config.password.get_secret_value() if config.password else None,
+        short_lived=credentials.short_lived(config),
+    )
+    return component("registry", args)

@@ -1,0 +1,84 @@
+"""``runners: {kind: kubernetes}``: the charts, and the image whose GPU checks the cluster runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
+from stacks.errors import builds_no, one_line
+from stacks.graph import Graph
+from stacks.spec import CONTEXT
+
+_GPU_CHECKS = "checks/gpu.py"
+"""A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
+
+
+def missing_charts(graph: Graph) -> Iterator[str]:
+    """Yield a message where the folder that the stack names lacks a chart."""
+    runners = graph.config.runners
+    folder = runners.arc.charts if isinstance(runners, KubernetesRunners) else None
+    paths = [f"{folder}/{chart}/Chart.yaml" for chart in ARC_CHARTS if folder]
+    missing = [path for path in paths if not (graph.root / path).is_file()]
+    if missing:
+        yield (
+            f"slipway:runners.arc.charts: '{one_line(folder)}': the checkout has no {' and no '.join(missing)}: "
+            "unpack both charts there, or leave it out"
+        )
+
+
+def validation_image(graph: Graph) -> Iterator[str]:
+    """Yield a message for each reason for which the cluster cannot run the stack's image that it is to check."""
+    config, runners, validation = graph.config, graph.config.runners, _validation(graph)
+    if not isinstance(runners, KubernetesRunners) or validation is None or not validation.own:
+        return
+    key = "slipway:runners.validation.image"
+    if validation.image not in graph.images:
+        builds = builds_no(validation.image, graph.images)
+        yield f"{key}: the stack {builds}; or give a reference with a tag or a digest"
+        return
+    if not config.publish:
+        yield (
+            f"{key}: '{validation.image}': slipway:publish is false, and no cluster can pull what is not pushed: leave "
+            "out validation or publish: false, or give a reference with a tag or a digest"
+        )
+    if why := runners.cannot_run(config.platform):
+        yield f"{key}: '{validation.image}': {why}: leave out validation"
+    if config.registry.of_this_machine and config.publish:
+        host = config.registry.repository.partition("/")[0]
+        yield (
+            f"{key}: '{validation.image}' is pushed to {host}, this machine's registry, which no cluster reaches: give "
+            "slipway:registry another, or leave out validation"
+        )
+
+
+def missing_gpu_checks(graph: Graph) -> Iterator[str]:
+    """Yield a message where the image to check has no script that runs alone, and the stack gives no command."""
+    validation = _validation(graph)
+    if validation is None or validation.command or validation.image not in graph.images:
+        return
+    path = _script(graph, validation)
+    # Scripts with others beside them are started by torchrun on several GPUs; only one script gets to the cluster.
+    if not path.is_file() or any(other != path for other in path.parent.glob("*.py")):
+        yield (
+            f"slipway:runners.validation.command: '{validation.image}' has no checks that run alone "
+            f"({path.relative_to(graph.root)}): give a command"
+        )
+
+
+def gpu_checks(graph: Graph) -> str | None:
+    """Return the script that the cluster runs in the image to check; None where it runs a command, or nothing."""
+    validation = _validation(graph)
+    if validation is None or validation.command:
+        return None
+    return _script(graph, validation).read_text(encoding="utf-8")
+
+
+def _validation(graph: Graph) -> Validation | None:
+    runners = graph.config.runners
+    return runners.validation if isinstance(runners, KubernetesRunners) else None
+
+
+def _script(graph: Graph, validation: Validation) -> Path:
+    (dockerfile,) = {spec.dockerfile for spec in graph.specs if spec.name == validation.image}
+    return graph.root / CONTEXT / Path(dockerfile).parent / _GPU_CHECKS

@@ -1,0 +1,25 @@
+"""``slipway:extraTags``: additional tags, which move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from stacks.config.stack_config import StackConfig
+
+if TYPE_CHECKING:
+    from stacks.plan import PlannedImage
+
+
+def movable(config: StackConfig, images: Iterable[PlannedImage]) -> Iterator[str]:
+    """Yield a message for each additional tag that would let an image's own tag move.
+
+    ECR lets tags move by how they end, on any branch.
+    """
+    for image in images if config.registry.kind == "ecr" else ():
+        for tag in config.extra_tags:
+            if image.extra_tags and image.tag.endswith(tag):
+                yield (
+                    f"slipway:extraTags: '{tag}': {image.spec.name}'s own tag, {image.tag}, ends so, and could move in "
+                    "ECR; choose another word, such as latest"
+                )

@@ -1,0 +1,33 @@
+"""``slipway:trust``: the signatures that outside parents must have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stacks.config.signing import trusted
+from stacks.errors import one_line, suggest
+from stacks.graph import Graph
+from stacks.references import covering, qualified, split
+
+
+def unmatched_keys(graph: Graph) -> Iterator[str]:
+    """Yield a message for each key that covers no parent: with a typing error, the parent would stay unverified."""
+    references = {parent.reference for parent in graph.outside_parents}
+    repositories = sorted({split(qualified(reference))[0] for reference in references})
+    for key in graph.config.trust:
+        if not any(covering([key], reference) for reference in references):
+            yield (
+                f"slipway:trust: '{one_line(key)}': no parent image comes from there{suggest(key, repositories)}; "
+                f"the parents are: {', '.join(repositories) or 'none'}"
+            )
+
+
+def unlocked_parents(graph: Graph) -> Iterator[str]:
+    """Yield a message for each trusted parent without a digest: its tag may move after it is verified."""
+    for parent in graph.outside_parents:
+        fixed = parent.digest or "@" in parent.reference
+        if not fixed and trusted(graph.config.trust, parent.reference):
+            yield (
+                f"slipway:trust: {one_line(parent.reference)}: its tag may move after it is verified; "
+                "run `slipway lock`, so that images are built on its digest"
+            )

@@ -1,0 +1,34 @@
+"""``slipway:registry``: where a stack's images are pushed, one module for each kind of registry.
+
+A module here that defines a model with a ``kind`` is a kind of registry; :mod:`components.registry` has a module of the
+same kind. All kinds answer the same questions (:class:`RegistryModel`). Credentials are secrets of the configuration or
+come from the environment; :mod:`oci.credentials` says whether there are any, and nothing asks for them before a push.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Annotated, Union
+
+from pydantic import Field
+
+from stacks.config.registries.registry_model import RegistryModel
+
+
+def _kinds() -> tuple[type[RegistryModel], ...]:
+    """Return the model of each kind of registry, in the order of their modules' names."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    return tuple(
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, RegistryModel) and value.__module__ == module.__name__
+        if value is not RegistryModel
+    )
+
+
+if TYPE_CHECKING:
+    Registry = RegistryModel
+else:
+    Registry = Annotated[Union[_kinds()], Field(discriminator="kind")]  # noqa: UP007 - of as many as there are modules

@@ -1,0 +1,39 @@
+"""``kind: acr``: Azure's container registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from stacks.config.model import Given, Secret
+from stacks.config.registries.generic import GenericRegistry
+from stacks.references import Repository
+
+
+class AcrRegistry(GenericRegistry):
+    """Azure's container registry, with a service principal, a token of the registry's own, or who the job is."""
+
+    VARIABLES: ClassVar[Mapping[str, str]] = {"username": "AZURE_CLIENT_ID", "password": "AZURE_CLIENT_SECRET"}
+    # Names, with a domain label's hash, and regional endpoints; the suffixes are Azure's clouds.
+    HOSTS: ClassVar[re.Pattern[str] | None] = re.compile(
+        r"[a-z0-9]{5,50}(-[a-z0-9]+)?(\.[a-z0-9-]+)*\.azurecr\.(io|cn|us)"
+    )
+    EXAMPLE: ClassVar[str] = "<registry>.azurecr.io/<path>"
+    ANONYMOUS: ClassVar[bool] = False
+    IDENTITY: ClassVar[tuple[str, ...]] = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+
+    kind: Literal["acr"] = Field(description="Azure's container registry.")  # type: ignore[assignment]
+    repository: Repository = Field(description="Prefix of every image's name, such as acme.azurecr.io/images.")
+    username: Given | None = Field(
+        None,
+        description="Client id of a service principal, or name of a token of the registry. Default: $AZURE_CLIENT_ID, "
+        "else the machine's own Docker login.",
+    )
+    password: Secret | None = Field(
+        None,
+        description="Its secret, or the token's password, always a secret. Default: $AZURE_CLIENT_SECRET, else as "
+        "username.",
+    )

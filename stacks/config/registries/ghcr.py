@@ -1,0 +1,33 @@
+"""``kind: ghcr``: GitHub's container registry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from stacks.config.model import Given, Secret
+from stacks.config.registries.generic import GenericRegistry
+from stacks.references import Repository
+
+
+class GhcrRegistry(GenericRegistry):
+    """GitHub's container registry; in GitHub Actions the job's own actor and token are the default."""
+
+    VARIABLES: ClassVar[Mapping[str, str]] = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
+    # GitHub Enterprise has it at a subdomain of its own.
+    HOSTS: ClassVar[re.Pattern[str] | None] = re.compile(r"ghcr\.io|containers\.[a-z0-9.-]+(:[0-9]+)?")
+    EXAMPLE: ClassVar[str] = "ghcr.io/<owner>/<path>, or containers.<host>/... of GitHub Enterprise"
+    ANONYMOUS: ClassVar[bool] = False
+
+    kind: Literal["ghcr"] = Field(description="GitHub's container registry.")  # type: ignore[assignment]
+    repository: Repository = Field(description="Prefix of every image's name, such as ghcr.io/acme/images.")
+    username: Given | None = Field(
+        None, description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login."
+    )
+    password: Secret | None = Field(
+        None,
+        description="Token that may write packages, always a secret. Default: $GITHUB_TOKEN, else as username.",
+    )

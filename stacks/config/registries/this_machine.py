@@ -1,0 +1,35 @@
+"""``kind: local``: a registry on this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from pydantic import Field
+
+from stacks.config.registries.registry_model import RegistryModel
+from stacks.references import Host, Path
+
+REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
+"""Environment variable with the local registry's ``host:port``; set by the toolchain."""
+
+
+class LocalRegistry(RegistryModel):
+    """A registry on this machine, without credentials: the one the toolchain starts, or another on loopback."""
+
+    kind: Literal["local"] = Field("local", description="A registry on this machine, without credentials.")
+    address: Host = Field(
+        default_factory=lambda: os.environ.get(REGISTRY_VARIABLE) or "127.0.0.1:5000",
+        description=f"host:port of the registry. Default: ${REGISTRY_VARIABLE}, else 127.0.0.1:5000.",
+    )
+    path: Path = Field("slipway", description="Path on the registry below which the repositories stand.")
+
+    @property
+    def of_this_machine(self) -> bool:
+        """Whether no address is given."""
+        return "address" not in self.model_fields_set
+
+    @property
+    def repository(self) -> str:
+        """The prefix of every image's name."""
+        return f"{self.address}/{self.path}"

@@ -1,0 +1,61 @@
+"""A stack's configuration and the specs of its images: the first half of the way to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stacks import flavors, lock
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import ROOT
+from stacks.errors import SlipwayError
+from stacks.spec import ImageSpec, Outside, in_order
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A stack's configuration and specs, parents before children.
+
+    ``where`` names the stack in errors, and ``root`` is the checkout.
+    """
+
+    where: str
+    config: StackConfig
+    specs: tuple[ImageSpec, ...]
+    root: Path
+
+    @property
+    def images(self) -> list[str]:
+        """The names of the images that are run, without build products."""
+        return [spec.name for spec in self.specs if not spec.product]
+
+    @property
+    def outside_parents(self) -> list[Outside]:
+        """The parents that others publish."""
+        return [parent for spec in self.specs for parent in spec.parents.values() if isinstance(parent, Outside)]
+
+
+def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
+    """Return the graph of a stack's values, without the lock.
+
+    Raises:
+        SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
+    """
+    config = flavors.load(values, where)
+    return Graph(where, config, tuple(flavors.flavor(config.flavor).images(config)), root)
+
+
+def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
+    """Return the graph of a stack's values, with the digests, commits and the date of the lock.
+
+    Raises:
+        SlipwayError: see :func:`unlocked`; or the lock lacks the commit of a branch.
+    """
+    graph = unlocked(values, where, root)
+    try:
+        ordered = in_order(lock.pinned(graph.specs, graph.config.mirrors, lock.read(root)))
+        return Graph(where, graph.config, tuple(lock.dated(ordered, lock.refreshed(root))), root)
+    except SlipwayError as error:
+        raise SlipwayError(f"{where}: {error}") from None
