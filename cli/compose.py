@@ -20,7 +20,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
-from stacks.versions import ngc_versions
+from stacks.versions.efa_ngc import ngc_versions
 
 PROJECT: Final = "/workspace"
 """Where a container has the project's folder, unless its image has a place for one."""

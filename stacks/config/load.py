@@ -17,7 +17,7 @@ from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.references import named_by
-from stacks.versions import Incompatible
+from stacks.versions.incompatible import Incompatible
 
 ENCRYPTED = "[secret]"
 """What stands for a value that Pulumi encrypted, outside its programs."""

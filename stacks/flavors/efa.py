@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from stacks import versions
 from stacks.config.model import Environment, Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import Release, SwitchedRelease, SwitchedVersion, Version
@@ -17,8 +16,22 @@ from stacks.flavors.torch_family.config import ArchList, JobCount, Pin, ref
 from stacks.jobs.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-from stacks.versions import Incompatible
+from stacks.versions.archs import arch_list, default_archs
+from stacks.versions.cuda_toolkit import cuda_versions
+from stacks.versions.efa_ngc import (
+    check_efa_ubuntu,
+    check_nccl_not_older,
+    check_ofi_nccl,
+    efa_environment,
+    efa_installer,
+    efa_versions,
+    needs_sync_memops,
+    ngc_release,
+    ofi_nccl_tag,
+)
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import node
+from stacks.versions.torch_libraries import check_nccl_package, nccl_package_doubts, nccl_release
 
 
 class Efa(Model):
@@ -31,11 +44,11 @@ class Efa(Model):
 
     @model_validator(mode="after")
     def _has_a_plugin(self) -> Self:
-        bundled = versions.efa_installer(self.installer).ofi_nccl
+        bundled = efa_installer(self.installer).ofi_nccl
         if self.ofi_nccl:
-            versions.ofi_nccl_tag(self.ofi_nccl)
+            ofi_nccl_tag(self.ofi_nccl)
         elif not bundled:
-            having = [version for version in versions.efa_versions() if versions.efa_installer(version).ofi_nccl]
+            having = [version for version in efa_versions() if efa_installer(version).ofi_nccl]
             why = "installs no aws-ofi-nccl: name one in efa.ofiNccl, such as 1.7.4-aws, or take a newer installer"
             raise Incompatible("efa.installer", self.installer, why, having, "stacks/versions/efa.toml")
         return self
@@ -43,7 +56,7 @@ class Efa(Model):
     @property
     def plugin(self) -> str:
         """The version that the plugin reports, such as ``1.7.3-aws``: the one to build, else the installer's."""
-        return (self.ofi_nccl or versions.efa_installer(self.installer).ofi_nccl or "").removeprefix("v")
+        return (self.ofi_nccl or efa_installer(self.installer).ofi_nccl or "").removeprefix("v")
 
 
 class Nccl(Model):
@@ -94,7 +107,7 @@ class Config(StackConfig):
     @field_validator("environment")
     @classmethod
     def _variables(cls, value: dict[str, str]) -> dict[str, str]:
-        versions.efa_environment(value)
+        efa_environment(value)
         for name, text in value.items():
             if not re.fullmatch(r"[A-Za-z0-9_^.,:/=+-]*", text):
                 raise ValueError(f"expected only letters, digits and _ ^ . , : / = + - in {name}")
@@ -102,48 +115,48 @@ class Config(StackConfig):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        parent = versions.ngc(self.ngc)
-        versions.check_efa_ubuntu(self.efa.installer, self.ngc)
+        parent = ngc_release(self.ngc)
+        check_efa_ubuntu(self.efa.installer, self.ngc)
         if self.nccl.version:
             if parent.cuda:
-                versions.nccl(self.nccl.version, parent.cuda, field="nccl.version")
-            versions.check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
+                nccl_release(self.nccl.version, parent.cuda, field="nccl.version")
+            check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
             if parent.cuda and self.nccl.source == "package":
-                versions.check_nccl_package(self.nccl.version, parent.cuda, field="nccl.version")
+                check_nccl_package(self.nccl.version, parent.cuda, field="nccl.version")
         if self.in_use:
             field = "nccl.version" if self.nccl.version else "ngc"
-            versions.check_ofi_nccl(self.efa.plugin, self.in_use, field=field)
+            check_ofi_nccl(self.efa.plugin, self.in_use, field=field)
         _ = self.archs
         return self
 
     @property
     def doubts(self) -> list[str]:
         """Whether the NCCL that is installed is there for the parent's CUDA, where the tables do not know."""
-        cuda = versions.ngc(self.ngc).cuda
+        cuda = ngc_release(self.ngc).cuda
         if not cuda or not self.nccl.version or self.nccl.source != "package":
             return []
-        return versions.nccl_package_doubts(self.nccl.version, cuda, field="nccl.version")
+        return nccl_package_doubts(self.nccl.version, cuda, field="nccl.version")
 
     @property
     def in_use(self) -> str | None:
         """The image's NCCL: the stack's, else the parent's; None where that is not known."""
-        return self.nccl.version or versions.ngc(self.ngc).nccl
+        return self.nccl.version or ngc_release(self.ngc).nccl
 
     @property
     def archs(self) -> str:
         """The compute capabilities in torch's own form: ``8.0 9.0+PTX``."""
-        cuda = versions.ngc(self.ngc).cuda or versions.cuda_versions()[-1]
+        cuda = ngc_release(self.ngc).cuda or cuda_versions()[-1]
         if self.arch_list is None:
-            return versions.default_archs("efa-nccl", cuda, field="archList")
-        return versions.arch_list(self.arch_list, cuda, field="archList")
+            return default_archs("efa-nccl", cuda, field="archList")
+        return arch_list(self.arch_list, cuda, field="archList")
 
 
 def images(config: Config) -> list[ImageSpec]:
     """Return the one image of an ``efa`` stack."""
     efa, nccl, plugin = config.efa, config.nccl, config.efa.plugin
     # A parent whose NCCL is not known is newer than the rule.
-    sync_memops = versions.needs_sync_memops(efa.installer, config.in_use or "99")
-    environment = versions.efa_environment(config.environment)
+    sync_memops = needs_sync_memops(efa.installer, config.in_use or "99")
+    environment = efa_environment(config.environment)
     return [
         ImageSpec(
             name="efa",
@@ -151,9 +164,9 @@ def images(config: Config) -> list[ImageSpec]:
             platform=config.platform,
             args={
                 "EFA_INSTALLER_VERSION": efa.installer,
-                "DISABLE_NGC": "--disable-ngc" if versions.efa_installer(efa.installer).disable_ngc else "",
+                "DISABLE_NGC": "--disable-ngc" if efa_installer(efa.installer).disable_ngc else "",
                 "OFI_NCCL_VERSION": plugin,
-                "OFI_NCCL_TAG": versions.ofi_nccl_tag(efa.ofi_nccl) if efa.ofi_nccl else "",
+                "OFI_NCCL_TAG": ofi_nccl_tag(efa.ofi_nccl) if efa.ofi_nccl else "",
                 "WITH_NCCL": nccl.version or "",
                 "WITH_NCCL_FROM": nccl.source,
                 "NCCL_TESTS_VERSION": nccl.tests or "",

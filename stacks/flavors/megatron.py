@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stacks import versions
 from stacks.config.model import Model, Sha256
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import Release, SwitchedVersion, Version
@@ -15,7 +14,12 @@ from stacks.flavors.torch_family.config import ArchList, Commit, JobCount, Pin, 
 from stacks.jobs.pytorch_job import pytorch_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-from stacks.versions import Incompatible
+from stacks.versions.aks import aks_node, check_nemo, check_platform, doca_machine, launcher_commit, launchers_nemo
+from stacks.versions.archs import arch_list
+from stacks.versions.cuda_toolkit import cuda_versions
+from stacks.versions.efa_ngc import ngc_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.torch_libraries import check_extra
 
 
 class Launcher(Model):
@@ -36,15 +40,15 @@ class Launcher(Model):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        versions.launcher_commit(self.version)
+        launcher_commit(self.version)
         if self.nemo:
-            versions.check_nemo(self.version, self.nemo)
+            check_nemo(self.version, self.nemo)
         return self
 
     @property
     def container(self) -> str:
         """The release of NeMo's image that jobs run in."""
-        return self.nemo or versions.launchers_nemo(self.version)
+        return self.nemo or launchers_nemo(self.version)
 
 
 class Topology(Model):
@@ -89,9 +93,9 @@ class Config(StackConfig):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        cuda = versions.ngc(self.ngc).cuda
-        versions.check_platform(self.nodes, self.platform)
-        if self.topology and not versions.aks_node(self.nodes).topology:
+        cuda = ngc_release(self.ngc).cuda
+        check_platform(self.nodes, self.platform)
+        if self.topology and not aks_node(self.nodes).topology:
             raise Incompatible(
                 "topology.commit",
                 self.topology.commit,
@@ -101,7 +105,7 @@ class Config(StackConfig):
             )
         _ = self.doca_machine, self.archs
         if self.transformer_engine and cuda:
-            versions.check_extra(
+            check_extra(
                 "transformer-engine",
                 self.transformer_engine,
                 cuda_version=cuda,
@@ -114,19 +118,19 @@ class Config(StackConfig):
     def doca_machine(self) -> str:
         """How DOCA's repositories call the platform; empty where there is no DOCA."""
         machine = self.platform.removeprefix("linux/")
-        return versions.doca_machine(self.doca, self.ngc, machine) if self.doca else ""
+        return doca_machine(self.doca, self.ngc, machine) if self.doca else ""
 
     @property
     def archs(self) -> str:
         """The compute capabilities in torch's own form: ``9.0 10.0+PTX``."""
-        cuda = versions.ngc(self.ngc).cuda or versions.cuda_versions()[-1]
-        return versions.arch_list(self.arch_list or versions.aks_node(self.nodes).archs, cuda, field="archList")
+        cuda = ngc_release(self.ngc).cuda or cuda_versions()[-1]
+        return arch_list(self.arch_list or aks_node(self.nodes).archs, cuda, field="archList")
 
 
 def images(config: Config) -> list[ImageSpec]:
     """Return the one image of a ``megatron`` stack."""
     launcher, packages = config.launcher, config.packages
-    pinned = versions.aks_node(config.nodes).topology
+    pinned = aks_node(config.nodes).topology
     topology = config.topology or pinned
     return [
         ImageSpec(
@@ -137,7 +141,7 @@ def images(config: Config) -> list[ImageSpec]:
                 "MEGATRON_COMMIT": config.megatron,
                 "RELEASE_MEGATRON": config.megatron[:7],
                 "RELEASE_LAUNCHER": launcher.version,
-                "LAUNCHER_COMMIT": launcher.commit or versions.launcher_commit(launcher.version),
+                "LAUNCHER_COMMIT": launcher.commit or launcher_commit(launcher.version),
                 "RELEASE_NEMO": launcher.container,
                 "TOPOLOGY_NAME": pinned.name if pinned else "",
                 "TOPOLOGY_COMMIT": topology.commit if topology else "",
@@ -168,7 +172,7 @@ def images(config: Config) -> list[ImageSpec]:
 
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
     """Return a PyTorchJob that trains a GPT of 337 million parameters on made-up text, one copy of it on each GPU."""
-    kind, name, batch = versions.aks_node(config.nodes), "megatron-lm", 4
+    kind, name, batch = aks_node(config.nodes), "megatron-lm", 4
     # The operator gives the first pod, and the service before it, this name.
     meeting = f"{name}-master-0:29400"
     command = (

@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from stacks import versions
 from stacks.config.values import Version
 from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.config import FamilyConfig, FamilyJobs, JobCount
@@ -16,8 +15,9 @@ from stacks.flavors.torch_family.images import images as family
 from stacks.references import Reference
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
-from stacks.versions import Incompatible
 from stacks.versions.hpcx import hpcx_archive
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.torch_libraries import check_nccl_package, nccl_package_doubts, nccl_release
 
 
 def _archive(value: str) -> str:
@@ -77,10 +77,10 @@ class Config(FamilyConfig):
     @model_validator(mode="after")
     def _nccl_of_this_cuda(self) -> Self:
         if self.nccl_tests:
-            versions.nccl(self.nccl, self.cuda)
+            nccl_release(self.nccl, self.cuda)
             self._check_tag(self.nccl_tests)
         else:
-            versions.check_nccl_package(self.nccl, self.cuda)
+            check_nccl_package(self.nccl, self.cuda)
             _ = self.hpcx_archive
         return self
 
@@ -95,7 +95,7 @@ class Config(FamilyConfig):
     @property
     def doubts(self) -> list[str]:
         """Whether the NCCL that nccl-tests installs is there for this CUDA, where the table does not know."""
-        return [] if self.nccl_tests else versions.nccl_package_doubts(self.nccl, self.cuda)
+        return [] if self.nccl_tests else nccl_package_doubts(self.nccl, self.cuda)
 
     @property
     def hpcx_archive(self) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from stacks import versions
 from stacks.config.model import Environment, Model, Sha256
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch
@@ -19,7 +18,13 @@ from stacks.flavors.torch_family.config import ArchList, JobCount, MaxJobs, is_c
 from stacks.flavors.torch_family.images import FETCHER, Component, source_of, titles, triton, tuning, wheels
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
-from stacks.versions import Edition, Incompatible, Machine
+from stacks.versions.archs import arch_list, default_archs
+from stacks.versions.checksums import micromamba_checksum
+from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
+from stacks.versions.distros import check_gcc, distro_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import Machine, check_companion, check_cudnn, check_torch_cuda, constraints, torch_release
+from stacks.versions.torch_libraries import Magma, magma
 
 VARIABLES = 8
 """How many variables of its own a train image can have: so many places are in its Dockerfile."""
@@ -161,13 +166,13 @@ class TorchSource(Torch):
     @model_validator(mode="after")
     def _text_goes_with_it(self) -> Self:
         if self.text:
-            versions.check_companion(self.version, "text", self.text)
+            check_companion(self.version, "text", self.text)
         return self
 
     @property
     def components(self) -> list[Component]:
         """What is built: torch first, then those of its companions that the stack has."""
-        text = versions.torch_release(self.version).text if self.text is None else self.text
+        text = torch_release(self.version).text if self.text is None else self.text
         found = {
             "torch": self.version,
             "vision": self.companion("vision"),
@@ -315,22 +320,22 @@ class Config(StackConfig):
         torch = self.torch.version
         self._check_packages()
         _ = self.micromamba_args
-        supported = versions.torch_release(torch).pythons
+        supported = torch_release(torch).pythons
         if self.python not in supported:
             source = "the Pythons that it has wheels for, stacks/versions/torch.toml"
             raise Incompatible("python", self.python, f"is not supported by torch {torch}", supported, source)
         if self.cuda:
-            versions.cuda(self.cuda)
+            cuda_release(self.cuda)
             _ = self.archs
             self.parent("devel")
-            versions.check_torch_cuda(torch, self.cuda, source="build")
-            versions.check_cudnn(torch, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
+            check_torch_cuda(torch, self.cuda, source="build")
+            check_cudnn(torch, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
             _ = self.magma_package
-        versions.check_gcc(self.distro, torch, self.cuda or None)
+        check_gcc(self.distro, torch, self.cuda or None)
         return self
 
     def _check_packages(self) -> None:
-        ours, source = versions.distro(self.distro).packages, "stacks/versions/distros.toml"
+        ours, source = distro_release(self.distro).packages, "stacks/versions/distros.toml"
         other = "dnf" if ours == "apt" else "apt"
         for index, one in enumerate(self.train):
             if packages := getattr(one, other):
@@ -355,7 +360,7 @@ class Config(StackConfig):
     def micromamba_args(self) -> dict[str, str]:
         """The arguments that say which micromamba is fetched."""
         version = self.micromamba.version
-        checksum = self.micromamba.sha256 or versions.micromamba_checksum(version, self.machine)
+        checksum = self.micromamba.sha256 or micromamba_checksum(version, self.machine)
         return {"MICROMAMBA_VERSION": version, "MICROMAMBA_SHA256": checksum}
 
     @property
@@ -365,13 +370,13 @@ class Config(StackConfig):
         if not self.cuda:
             return ""
         if self.arch_list is None:
-            return versions.default_archs("torch", self.cuda, torch=torch, machine=self.machine, field="archList")
-        return versions.arch_list(self.arch_list, self.cuda, torch=torch, field="archList")
+            return default_archs("torch", self.cuda, torch=torch, machine=self.machine, field="archList")
+        return arch_list(self.arch_list, self.cuda, torch=torch, field="archList")
 
     @property
     def cudnn_version(self) -> str:
         """The parent's cuDNN, such as ``8.2.0.53``."""
-        return versions.parent_cudnn(self.cuda or "", self.cudnn)
+        return parent_cudnn(self.cuda or "", self.cudnn)
 
     def parent(self, edition: Edition) -> str:
         """Return the image that a build or a train image stands on.
@@ -380,19 +385,19 @@ class Config(StackConfig):
             Incompatible: there is none for this CUDA, cuDNN and distribution.
         """
         if not self.cuda:
-            return versions.distro(self.distro).image
+            return distro_release(self.distro).image
         cudnn = None if edition == "base" else self.cudnn or self.cudnn_version.split(".")[0]
-        return f"nvidia/cuda:{versions.cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
+        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
 
     @property
-    def magma_package(self) -> versions.Magma | None:
+    def magma_package(self) -> Magma | None:
         """The MAGMA that torch is built with; None for none."""
         if not self.cuda or self.magma is False:
             return None
         if self.machine != "amd64":
             source = "the packages that PyTorch publishes, stacks/versions/magma.toml"
             raise Incompatible("magma", self.platform, "has no MAGMA package", ["false"], source)
-        found = versions.magma(self.cuda)
+        found = magma(self.cuda)
         own = found.package.removeprefix("magma-cuda")
         if self.magma not in {None, own}:
             why = f"is not the MAGMA of CUDA {self.cuda}"
@@ -435,7 +440,7 @@ class _Chain:
             args={
                 **self.config.micromamba_args,
                 "PYTHON_VERSION": self.config.python,
-                "CONSTRAINTS": versions.constraints(self.config.torch.version),
+                "CONSTRAINTS": constraints(self.config.torch.version),
                 **({"MAGMA_PACKAGE": magma.package, "MAGMA_ARCHIVE": magma.archive or ""} if magma else {}),
                 **self.clean,
             },
@@ -515,7 +520,7 @@ class _Chain:
             args={
                 **config.micromamba_args,
                 "PYTHON_VERSION": config.python,
-                "CONSTRAINTS": versions.constraints(self.versions["torch"]),
+                "CONSTRAINTS": constraints(self.versions["torch"]),
                 "TORCH_VERSION": self.versions["torch"],
                 "TORCHVISION_VERSION": self.versions["vision"],
                 "TORCHAUDIO_VERSION": self.versions.get("audio", ""),

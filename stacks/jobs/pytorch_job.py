@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stacks.versions import AksNode
+from stacks.versions.aks import AksNode
 from stacks.versions.nodes import GPU, INFINIBAND, node
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from stacks.versions.efa_ngc import ngc
+from stacks.versions.efa_ngc import ngc_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import order, table
 
@@ -93,7 +93,7 @@ def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca"
     releases = table("doca")["release"]
     if version not in releases:
         raise Incompatible(field, version, "is not a known release of DOCA", tuple(releases), _DOCA, known=False)
-    ubuntu = ngc(parent).ubuntu
+    ubuntu = ngc_release(parent).ubuntu
     if ubuntu and ubuntu not in releases[version]["ubuntu"]:
         why = f"has no packages for Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
         fitting = [release for release, row in releases.items() if ubuntu in row["ubuntu"]]

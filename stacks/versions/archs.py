@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stacks.versions.cuda_toolkit import CudaRelease, cuda
+from stacks.versions.cuda_toolkit import CudaRelease, cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import Machine, torch_release
 from stacks.versions.tables import applying, order, table
@@ -76,7 +76,7 @@ def arch_list(text: str, version: str, *, torch: str | None = None, field: str =
     Raises:
         Incompatible: unreadable, or not compiled by this CUDA, or not known to this torch.
     """
-    release = cuda(version)
+    release = cuda_release(version)
     archs = parse_archs(text, field=field)
     for arch in archs:
         _check_arch(arch, release, torch, field)
@@ -125,7 +125,7 @@ def default_archs(
         raise Incompatible(
             field, profile, "is not a profile", arch_profiles(), "stacks/versions/archs.toml", known=False
         )
-    release = cuda(version)
+    release = cuda_release(version)
     row = applying({row["cuda"]: row for row in profiles[profile]}, version)
     wanted = parse_archs(row.get(machine, row["amd64"]), field=field)
     known = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)

@@ -50,7 +50,7 @@ def cuda_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def cuda(version: str, *, field: str = "cuda") -> CudaRelease:
+def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
     """Return the row of CUDA ``version``.
 
     Raises:
@@ -98,7 +98,7 @@ def cuda_parent(
     Raises:
         Incompatible: no such image was ever published.
     """
-    release = cuda(version)
+    release = cuda_release(version)
     if distro not in release.distros:
         why, rows = f"has no nvidia/cuda image of CUDA {version}", table("distros")
         built_on = [name for name in release.distros if "refused" not in rows[name]]
@@ -123,9 +123,9 @@ def parent_cudnn(version: str, major: str | None = None) -> str:
     Raises:
         Incompatible: no parent of this CUDA has any.
     """
-    offered = [full for _, full in cuda(version).cudnn]
+    offered = [full for _, full in cuda_release(version).cudnn]
     if not offered:
-        having = [other for other in cuda_versions() if cuda(other).cudnn]
+        having = [other for other in cuda_versions() if cuda_release(other).cudnn]
         raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", having, _PARENTS)
     named = [full for full in offered if major in {None, full.split(".")[0]}]
     return max(named or offered, key=order)
@@ -137,7 +137,7 @@ def check_driver(version: str, driver: str, *, field: str = "driver") -> None:
     Raises:
         Incompatible: naming the oldest driver that does, and the one that belongs to the toolkit.
     """
-    release = cuda(version)
+    release = cuda_release(version)
     if order(driver) < order(release.driver_floor):
         why = f"is too old for CUDA {version}, whose own is {release.driver}"
         allowed = (f"{release.driver_floor} and newer",)

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-from stacks.versions.cuda_toolkit import cuda
+from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import gcc_min
 from stacks.versions.tables import table
@@ -41,7 +41,7 @@ def distro_names() -> tuple[str, ...]:
 
 
 @functools.cache
-def distro(name: str, *, field: str = "distro") -> Distro:
+def distro_release(name: str, *, field: str = "distro") -> Distro:
     """Return the row of a distribution.
 
     Raises:
@@ -68,7 +68,7 @@ def distro_python(name: str, python: str | None, *, field: str = "python") -> st
     Raises:
         Incompatible: the distribution does not offer it, or nothing can be built on it.
     """
-    release = distro(name)
+    release = distro_release(name)
     if python is not None and python not in release.pythons:
         raise Incompatible(field, python, f"is not a Python of {name}", release.pythons, _SOURCE)
     return python or release.python
@@ -80,11 +80,11 @@ def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "
     Raises:
         Incompatible: naming the parents for this CUDA whose gcc will do, if there are any those with the same packages.
     """
-    oldest, ours = gcc_min(torch), distro(name).gcc
+    oldest, ours = gcc_min(torch), distro_release(name).gcc
     if ours < oldest:
-        parents = cuda(cuda_version).distros if cuda_version else distro_names()
-        fitting = [other for other in parents if other in distro_names() and distro(other).gcc >= oldest]
-        alike = [other for other in fitting if distro(other).packages == distro(name).packages]
+        parents = cuda_release(cuda_version).distros if cuda_version else distro_names()
+        fitting = [other for other in parents if other in distro_names() and distro_release(other).gcc >= oldest]
+        alike = [other for other in fitting if distro_release(other).packages == distro_release(name).packages]
         why = f"has gcc {ours}, and torch {torch} is compiled by gcc {oldest} or newer"
         raise Incompatible(field, name, why, alike or fitting, f"c10/util/C++17.h of torch {torch}")
 
@@ -94,4 +94,4 @@ def host_gcc(name: str, cuda_version: str) -> int:
 
     nvcc refuses a newer one: CUDA 12.1 on a distribution with gcc 13 needs gcc 12 beside it.
     """
-    return min(distro(name).gcc, cuda(cuda_version).gcc)
+    return min(distro_release(name).gcc, cuda_release(cuda_version).gcc)

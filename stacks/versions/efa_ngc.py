@@ -73,7 +73,7 @@ def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer
     Raises:
         Incompatible: naming the installers that do.
     """
-    ubuntu = ngc(parent).ubuntu
+    ubuntu = ngc_release(parent).ubuntu
     if ubuntu and ubuntu not in efa_installer(installer, field=field).ubuntus:
         why = f"does not support Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
         fitting = [version for version in efa_versions() if ubuntu in efa_installer(version).ubuntus]
@@ -153,7 +153,7 @@ def ngc_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def ngc(version: str, *, field: str = "ngc") -> NgcRelease:
+def ngc_release(version: str, *, field: str = "ngc") -> NgcRelease:
     """Return the row of one of NVIDIA's PyTorch images.
 
     Raises:
@@ -173,7 +173,7 @@ def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None
     Raises:
         Incompatible: naming the parent's NCCL.
     """
-    theirs = ngc(parent).nccl
+    theirs = ngc_release(parent).nccl
     if theirs and order(nccl)[:3] < order(theirs):
         why = f"is older than the NCCL of nvcr.io/nvidia/pytorch:{parent}-py3"
         raise Incompatible(field, nccl, why, (f"{theirs} and newer",), _NGC)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stacks.versions.cuda_toolkit import cuda
+from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import applying, line, older, order, satisfies, table
 
@@ -213,7 +213,7 @@ def check_torch_cuda(
     Raises:
         Incompatible: there is no such wheel, or such a build fails.
     """
-    release, toolkit = torch_release(torch), cuda(version, field=field)
+    release, toolkit = torch_release(torch), cuda_release(version, field=field)
     if source == "wheel":
         _check_wheel(release, version, machine, field)
         return
@@ -229,7 +229,7 @@ def check_torch_cuda(
 
 def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: str) -> None:
     published = release.cudas if machine == "amd64" else release.cudas_arm64
-    if cuda(version).line in published:
+    if cuda_release(version).line in published:
         return
     if not published:
         first = next(torch for torch in torch_versions() if torch_release(torch).cudas_arm64)
@@ -256,7 +256,7 @@ def _from_torch(section: str, torch: str) -> Any:
 
 def wheel_abi(torch: str, cuda_version: str, *, machine: Machine) -> Literal["0", "1"]:
     """Return the C++ library's ABI (_GLIBCXX_USE_CXX11_ABI) of torch's official wheel for a CUDA."""
-    return "1" if {machine, cuda(cuda_version).line} & {*_from_torch("abi", torch)} else "0"
+    return "1" if {machine, cuda_release(cuda_version).line} & {*_from_torch("abi", torch)} else "0"
 
 
 def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stacks.versions.cuda_toolkit import cuda
+from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import applying, line, newest_from, older, order, table
 
@@ -43,13 +43,13 @@ def nccl_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def nccl(version: str, cuda_version: str, *, field: str = "nccl") -> NcclRelease:
+def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> NcclRelease:
     """Return an NCCL release as it exists for a CUDA.
 
     Raises:
         Incompatible: no such release (``2.18.3`` is answered with ``2.18.3-1``), or too old for this CUDA.
     """
-    releases, toolkit = nccl_versions(), cuda(cuda_version)
+    releases, toolkit = nccl_versions(), cuda_release(cuda_version)
     if version not in releases:
         raise Incompatible(field, version, "is not a known NCCL release", releases, _NCCL, known=False)
     major = toolkit.version.split(".", 1)[0]
@@ -74,10 +74,10 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
     What may be there is not refused: see ``NcclRelease.apt_known``.
 
     Raises:
-        Incompatible: naming those that are known to be there; or as :func:`nccl`.
+        Incompatible: naming those that are known to be there; or as :func:`nccl_release`.
     """
-    nccl(version, cuda_version, field=field)
-    tables, minor = table("nccl"), cuda(cuda_version).line
+    nccl_release(version, cuda_version, field=field)
+    tables, minor = table("nccl"), cuda_release(cuda_version).line
     row = tables["packaged"].get(minor, {})
     if row and not order(row["from"]) <= order(version) <= order(row.get("until", version)):
         why = f"has no package for CUDA {minor} in NVIDIA's apt archive"
@@ -87,7 +87,7 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
 
 def nccl_package_doubts(version: str, cuda_version: str, *, field: str = "nccl") -> list[str]:
     """Return a line where it is not known whether NVIDIA's apt archive has a package of a release for a CUDA."""
-    release = nccl(version, cuda_version, field=field)
+    release = nccl_release(version, cuda_version, field=field)
     if release.apt_known:
         return []
     return [f"slipway:{field}: not known to be in NVIDIA's apt archive: {release.apt}; if it is not, the build fails"]
@@ -112,7 +112,7 @@ def magma(cuda_version: str, *, field: str = "magma") -> Magma:
     Raises:
         Incompatible: none was released for this CUDA, with the reason.
     """
-    toolkit, tables = cuda(cuda_version), table("magma")
+    toolkit, tables = cuda_release(cuda_version), table("magma")
     if toolkit.line not in tables["package"]:
         why = f"has no MAGMA package ({tables['gap'][toolkit.line]}), and 'magma: false' builds without"
         raise Incompatible(field, cuda_version, why, tables["package"], _MAGMA)
@@ -198,12 +198,12 @@ def check_extra(
     row, where = _needs(name, version), field or f"extras.{name}"
     source = row.get("source", f"setup.py of {name}")
     if "." in version or "any" in table("extras")[name]:
-        for what, ours in {"cuda": line(cuda(cuda_version).version), "python": python, "cudnn": cudnn}.items():
+        for what, ours in {"cuda": line(cuda_release(cuda_version).version), "python": python, "cudnn": cudnn}.items():
             oldest = row.get(f"{what}_min")
             if ours and oldest and older(ours, oldest):
                 why = f"does not build with {what} {ours}"
                 raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
-        for what, ours in {"cuda": line(cuda(cuda_version).version), "torch": torch}.items():
+        for what, ours in {"cuda": line(cuda_release(cuda_version).version), "torch": torch}.items():
             if ours and _too_old(row, what, ours):
                 why = f"does not build with {what} {ours}"
                 raise Incompatible(where, version, why, _new_enough(name, what, ours), source)

@@ -13,7 +13,7 @@ from typing import Any
 from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.spec import Outside
-from stacks.versions import torch_release
+from stacks.versions.pytorch import torch_release
 from tests.images.engine import DOCKERFILES, Image, build, docker
 from tests.images.published import Published
 from tests.images.world import upstreams

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from stacks import plan, versions
+from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
+from stacks.versions.efa_ngc import ngc_release
 from tests.images.engine import Image, base_image, build, docker, unique
 from tests.images.published import Published
 from tests.images.world import upstreams as world
@@ -77,7 +78,7 @@ class Upstreams:
         """Return the stand-in of one of NVIDIA's images, pushed the first time."""
         name = f"{self.registry}/standin/{self.standin}/pytorch:{release}-py3"
         if release not in self._parents:
-            row = versions.ngc(release)
+            row = ngc_release(release)
             assert row.cuda
             assert row.ubuntu
             assert row.nccl

@@ -16,7 +16,7 @@ from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
-from stacks.versions import ngc_versions
+from stacks.versions.efa_ngc import ngc_versions
 from tests.unit.test_arguments import every_spec
 
 OWNER = (1234, 100)

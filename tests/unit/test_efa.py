@@ -12,7 +12,7 @@ from stacks.errors import SlipwayError
 from stacks.identity.dockerfile import arguments
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
-from stacks.versions import efa_environment
+from stacks.versions.efa_ngc import efa_environment
 
 
 def spec(**values: Any) -> ImageSpec:

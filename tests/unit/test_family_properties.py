@@ -9,13 +9,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from stacks import flavors, versions
+from stacks import flavors
 from stacks.checks.collisions import Built, collisions
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, in_order
 from stacks.tags import Revision, parse, render
+from stacks.versions.archs import default_archs, parse_archs
+from stacks.versions.cuda_toolkit import cuda_release, cuda_versions
+from stacks.versions.distros import distro_names, distro_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import Companion, check_torch_cuda, companion_versions, torch_release, torch_versions
 from stacks.versions.tables import line, table
+from stacks.versions.torch_libraries import nccl_versions
 from tests.unit import dockerfile
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
@@ -38,15 +44,15 @@ def specs(values: dict[str, Any]) -> list[ImageSpec]:
 
 def cudas_for(torch: str, source: str, platform: str = "linux/amd64") -> list[str]:
     """Return the CUDA versions that this torch goes with, from where it comes."""
-    release = versions.torch_release(torch)
+    release = torch_release(torch)
     lines = release.cudas if platform == "linux/amd64" else release.cudas_arm64
     if source == "wheel":
-        return [cuda for cuda in versions.cuda_versions() if line(cuda) in lines]
+        return [cuda for cuda in cuda_versions() if line(cuda) in lines]
     fitting = []
-    for cuda in versions.cuda_versions():
+    for cuda in cuda_versions():
         try:
-            versions.check_torch_cuda(torch, cuda, source="build")
-        except versions.Incompatible:
+            check_torch_cuda(torch, cuda, source="build")
+        except Incompatible:
             continue
         fitting.append(cuda)
     return fitting
@@ -59,18 +65,18 @@ PINS = st.sampled_from(["1.0.0", "2.3.4-rc1", "38a1269", "b" * 40, False])
 @st.composite
 def configurations(draw: st.DrawFn) -> dict[str, Any]:
     """Configurations of which most go together: each value is drawn from what the ones before it allow."""
-    torch = draw(st.sampled_from(versions.torch_versions()))
+    torch = draw(st.sampled_from(torch_versions()))
     source = draw(st.sampled_from(["build", "wheel"]))
     platform = draw(st.sampled_from(["linux/amd64", "linux/arm64"]))
-    cudas = [cuda for cuda in cudas_for(torch, source, platform) if versions.cuda(cuda).cudnn]
+    cudas = [cuda for cuda in cudas_for(torch, source, platform) if cuda_release(cuda).cudnn]
     assume(cudas)
-    cuda = versions.cuda(draw(st.sampled_from(cudas)))
-    pythons = versions.torch_release(torch).pythons
-    ours = [name for name in cuda.distros if name in versions.distro_names()]
-    offered = [(name, python) for name in ours for python in versions.distro(name).pythons if python in pythons]
+    cuda = cuda_release(draw(st.sampled_from(cudas)))
+    pythons = torch_release(torch).pythons
+    ours = [name for name in cuda.distros if name in distro_names()]
+    offered = [(name, python) for name in ours for python in distro_release(name).pythons if python in pythons]
     assume(offered)
     distro, python = draw(st.sampled_from(offered))
-    release = versions.torch_release(torch)
+    release = torch_release(torch)
     archs = draw(st.none() | st.lists(st.sampled_from(cuda.archs), min_size=1, max_size=3, unique=True).map(" ".join))
     values = {
         "flavor": draw(st.sampled_from(["base", "nccl"])),
@@ -95,7 +101,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         "maxJobs": draw(st.sampled_from([{}, 4, {"torch": 2, "default": 8}])),
     }
     if values["flavor"] == "nccl":
-        values["nccl"] = draw(st.sampled_from(versions.nccl_versions()))
+        values["nccl"] = draw(st.sampled_from(nccl_versions()))
         values["hpcx"] = draw(st.sampled_from([None, "v1/hpcx-v1.tbz"]))
         values["ncclTests"] = draw(st.sampled_from([None, "ghcr.io/acme/nccl-tests:1"]))
     assume(accepted(values))
@@ -156,34 +162,34 @@ def witness(flavor: str = "base", **values: Any) -> bool:
 
 
 def torches_with(cuda: str) -> list[str]:
-    return [torch for torch in versions.torch_versions() if cuda in cudas_for(torch, "build")]
+    return [torch for torch in torch_versions() if cuda in cudas_for(torch, "build")]
 
 
 def combinations_of(torch: str) -> list[dict[str, Any]]:
     """Return what to build a torch with: CUDA, distribution and Python that go with it."""
-    pythons = versions.torch_release(torch).pythons
+    pythons = torch_release(torch).pythons
     return [
         {"cuda": cuda, "distro": distro, "python": python}
         for cuda in cudas_for(torch, "build")
-        if versions.cuda(cuda).cudnn
-        for distro in versions.cuda(cuda).distros
-        if distro in versions.distro_names()
-        for python in versions.distro(distro).pythons
+        if cuda_release(cuda).cudnn
+        for distro in cuda_release(cuda).distros
+        if distro in distro_names()
+        for python in distro_release(distro).pythons
         if python in pythons
     ]
 
 
-@pytest.mark.parametrize("cuda", versions.cuda_versions())
+@pytest.mark.parametrize("cuda", cuda_versions())
 def test_every_cuda_is_built_with_or_has_no_parent_with_cudnn(cuda: str) -> None:
-    if not versions.cuda(cuda).cudnn:
+    if not cuda_release(cuda).cudnn:
         with pytest.raises(
             SlipwayError, match=f"slipway:cuda: '{cuda}' has no nvidia/cuda image with cuDNN; allowed: "
         ):
-            flavors.load({"flavor": "base", "cuda": cuda, "distro": versions.cuda(cuda).distros[-1]}, "x")
+            flavors.load({"flavor": "base", "cuda": cuda, "distro": cuda_release(cuda).distros[-1]}, "x")
         return
-    for distro in versions.cuda(cuda).distros:
-        if distro in versions.distro_names() and versions.distro(distro).packages == "apt":
-            parts = dict.fromkeys(full.split(".")[0] for _, full in versions.cuda(cuda).cudnn)
+    for distro in cuda_release(cuda).distros:
+        if distro in distro_names() and distro_release(distro).packages == "apt":
+            parts = dict.fromkeys(full.split(".")[0] for _, full in cuda_release(cuda).cudnn)
             without = table("cuda")["release"][cuda].get("no_cudnn", {})
             if any(distro in names for names in without.values()):
                 continue
@@ -191,13 +197,13 @@ def test_every_cuda_is_built_with_or_has_no_parent_with_cudnn(cuda: str) -> None
                 assert any(
                     witness(torch={"version": torch}, cuda=cuda, distro=distro, python=python, cudnn=cudnn)
                     for torch in torches_with(cuda)
-                    for python in versions.distro(distro).pythons
+                    for python in distro_release(distro).pythons
                 ), f"{distro} {cudnn}"
 
 
-@pytest.mark.parametrize("torch", versions.torch_versions())
+@pytest.mark.parametrize("torch", torch_versions())
 def test_every_torch_is_built_with_each_of_its_companions(torch: str) -> None:
-    release = versions.torch_release(torch)
+    release = torch_release(torch)
     built = next(c for c in combinations_of(torch) if witness(torch={"version": torch}, **c))
     for vision in release.visions:
         assert witness(torch={"version": torch, "vision": vision}, **built)
@@ -208,32 +214,32 @@ def test_every_torch_is_built_with_each_of_its_companions(torch: str) -> None:
 
 
 @pytest.mark.parametrize(("package", "field"), [("vision", "visions"), ("audio", "audios"), ("xformers", "xformers")])
-def test_every_companion_goes_with_some_torch(package: versions.Companion, field: str) -> None:
-    releases = map(versions.torch_release, versions.torch_versions())
+def test_every_companion_goes_with_some_torch(package: Companion, field: str) -> None:
+    releases = map(torch_release, torch_versions())
     fitting = {version for release in releases for version in getattr(release, field)}
-    assert fitting == set(versions.companion_versions(package))
+    assert fitting == set(companion_versions(package))
 
 
 @pytest.mark.parametrize("machine", ["amd64", "arm64"])
-@pytest.mark.parametrize("torch", versions.torch_versions())
+@pytest.mark.parametrize("torch", torch_versions())
 def test_every_published_cuda_of_a_torch_is_installed(torch: str, machine: str) -> None:
     wheels = {"version": torch, "source": "wheel"}
-    release = versions.torch_release(torch)
+    release = torch_release(torch)
     for published in release.cudas if machine == "amd64" else release.cudas_arm64:
-        releases = [cuda for cuda in versions.cuda_versions() if line(cuda) == published]
+        releases = [cuda for cuda in cuda_versions() if line(cuda) == published]
         assert any(
             witness(
                 torch={**wheels, "audio": audio}, cuda=cuda, distro=distro, python=python, platform=f"linux/{machine}"
             )
             for audio in (None, False)
             for cuda in releases
-            for distro in versions.cuda(cuda).distros
-            if distro in versions.distro_names()
-            for python in versions.distro(distro).pythons
+            for distro in cuda_release(cuda).distros
+            if distro in distro_names()
+            for python in distro_release(distro).pythons
         ), published
 
 
-@pytest.mark.parametrize("nccl", versions.nccl_versions())
+@pytest.mark.parametrize("nccl", nccl_versions())
 def test_every_nccl_is_built_on(nccl: str) -> None:
     stacks = [
         {"cuda": "11.0.3", "distro": "ubuntu20.04", "torch": {"version": "1.9.1"}},
@@ -264,17 +270,17 @@ def refusal(values: dict[str, Any]) -> str:
 @pytest.mark.parametrize("name", table("distros"))
 def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_its_reason(name: str) -> None:
     row = table("distros")[name]
-    cudas = [cuda for cuda in versions.cuda_versions() if name in versions.cuda(cuda).distros]
+    cudas = [cuda for cuda in cuda_versions() if name in cuda_release(cuda).distros]
     reason = row.get("refused") or ("has no apt" if row["packages"] != "apt" else None)
     if reason or not cudas:
         asked = {"flavor": "base", "cuda": cudas[-1] if cudas else "12.1.1", "distro": name}
         assert (reason or "has no nvidia/cuda image of CUDA 12.1.1; allowed: ") in refusal(asked)
         return
-    for python in versions.distro(name).pythons:
+    for python in distro_release(name).pythons:
         assert any(
             witness(torch={"version": torch}, cuda=cuda, distro=name, python=python)
             for cuda in cudas
-            if versions.cuda(cuda).cudnn
+            if cuda_release(cuda).cudnn
             for torch in torches_with(cuda)
         ), python
 
@@ -283,16 +289,16 @@ def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_i
 def test_every_capability_of_a_cuda_is_compiled_for_or_no_torch_that_it_builds_knows_it(minor: str) -> None:
     built = [
         {**values, "torch": {"version": torch}}
-        for cuda in versions.cuda_versions()
+        for cuda in cuda_versions()
         if line(cuda) == minor
         for torch in torches_with(cuda)
         for values in combinations_of(torch)
         if values["cuda"] == cuda and witness(torch={"version": torch}, **values)
     ]
     assert built
-    archs = versions.cuda(built[0]["cuda"]).archs
+    archs = cuda_release(built[0]["cuda"]).archs
     for arch in archs:
-        knowing = [values for values in built if arch in versions.torch_release(values["torch"]["version"]).archs]
+        knowing = [values for values in built if arch in torch_release(values["torch"]["version"]).archs]
         for values in knowing[:1]:
             assert witness(**values, archList=f"{arch}+PTX")
         if not knowing:
@@ -305,7 +311,7 @@ def test_every_name_of_an_architecture_is_taken(name: str) -> None:
     today: dict[str, Any] = {
         "cuda": "13.4.2",
         "distro": "ubuntu24.04",
-        "torch": {"version": versions.torch_versions()[-1]},
+        "torch": {"version": torch_versions()[-1]},
     }
     assert witness(**today, archList=name.capitalize())
 
@@ -316,11 +322,11 @@ def test_every_name_of_an_architecture_is_taken(name: str) -> None:
 )
 def test_every_default_arch_list_is_some_stacks(row: dict[str, str], machine: str) -> None:
     defaults = [
-        versions.default_archs("torch", cuda, torch=torch, machine="amd64" if machine == "amd64" else "arm64")
-        for cuda in versions.cuda_versions()
+        default_archs("torch", cuda, torch=torch, machine="amd64" if machine == "amd64" else "arm64")
+        for cuda in cuda_versions()
         for torch in torches_with(cuda)
-        if any(arch.name in versions.torch_release(torch).archs for arch in versions.parse_archs(row[machine]))
-        and any(arch.name in versions.cuda(cuda).archs for arch in versions.parse_archs(row[machine]))
+        if any(arch.name in torch_release(torch).archs for arch in parse_archs(row[machine]))
+        and any(arch.name in cuda_release(cuda).archs for arch in parse_archs(row[machine]))
     ]
     assert row[machine] in defaults
 

@@ -12,7 +12,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
-from stacks.versions import aks_node
+from stacks.versions.aks import aks_node
 from stacks.versions.nodes import GPU, INFINIBAND, node
 from stacks.versions.tables import table
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from stacks import flavors, plan, versions
+from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+from stacks.versions.cuda_toolkit import cuda_versions
+from stacks.versions.distros import distro_names
+from stacks.versions.pytorch import torch_versions
 
 SEED: dict[str, Any] = {
     "cuda": "11.3.1",
@@ -295,7 +298,7 @@ def test_the_readmes_say_from_which_releases_on() -> None:
     text, ours = (
         " ".join((ROOT / name).read_text().split()) for name in ("README.md", "dockerfiles/universal/README.md")
     )
-    torch, cuda = versions.torch_versions()[0], versions.cuda_versions()[0]
+    torch, cuda = torch_versions()[0], cuda_versions()[0]
     assert f"PyTorch of any release from {torch} on from source, for your own GPU, CUDA from {cuda} on," in text
     assert f"any release from {torch} on for any CUDA from {cuda} on," in ours
 
@@ -353,7 +356,7 @@ def test_distributions_with_old_names_of_time_zones_in_a_package_of_their_own_ge
     system = (ROOT / CONTEXT / "universal/layers/system").read_text()
     named = re.search(r"^ *(.*)\) set -- .* tzdata-legacy", system, re.MULTILINE)
     assert named
-    parts = [re.fullmatch(r"(ubuntu|debian)(\d+).*", name) for name in versions.distro_names()]
+    parts = [re.fullmatch(r"(ubuntu|debian)(\d+).*", name) for name in distro_names()]
     apart = [part[0] for part in parts if part and int(part[2]) >= {"ubuntu": 24, "debian": 13}[part[1]]]
     assert sorted(named[1].split(" | ")) == sorted(apart)
 

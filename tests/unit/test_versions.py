@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from stacks.versions import (
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import (
     Companion,
-    Incompatible,
     check_companion,
     check_python,
     companion_versions,

@@ -8,34 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.versions import (
-    Incompatible,
-    Machine,
-    arch_list,
-    arch_numbers,
-    arch_profiles,
-    check_cudnn,
-    check_driver,
-    check_torch_cuda,
-    cuda,
-    cuda_parent,
-    cuda_versions,
-    default_archs,
-    distro,
-    distro_names,
-    host_gcc,
-    nearest,
-    parse_archs,
-    torch_release,
-    torch_versions,
-    wheel_abi,
-)
+from stacks.versions.archs import arch_list, arch_numbers, arch_profiles, default_archs, parse_archs
+from stacks.versions.cuda_toolkit import check_driver, cuda_parent, cuda_release, cuda_versions
+from stacks.versions.distros import distro_names, distro_release, host_gcc
+from stacks.versions.incompatible import Incompatible, nearest
+from stacks.versions.pytorch import Machine, check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
 from stacks.versions.tables import line, newest_from, order, table
 
 
 @pytest.mark.parametrize("version", cuda_versions())
 def test_every_toolkit_is_complete_and_its_parents_have_tags(version: str) -> None:
-    release = cuda(version)
+    release = cuda_release(version)
     assert release.archs
     assert release.gcc >= 8
     assert order(release.driver) >= order(release.driver_floor)
@@ -72,7 +55,7 @@ def test_rows_stand_in_order_and_every_line_has_a_release() -> None:
 
 
 def test_driver_rises_with_the_version() -> None:
-    drivers = [order(cuda(version).driver) for version in cuda_versions()]
+    drivers = [order(cuda_release(version).driver) for version in cuda_versions()]
     assert drivers == sorted(drivers)
 
 
@@ -91,14 +74,14 @@ def test_driver_rises_with_the_version() -> None:
     ],
 )
 def test_the_range_of_capabilities(version: str, oldest: str, newest: str) -> None:
-    assert (cuda(version).archs[0], cuda(version).archs[-1]) == (oldest, newest)
+    assert (cuda_release(version).archs[0], cuda_release(version).archs[-1]) == (oldest, newest)
 
 
 def test_thor_was_renamed_in_cuda_13() -> None:
-    assert "10.1" in cuda("12.9.1").archs
-    assert "11.0" not in cuda("12.9.1").archs
-    assert "11.0" in cuda("13.0.2").archs
-    assert "10.1" not in cuda("13.0.2").archs
+    assert "10.1" in cuda_release("12.9.1").archs
+    assert "11.0" not in cuda_release("12.9.1").archs
+    assert "11.0" in cuda_release("13.0.2").archs
+    assert "10.1" not in cuda_release("13.0.2").archs
 
 
 @pytest.mark.parametrize(
@@ -106,7 +89,7 @@ def test_thor_was_renamed_in_cuda_13() -> None:
 )
 def test_an_unfinished_cuda_suggests_the_full_one(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
-        cuda(value, field="slipway:cuda")
+        cuda_release(value, field="slipway:cuda")
     assert str(error.value).startswith(f"slipway:cuda: '{value}' is not a CUDA version")
     assert f"(did you mean '{meant}'?)" in str(error.value)
 
@@ -115,9 +98,9 @@ def test_a_long_list_is_shown_around_the_value() -> None:
     with pytest.raises(
         Incompatible, match=r"; allowed: 11\.7\.0, 11\.7\.1, 11\.8\.0, 12\.0\.0, .* more from 10\.2 to "
     ):
-        cuda("11.8.1")
+        cuda_release("11.8.1")
     with pytest.raises(Incompatible, match=rf"{re.escape(cuda_versions()[-1])} and \d+ more from 10\.2"):
-        cuda("newest")
+        cuda_release("newest")
 
 
 def test_parents_of_the_seeds_and_of_today() -> None:
@@ -146,9 +129,9 @@ def test_parents_that_do_not_exist(distro: str, edition: str, cudnn: str | None,
 def test_every_parents_own_gcc_is_one_that_its_cuda_takes() -> None:
     """The Dockerfiles install the distribution's own compiler."""
     for version in cuda_versions():
-        for name in cuda(version).distros:
-            if name in distro_names() and distro(name).packages == "apt":
-                assert host_gcc(name, version) == distro(name).gcc, f"{version} {name}"
+        for name in cuda_release(version).distros:
+            if name in distro_names() and distro_release(name).packages == "apt":
+                assert host_gcc(name, version) == distro_release(name).gcc, f"{version} {name}"
 
 
 @pytest.mark.parametrize("section", ["abi", "beside", "cudnn", "gcc"])
@@ -276,7 +259,9 @@ def test_torch_has_to_know_the_capability_too() -> None:
 def lists(draw: st.DrawFn) -> tuple[str, tuple[tuple[str, bool], ...], str]:
     """Some capabilities of some CUDA, and one of the ways to write them."""
     version = draw(st.sampled_from(cuda_versions()))
-    archs = draw(st.lists(st.tuples(st.sampled_from(cuda(version).archs), st.booleans()), min_size=1, max_size=8))
+    archs = draw(
+        st.lists(st.tuples(st.sampled_from(cuda_release(version).archs), st.booleans()), min_size=1, max_size=8)
+    )
     written = []
     for name, ptx in archs:
         spelled = draw(st.sampled_from([name, name.replace(".", ""), "sm_" + name.replace(".", "")]))

@@ -9,34 +9,30 @@ from pathlib import Path
 import pytest
 
 import stacks.versions
-from stacks.versions import (
-    Incompatible,
-    check_extra,
+from stacks.versions.cuda_toolkit import cuda_versions
+from stacks.versions.efa_ngc import (
     check_nccl_not_older,
-    check_nccl_package,
     check_ofi_nccl,
-    cuda_versions,
     efa_installer,
     efa_versions,
-    magma,
-    nccl,
-    nccl_versions,
     needs_sync_memops,
-    ngc,
+    ngc_release,
     ngc_versions,
     ofi_nccl_tag,
 )
+from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import line, order, table
+from stacks.versions.torch_libraries import check_extra, check_nccl_package, magma, nccl_release, nccl_versions
 
 
 def test_nccl_of_the_seeds_and_of_today() -> None:
-    seed = nccl("2.18.3-1", "12.1.1")
+    seed = nccl_release("2.18.3-1", "12.1.1")
     assert (seed.tag, seed.apt, seed.apt_known) == ("v2.18.3-1", "2.18.3-1+cuda12.1", True)
     assert seed.wheel == "nvidia-nccl-cu12==2.18.3"
-    assert nccl("2.16.2-1", "11.8.0").apt == "2.16.2-1+cuda11.8"
-    today = nccl("2.30.4-1", "13.2.1")
+    assert nccl_release("2.16.2-1", "11.8.0").apt == "2.16.2-1+cuda11.8"
+    today = nccl_release("2.30.4-1", "13.2.1")
     assert (today.wheel, today.apt_known) == ("nvidia-nccl-cu13==2.30.4", True)
-    assert nccl("2.22.3-1", "11.8.0").wheel is None
+    assert nccl_release("2.22.3-1", "11.8.0").wheel is None
 
 
 @pytest.mark.parametrize("toolkit", cuda_versions())
@@ -44,10 +40,10 @@ def test_every_nccl_release_exists_for_a_cuda_or_is_too_old_for_it(toolkit: str)
     first = table("nccl")["first"][toolkit.split(".", maxsplit=1)[0]]["nccl"]
     for version in nccl_versions():
         if order(version) >= order(first):
-            assert nccl(version, toolkit).version == version
+            assert nccl_release(version, toolkit).version == version
         else:
             with pytest.raises(Incompatible, match=f"is too old for CUDA {toolkit}"):
-                nccl(version, toolkit)
+                nccl_release(version, toolkit)
 
 
 def test_nccl_packages_are_releases_for_cudas_of_the_table() -> None:
@@ -96,16 +92,16 @@ def test_an_nccl_without_a_package_for_a_cuda_is_refused(version: str, cuda: str
 @pytest.mark.parametrize(("version", "cuda"), [("2.32.3-1", "13.4.1"), ("2.32.3-1", "12.9.1"), ("2.18.1-1", "11.8.0")])
 def test_an_nccl_that_may_have_a_package_is_not_refused(version: str, cuda: str) -> None:
     check_nccl_package(version, cuda)
-    assert not nccl(version, cuda).apt_known
+    assert not nccl_release(version, cuda).apt_known
 
 
 def test_nccl_bad_input() -> None:
     with pytest.raises(
         Incompatible, match=r"nccl: '2\.18\.3' is not a known NCCL release \(did you mean '2\.18\.3-1'\?\)"
     ):
-        nccl("2.18.3", "12.1.1")
+        nccl_release("2.18.3", "12.1.1")
     with pytest.raises(Incompatible, match=r"'2\.18\.3-1' is too old for CUDA 13\.2\.1;"):
-        nccl("2.18.3-1", "13.2.1")
+        nccl_release("2.18.3-1", "13.2.1")
 
 
 @pytest.mark.parametrize("toolkit", cuda_versions())
@@ -267,7 +263,7 @@ def test_efa_bad_input() -> None:
 
 @pytest.mark.parametrize("version", ngc_versions())
 def test_every_ngc_release(version: str) -> None:
-    release = ngc(version)
+    release = ngc_release(version)
     assert release.cuda
     assert release.cuda in cuda_versions()
     if release.nccl:
@@ -276,9 +272,13 @@ def test_every_ngc_release(version: str) -> None:
 
 
 def test_ngc_of_the_seeds() -> None:
-    assert (ngc("23.10").ubuntu, ngc("23.10").nccl) == ("22.04", "2.19.3")
-    assert (ngc("25.03").ubuntu, ngc("25.03").python, ngc("25.03").cuda) == ("24.04", "3.12", "12.8.1")
-    assert ngc("26.05").nccl is None
+    assert (ngc_release("23.10").ubuntu, ngc_release("23.10").nccl) == ("22.04", "2.19.3")
+    assert (ngc_release("25.03").ubuntu, ngc_release("25.03").python, ngc_release("25.03").cuda) == (
+        "24.04",
+        "3.12",
+        "12.8.1",
+    )
+    assert ngc_release("26.05").nccl is None
 
 
 def test_nccl_is_never_silently_older_than_the_parents() -> None:
@@ -289,7 +289,7 @@ def test_nccl_is_never_silently_older_than_the_parents() -> None:
     ):
         check_nccl_not_older("24.09", "2.19.3-1")
     with pytest.raises(Incompatible, match=r"'24\.13' is not a known release .* \(did you mean '24\.1\d'\?\)"):
-        ngc("24.13")
+        ngc_release("24.13")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,8 @@ def test_every_table_starts_with_where_it_is_from(path: Path) -> None:
 
 def test_import_reads_no_table_and_no_pulumi() -> None:
     probe = (
-        "import sys, stacks.versions; from stacks.versions.tables import table;"
+        "import importlib, pkgutil, sys, stacks.versions; from stacks.versions.tables import table;"
+        "[importlib.import_module(f'stacks.versions.{m.name}') for m in pkgutil.iter_modules(stacks.versions.__path__)];"
         "print(table.cache_info().currsize, 'pulumi' in sys.modules, 'pydantic' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True)

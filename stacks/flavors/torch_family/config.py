@@ -12,29 +12,21 @@ from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Package, Torch, check_published
 from stacks.config.values import Url, Version, switched
-from stacks.versions import (
-    Edition,
-    Incompatible,
+from stacks.versions.archs import arch_list, default_archs
+from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
+from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import (
     Machine,
-    arch_list,
     check_audio_wheel,
     check_companion,
     check_cudnn,
-    check_extra,
-    check_gcc,
     check_python,
     check_torch_cuda,
-    cuda,
-    cuda_parent,
-    default_archs,
-    distro,
-    distro_names,
-    distro_python,
-    parent_cudnn,
     torch_release,
     wheel_abi,
 )
-from stacks.versions.torch_libraries import Extra
+from stacks.versions.torch_libraries import Extra, check_extra
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
@@ -193,7 +185,7 @@ class FamilyConfig(StackConfig):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        cuda(self.cuda)
+        cuda_release(self.cuda)
         if self.arch_list is not None:
             arch_list(self.arch_list, self.cuda, field="archList")
         self._check_distro()
@@ -205,7 +197,7 @@ class FamilyConfig(StackConfig):
             check_cudnn(self.torch.version, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
             check_gcc(self.distro, self.torch.version, self.cuda)
         elif audio := self.torch.companion("audio"):
-            check_audio_wheel(self.torch.version, audio, cuda_line=cuda(self.cuda).line)
+            check_audio_wheel(self.torch.version, audio, cuda_line=cuda_release(self.cuda).line)
         _ = self.archs
         self._check_extras()
         return self
@@ -233,9 +225,9 @@ class FamilyConfig(StackConfig):
             check_companion(self.torch.version, "xformers", self.extras.xformers, field="extras.xformers")
 
     def _check_distro(self) -> None:
-        if distro(self.distro).packages != "apt":
-            fitting = [name for name in cuda(self.cuda).distros if name in distro_names()]
-            apt = [name for name in fitting if distro(name).packages == "apt"]
+        if distro_release(self.distro).packages != "apt":
+            fitting = [name for name in cuda_release(self.cuda).distros if name in distro_names()]
+            apt = [name for name in fitting if distro_release(name).packages == "apt"]
             source = "the Dockerfiles install with apt, stacks/versions/distros.toml"
             raise Incompatible("distro", self.distro, "has no apt", apt, source)
 

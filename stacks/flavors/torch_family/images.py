@@ -14,7 +14,9 @@ from stacks.config.model import Model
 from stacks.flavors.torch_family.config import Extras, FamilyConfig, MaxJobs, is_commit
 from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
-from stacks.versions import constraints, cuda, extra_archs, torch_release
+from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.pytorch import constraints, torch_release
+from stacks.versions.torch_libraries import extra_archs
 
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: any that has git in its archive. One for all stacks, so that each source is fetched once."""
@@ -247,7 +249,7 @@ class _Chain:
     @property
     def _index(self) -> dict[str, str]:
         """The index of published wheels for this CUDA, where the Python index has another's."""
-        release, toolkit = torch_release(self.versions["torch"]), cuda(self.config.cuda)
+        release, toolkit = torch_release(self.versions["torch"]), cuda_release(self.config.cuda)
         listed = release.cuda if self.config.machine == "amd64" else release.cuda_arm64
         return {} if self.built or listed == toolkit.line else {"TORCH_INDEX_URL": _PUBLISHED + toolkit.wheels}
 

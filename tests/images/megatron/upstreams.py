@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, ClassVar
 
-from stacks import versions
+from stacks.versions.aks import aks_node
 from tests.images import ngc
 
 TOPOLOGY = '<system version="1"><!-- a stand-in --></system>\n'
@@ -40,7 +40,7 @@ class Upstreams(ngc.Upstreams):
     def fill(self, folder: Path) -> None:
         """Fill a folder with the files."""
         super().fill(folder)
-        for commit in ("a" * 40, versions.aks_node("aks-ndv5").topology.commit):  # type: ignore[union-attr]
+        for commit in ("a" * 40, aks_node("aks-ndv5").topology.commit):  # type: ignore[union-attr]
             file = folder / "azhpc" / commit / "topology/ndv5-topo.xml"
             file.parent.mkdir(parents=True)
             file.write_text(TOPOLOGY)
