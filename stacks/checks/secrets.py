@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.config.model import keys
+from stacks.config.model import is_secret, keys
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError
@@ -15,7 +15,7 @@ from stacks.errors import SlipwayError
 @functools.cache
 def secret_keys() -> tuple[str, ...]:
     """Return every key that holds a secret, as the models have them: ``registry.password``, ..."""
-    return tuple(dict.fromkeys(key for key, field in keys(StackConfig) if "SecretStr" in str(field.annotation)))
+    return tuple(dict.fromkeys(key for key, field in keys(StackConfig) if is_secret(field)))
 
 
 def check_clear_text(written: Mapping[str, Any], where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import Model
+from stacks.config.model import SENSITIVE, Model
 from stacks.errors import one_line
 from stacks.versions.checksums import runner_names
 
@@ -81,9 +81,13 @@ class Ec2GitHub(Model):
     )
     secret: Arn = Field(
         description="ARN of the secret that registers runners: JSON with app, installation and privateKey of a GitHub "
-        "App, or with token."
+        "App, or with token.",
+        json_schema_extra=SENSITIVE,
     )
-    webhook_secret: Arn = Field(description="ARN of the secret with which GitHub signs its webhooks, as plain text.")
+    webhook_secret: Arn = Field(
+        description="ARN of the secret with which GitHub signs its webhooks, as plain text.",
+        json_schema_extra=SENSITIVE,
+    )
     group: int = Field(1, ge=1, description="Id of the runner group at GitHub; 1 is the default group.")
 
     @property

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import Given, Model, Secret
+from stacks.config.model import SENSITIVE, Given, Model, Secret
 from stacks.errors import one_line
 from stacks.references import Host, Reference, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
@@ -77,6 +77,7 @@ class GitHub(Model):
     secret: Label | None = Field(
         None,
         description="Secret in the runners' namespace with either, as ARC reads it: to be made after the first update.",
+        json_schema_extra=SENSITIVE,
     )
 
     @model_validator(mode="after")
@@ -161,7 +162,11 @@ class KubernetesRunners(Model):
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
     profile: str = Field("cpu", description="Kind of node: see stacks/versions/nodes.toml.")
-    kubeconfig: str | None = Field(None, description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.")
+    kubeconfig: str | None = Field(
+        None,
+        description="Path of the kubeconfig. Default: KUBECONFIG, or ~/.kube/config.",
+        json_schema_extra=SENSITIVE,
+    )
     context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
     namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_own_namespace)] = Field(
         "slipway-runners",

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stacks.config.mirrors import MIRRORS_VARIABLE, Mirrors
-from stacks.config.model import Model, kinds
+from stacks.config.model import Model, is_sensitive, keys, kinds
 from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
@@ -111,12 +111,13 @@ def without_secure(value: Any) -> Any:
 _TAGS = {*kinds(Registry), *kinds(Runners)}
 """What pydantic names between a key that is one of several models and the key in it."""
 
-_SECRETS = {"kubeconfig", "password", "privateKey", "secret", "token", "webhookSecret"}
+_SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_sensitive(field)}
+"""Last parts of the keys whose value no error shows."""
 
 
-def _full(keys: Sequence[str]) -> str:
+def _full(parts: Sequence[str]) -> str:
     """Return a key as it is written in a stack's file; the file's block of keys for none."""
-    return f"{NAMESPACE}:" + ".".join(keys) if keys else "config"
+    return f"{NAMESPACE}:" + ".".join(parts) if parts else "config"
 
 
 def _explain(error: ValidationError, where: str) -> list[str]:
@@ -128,11 +129,11 @@ def _line(detail: ErrorDetails, where: str) -> str:
     if isinstance(context.get("error"), Incompatible):  # it names the field and the value itself
         return f"{where}: {NAMESPACE}:{context['error']}"
     # A discriminated union puts the tag into the location; the user wrote no such key.
-    keys = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS]
-    name = _full(keys)
+    parts = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS]
+    name = _full(parts)
     value = detail["input"]
     said = detail["msg"].removeprefix("Value error, ")
-    hidden = isinstance(value, Mapping | Model) or _SECRETS & set(keys) or "PRIVATE KEY" in str(value)
+    hidden = isinstance(value, Mapping | Model) or _SENSITIVE & set(parts) or "PRIVATE KEY" in str(value)
     shown = "" if hidden else f" '{one_line(value)}':"
     match detail["type"]:
         case "missing":

@@ -72,6 +72,20 @@ Sha256 = Annotated[str, AfterValidator(_sha256)]
 """The hash of a file."""
 
 
+SENSITIVE: Mapping[str, Any] = {"writeOnly": True}
+"""Marks a key whose value no error shows: people paste a secret where its name is expected."""
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Tell whether a key holds a secret itself."""
+    return "SecretStr" in str(field.annotation)
+
+
+def is_sensitive(field: FieldInfo) -> bool:
+    """Tell whether no error may show a key's value."""
+    return is_secret(field) or field.json_schema_extra == SENSITIVE
+
+
 def kinds(union: Any) -> tuple[str, ...]:
     """Return the values of ``kind`` of a discriminated union of models, in the union's order."""
     models = get_args(get_args(union)[0])
