@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from stacks.errors import one_line, suggest
@@ -72,7 +73,7 @@ Sha256 = Annotated[str, AfterValidator(_sha256)]
 """The hash of a file."""
 
 
-SENSITIVE: Mapping[str, Any] = {"writeOnly": True}
+SENSITIVE: JsonDict = {"writeOnly": True}
 """Marks a key whose value no error shows: people paste a secret where its name is expected."""
 
 
