@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.diff import stack_diff
-from oci import cosign, slsa
-from oci.client import Login, Repository
+from oci import cosign, credentials, slsa
+from oci.client import Repository
+from oci.credentials import Login
 from stacks import plan
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
@@ -38,7 +39,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             f"stack {stack} has published no image '{one_line(image)}'{suggest(image, pushed)}; "
             f"it has: {', '.join(pushed)}"
         )
-    login = stack_diff.configured_login(planned)
+    login = credentials.configured(planned.config.registry)
     # Without provenance nothing but today's configuration and lock say on what images stand.
     parents = {} if signing.provenance or image else planned.signers
     for name, ref in pushed.items():
@@ -59,7 +60,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
 
 def _signature(ref: str, signer: Signer, login: Login | None) -> str:
     if _digest(ref):
-        cosign.verify(ref, signer, login if login and login.serves(ref) else None)
+        cosign.verify(ref, signer, login if login and login.applies_to(ref) else None)
         return f"  signature   {signer.who}"
     raise SlipwayError(f"{ref}: built on by its tag only, and that may have moved since; lock it, and publish anew")
 

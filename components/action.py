@@ -12,7 +12,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ResourceProvider, UpdateRes
 from components.registry.interface import Login
 
 if TYPE_CHECKING:
-    from oci import client
+    from oci import credentials
 
 LOGIN = ("username", "password")
 """The inputs with the registry login. A changed login is not a change of the resource."""
@@ -70,7 +70,7 @@ class ImageAction(Action):
     triggers: ClassVar[tuple[str, ...]] = ("ref",)
 
     @abstractmethod
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Act with a login, and return the outputs other than the triggers.
 
         Raises:
@@ -79,10 +79,10 @@ class ImageAction(Action):
 
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Act with the login in the inputs."""
-        from oci import client  # noqa: PLC0415 - previews do without the registry client
+        from oci import credentials  # noqa: PLC0415 - previews do without the registry client
         from stacks.references import qualified  # noqa: PLC0415 - as above
 
         username, password = (props.get(key) for key in LOGIN)
         host = qualified(props["ref"]).partition("/")[0]
-        login = client.Login(host, username, password) if username and password else None
+        login = credentials.Login(host, username, password) if username and password else None
         return self.run_as(props, login)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from oci import docker_login
-from oci.client import Login
+from oci.credentials import Login
 from stacks.config.signing import Signer, Signing
 from stacks.errors import SlipwayError, one_line
 

@@ -1,27 +1,44 @@
-"""The credentials with which a stack pushes: the configuration's, the machine's own, or those of its identity."""
+"""Registry credentials: those of a stack's configuration, of its cloud identity, and of this machine."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from oci import azure_login, docker_login
+from stacks.config.load import ENCRYPTED
 from stacks.config.registries import Registry
 from stacks.config.registries.generic import GenericRegistry
+from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError
+from stacks.references import covering
+
+
+@dataclass(frozen=True)
+class Login:
+    """A user name and a password or token for one registry, which is sent to no other host."""
+
+    host: str
+    username: str
+    password: str = field(repr=False)
+
+    def applies_to(self, reference: str) -> bool:
+        """Return whether a reference names an image of this registry."""
+        return covering([self.host], reference) is not None
 
 
 def check(registry: Registry) -> None:
-    """Refuse a registry that takes nobody's push without a login, where there is none.
+    """Check that there is a login for a registry that requires one to push.
 
     Raises:
-        SlipwayError: naming the ways to give credentials.
+        SlipwayError: there is none; the message lists the ways to give one.
     """
     if not isinstance(registry, GenericRegistry) or registry.ANONYMOUS or registry.password is not None:
         return
-    host = registry.repository.partition("/")[0]
+    host = _host(registry)
     if _has_docker_login(host) or short_lived(registry):
         return
     variables = " and ".join(f"${name}" for name in registry.VARIABLES.values())
@@ -30,26 +47,60 @@ def check(registry: Registry) -> None:
     key = f"{NAMESPACE}:registry"
     raise SlipwayError(
         f"{key}: no credentials for {host}: set {key}.username and, with `pulumi config set --secret --path`, "
-        f"{key}.password; or {variables}; or run `docker login {host}`; or say {NAMESPACE}:publish: false"
+        f"{key}.password; or set {variables}; or run `docker login {host}`; or set {NAMESPACE}:publish: false"
     )
 
 
-def short_lived(registry: GenericRegistry) -> Callable[[], tuple[str, str]] | None:
-    """Return what gives a user name and a password that do not last; None where a login is given or stored.
+def configured(registry: Registry) -> Login | None:
+    """Return the login of a stack's registry: the configured one, or one of the environment's cloud identity.
 
-    Only Azure has such, where the environment says who the program is.
+    Raises:
+        SlipwayError: the cloud rejects the identity.
+    """
+    if not isinstance(registry, GenericRegistry):
+        return None
+    if request := short_lived(registry):
+        return Login(_host(registry), *request())
+    password = registry.password.get_secret_value() if registry.password else ""
+    if not (registry.username and password) or password == ENCRYPTED:
+        return None
+    return Login(_host(registry), registry.username, password)
+
+
+def short_lived(registry: GenericRegistry) -> Callable[[], tuple[str, str]] | None:
+    """Return a function that requests a short-lived user name and password.
+
+    None if a login is configured or stored, or the environment has no identity. Only Azure has such logins.
     """
     if not registry.IDENTITY or not all(os.environ.get(name) for name in registry.IDENTITY):
         return None
-    host = registry.repository.partition("/")[0]
+    host = _host(registry)
     if registry.password is not None or _has_docker_login(host):
         return None
     return functools.partial(azure_login.login, host)
 
 
+def of_machine(host: str) -> Login | None:
+    """Return this machine's login for a registry: a GitHub job's for ghcr.io, else Docker's.
+
+    Raises:
+        ValueError: a Docker credential helper fails.
+    """
+    if host == "ghcr.io":
+        values = {key: os.environ.get(variable, "") for key, variable in GhcrRegistry.VARIABLES.items()}
+        if all(values.values()):
+            return Login(host, **values)
+    stored = {key.lower(): value for key, value in docker_login.stored(host).items()}
+    username, password = stored.get("username"), stored.get("password")
+    return Login(host, username, password) if username and password else None
+
+
+def _host(registry: GenericRegistry) -> str:
+    return registry.repository.partition("/")[0]
+
+
 def _has_docker_login(host: str) -> bool:
-    """Tell whether the machine's own Docker login serves for a registry."""
     try:
         return bool(docker_login.stored(host))
     except ValueError:
-        return True  # a helper does not work here: the push will say why
+        return True  # a broken credential helper: the push reports its error

@@ -1,4 +1,4 @@
-"""The machine's own Docker login: what the Docker client's configuration, or a helper that it names, knows."""
+"""The logins that Docker stores on this machine: in its client's configuration, or in a credential helper."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import json
 from typing import Any
 
 _NAMES = dict.fromkeys(("docker.io", "index.docker.io"), "https://index.docker.io/v1/")
-"""Registries whose credentials Docker keeps under another name."""
+"""Registries whose credentials Docker stores under another name."""
 
 
 def name(host: str) -> str:
-    """Return the name under which Docker keeps a registry's credentials."""
+    """Return the name under which Docker stores a registry's credentials."""
     return _NAMES.get(host, host)
 
 
 def configuration(host: str, username: str, password: str) -> str:
-    """Return a Docker configuration that holds one login, as ``config.json`` and Kubernetes' secrets have it."""
+    """Return a Docker configuration with one login, in the format of ``config.json`` and of Kubernetes secrets."""
     pair = base64.b64encode(f"{username}:{password}".encode()).decode()
     return json.dumps({"auths": {name(host): {"auth": pair}}})
 
 
 def stored(host: str) -> dict[str, Any]:
-    """Return what is stored for a registry, by Docker's own keys; empty where nothing is.
+    """Return the stored credentials of a registry under Docker's own keys; empty if there are none.
 
     Raises:
-        ValueError: a helper that is named there does not work here.
+        ValueError: a configured credential helper fails.
     """
     import docker.auth  # noqa: PLC0415 - few runs need it, and it takes long to load
     import docker.errors  # noqa: PLC0415
@@ -33,4 +33,4 @@ def stored(host: str) -> dict[str, Any]:
     try:
         return docker.auth.load_config().resolve_authconfig(name(host)) or {}
     except docker.errors.DockerException as error:
-        raise ValueError(f"the Docker login for it cannot be read: {error}") from None
+        raise ValueError(f"the stored Docker login cannot be read: {error}") from None

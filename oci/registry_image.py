@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oci.client import IMAGES, INDEXES, Login, Manifest, Repository
-from oci.layer import Index, index
+from oci.client import IMAGES, INDEXES, Manifest, Repository
+from oci.credentials import Login
+from oci.layers.layer import Index, index
 from stacks.errors import SlipwayError
 from stacks.references import split
 

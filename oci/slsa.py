@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from oci.client import Login, Repository
+from oci.client import Repository
+from oci.credentials import Login
 from stacks.identity.git import git
 from stacks.references import qualified, split
 

@@ -10,6 +10,7 @@ from bench.figures import Row, Target, show
 from bench.setting import Setting
 from cli.diff import stack_diff
 from cli.text_table import aligned
+from oci import credentials
 from oci.registry_image import Image, fetch
 from stacks import plan
 from stacks.config.stack_file import ROOT
@@ -55,7 +56,7 @@ def published(stack: str) -> dict[str, tuple[Image, Image | None]]:
     """
     built = stack_diff.outputs(stack, ROOT).get("images", {})
     planned = plan.make(stack)
-    login = stack_diff.configured_login(planned)
+    login = credentials.configured(planned.config.registry)
     images = {name: fetch(outputs["ref"], login) for name, outputs in built.items()}
     parents = {image.spec.name: image.spec.parents.get("BASE_IMAGE") for image in planned.images}
     siblings = {name: parent.image for name, parent in parents.items() if isinstance(parent, Sibling)}

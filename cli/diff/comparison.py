@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from oci import packages
-from oci.layer import Entry, Index
+from oci.layers import packages
+from oci.layers.file_tree import Difference, FileTree, differences
+from oci.layers.layer import Entry, Index
 from oci.registry_image import Image, Layer
-from oci.tree import Difference, Tree, differences
 from stacks.errors import SlipwayError
 
 BASE_LABEL: Final = "org.opencontainers.image.base.name"
@@ -203,7 +203,7 @@ class _Layers:
     def differences(self) -> list[Difference]:
         """Compare the files, as far as the layers have been read."""
         stacks = ([self._indexes.get(layer.diff_id) for layer in image.layers] for image in self._images)
-        return differences(*map(Tree, stacks))
+        return differences(*map(FileTree, stacks))
 
 
 def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:

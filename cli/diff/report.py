@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from cli.diff.comparison import Comparison, Package
 from cli.diff.stack_diff import ImageDiff, StackDiff
-from oci.layer import Entry
+from oci.layers.file_tree import Difference
+from oci.layers.layer import Entry
 from oci.registry_image import Image, Layer
-from oci.tree import Difference
 from stacks.errors import one_line
 
 _MOST_FILES = 20

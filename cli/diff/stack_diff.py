@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 from cli.diff.comparison import Comparison, compare
 from oci import credentials
-from oci.client import Login, Repository
+from oci.client import Repository
+from oci.credentials import Login
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
-from stacks.config.load import ENCRYPTED
-from stacks.config.registries.generic import GenericRegistry
 from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import Outside
@@ -150,7 +149,7 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
 def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool) -> ImageDiff:
     spec = image.spec
     was = there.images.get(spec.name)
-    login = configured_login(planned)
+    login = credentials.configured(planned.config.registry)
     changes: Sequence[Change] = ()
     published = later = content = None
     if was is not None:
@@ -161,7 +160,7 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
             if was["ref"].partition("@")[0] != image.repository:
                 changes = [Change("repository", was["ref"].partition("@")[0], image.repository), *changes]
     state: State = "new" if was is None else "changed" if changes else "unchanged"
-    if published and changes and planned.config.publish and Repository(image.reference, login).found():
+    if published and changes and planned.config.publish and Repository(image.reference, login).visible_digest():
         later = fetch(image.reference, login)
         content = compare(published, later, thorough=thorough)
     return ImageDiff(
@@ -176,21 +175,6 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
         content,
         planned.config.budgets.get(spec.name),
     )
-
-
-def configured_login(planned: Plan) -> Login | None:
-    """Return the credentials that the stack's configuration has for its registry."""
-    registry = planned.config.registry
-    if not isinstance(registry, GenericRegistry):
-        return None
-    host = registry.repository.partition("/")[0]
-    if ask := credentials.short_lived(registry):
-        return Login(host, *ask())
-    if not (registry.username and registry.password):
-        return None
-    if registry.password.get_secret_value() == ENCRYPTED:
-        return None
-    return Login(host, registry.username, registry.password.get_secret_value())
 
 
 def _change(way: tuple[str, ...], before: Any, after: Any) -> Change:

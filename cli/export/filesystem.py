@@ -11,9 +11,9 @@ from typing import IO, NamedTuple, cast
 
 from cli.export import layout
 from oci.client import Unreadable
-from oci.layer import Entry, index, members, opened
+from oci.layers.file_tree import FileTree
+from oci.layers.layer import Entry, index, members, opened
 from oci.registry_image import Image, Layer
-from oci.tree import Tree
 from stacks.errors import SlipwayError
 
 
@@ -44,7 +44,7 @@ class Filesystem:
         for layer in image.layers:
             with self._opened(layer) as file:
                 self._indexes.append(index(file, layer.media_type, contents=False))
-        self._entries = list(Tree(self._indexes).paths())
+        self._entries = list(FileTree(self._indexes).paths())
         files = {id(entry): entry.size for _, entry in self._entries if entry and entry.kind == "file"}
         self.size = sum(files.values())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.diff.stack_diff import configured_login
+from oci import credentials
 from oci.client import Repository
 from oci.registry_image import Image, fetch
 from stacks.errors import SlipwayError
@@ -40,7 +40,7 @@ def _pushed(plan: Plan, planned: PlannedImage) -> Image:
     where = f"stack {plan.stack}: {planned.spec.name}"
     if not plan.config.publish:
         raise SlipwayError(f"{where}: is in no registry, because of slipway:publish: false")
-    login = configured_login(plan)
+    login = credentials.configured(plan.config.registry)
     if not Repository(planned.reference, login).exists():
         raise SlipwayError(
             f"{where}: {planned.reference} is not in the registry; `make up STACK={plan.stack}` builds and pushes it, "

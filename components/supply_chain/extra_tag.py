@@ -11,7 +11,7 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import client
+from oci import client, credentials
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TagImage(ImageAction):
 
     triggers = ("ref", "tag")
 
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Tag the image; return its new name."""
         client.tag(props["ref"], props["tag"], login)
         return {"name": f"{props['ref'].partition('@')[0]}:{props['tag']}"}

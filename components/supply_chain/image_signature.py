@@ -11,7 +11,7 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import client, cosign
+from oci import cosign, credentials
 from stacks.config.signing import Signing
 
 
@@ -36,7 +36,7 @@ class SignImage(ImageAction):
 
     triggers = ("ref", "signing")
 
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Sign the image; return where the signature is."""
         return {"signature": cosign.sign(props["ref"], Signing.model_validate(props["signing"]), login)}
 

@@ -11,7 +11,7 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import client, cosign, slsa
+from oci import cosign, credentials, slsa
 from stacks.config.signing import Signing
 from stacks.config.stack_file import ROOT
 
@@ -30,7 +30,7 @@ class AttestProvenance(ImageAction):
 
     triggers = ("ref", "signing")
 
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
         predicate = slsa.predicate(props["ref"], props["made"], props["dockerfile"], props["parents"], ROOT, login)
         signing = Signing.model_validate(props["signing"])

@@ -17,7 +17,7 @@ from stacks.config.signing import Signer
 from stacks.errors import SlipwayError
 
 if TYPE_CHECKING:
-    from oci import client
+    from oci import credentials
 
 
 _ONLY_THE_ENGINE: Final = (
@@ -45,10 +45,10 @@ class FindPublished(ImageAction):
 
     triggers = ("ref", "signer")
 
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Return the product by digest, or an empty reference if the registry has none that counts."""
-        from oci.client import Unreachable, Untrusted  # noqa: PLC0415 - as below
         from oci.cosign import Unsigned  # noqa: PLC0415 - previews do without the registry client
+        from oci.transport import Unreachable, Untrusted  # noqa: PLC0415 - as below
 
         try:
             return {"found": _by_digest(props, login)}
@@ -78,7 +78,7 @@ class FindPublished(ImageAction):
         return ReadResult(id_, props)
 
 
-def _by_digest(props: Mapping[str, Any], login: client.Login | None) -> str:
+def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str:
     """Return the reference by digest of the product in the registry; empty if there is none.
 
     Raises:
@@ -88,7 +88,7 @@ def _by_digest(props: Mapping[str, Any], login: client.Login | None) -> str:
     from oci import cosign  # noqa: PLC0415 - as above
     from oci.client import Repository  # noqa: PLC0415 - as above
 
-    digest = Repository(props["ref"], login).found()
+    digest = Repository(props["ref"], login).visible_digest()
     if not digest:
         return ""
     reference = f"{props['ref'].rpartition(':')[0]}@{digest}"

@@ -10,7 +10,7 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import client, cosign
+from oci import cosign, credentials
 from stacks.config.signing import Signing
 
 
@@ -19,7 +19,7 @@ class AttestSbom(ImageAction):
 
     triggers = ("ref", "signing")
 
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the SBOM; return where the attestation is and how many packages it lists."""
         sbom = cosign.sbom(props["ref"], login)
         attestation = cosign.attest(props["ref"], "sbom", sbom, Signing.model_validate(props["signing"]), login)

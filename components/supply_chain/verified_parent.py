@@ -11,7 +11,7 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
-from oci import client, cosign
+from oci import cosign, credentials
 from stacks.config.signing import Signer
 
 
@@ -29,7 +29,7 @@ class VerifyParent(ImageAction):
 
     triggers = ("ref", "signer")
 
-    def run_as(self, props: Mapping[str, Any], login: client.Login | None) -> dict[str, Any]:
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Verify the signature; return who signed."""
         signer = Signer.model_validate(props["signer"])
         cosign.verify(props["ref"], signer, login)

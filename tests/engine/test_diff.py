@@ -127,7 +127,7 @@ def test_mistakes_are_one_line(project: Project) -> None:
         "stack t: slipway:budgets.link0: '1': expected a size with its unit, such as 3.5 GB or 800 MiB\n"
     )
     project.configure(registry={"kind": "local", "address": "127.0.0.1:9", "path": project.path}, word="two")
-    assert "127.0.0.1:9 cannot be asked: " in diff(project, "t", code=1)
+    assert "request to 127.0.0.1:9 failed: " in diff(project, "t", code=1)
 
 
 def test_without_publishing_only_the_plan_is_compared(project: Project) -> None:

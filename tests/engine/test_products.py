@@ -85,7 +85,7 @@ def test_a_registry_that_does_not_answer_ends_it_before_hours_of_building(tmp_pa
         project = machine(tmp_path / "project", registry=registry)
         failed = project.up(check=False)
         assert failed.returncode != 0
-        said = rf"error: .*{way.address}/x/link0:\S+: the registry answers \(503\); nothing is built that could not be "
+        said = rf"error: .*{way.address}/x/link0:\S+: the registry responds with an error \(503\); nothing is built that could not be "
         assert re.search(said, failed.shown), failed.shown
         assert "Docker build" not in failed.shown
         assert "Traceback" not in failed.shown

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from oci.client import Unreadable
-from oci.layer import members, opened
+from oci.layers.layer import members, opened
 from oci.registry_image import fetch
 
 DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import oci.client
+import oci.transport
 from tests.loopback import serving
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -189,9 +189,9 @@ class _Handler(BaseHTTPRequestHandler):
         return
 
 
-def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have requests made again without a wait, and no user's own credentials."""
-    monkeypatch.setattr("oci.client._RETRY", oci.client._RETRY.new(backoff_factor=0))
+    monkeypatch.setattr("oci.transport._RETRY", oci.transport._RETRY.new(backoff_factor=0))
     monkeypatch.setattr("oci.client._WAITS", (0.0, 0.0))
     for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)

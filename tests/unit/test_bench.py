@@ -19,7 +19,7 @@ from bench.measure import alternate, resident, run
 from bench.sections import family_sizes
 from bench.torch_images import known_releases, patch_pair
 from cli.diff import stack_diff
-from tests.unit.registry import hasten, serve
+from tests.unit.registry import serve, skip_retry_waits
 
 AT_MOST = Target("<=", 1.15)
 
@@ -146,7 +146,7 @@ class _Engine:
 
 
 def test_family_sizes_of_published_stacks_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    skip_retry_waits(monkeypatch)
     setting: Any = SimpleNamespace(engine=_Engine())
     with serve() as registry:
         tests = registry.image("nccl-tests:1", [b"a"])

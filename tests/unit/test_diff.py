@@ -25,14 +25,14 @@ from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from tests.unit.checkout import STACK, make
 from tests.unit.layers import Item, archive
-from tests.unit.registry import INDEX, Registry, compress, digest_of, hasten, serve
+from tests.unit.registry import INDEX, Registry, compress, digest_of, serve, skip_retry_waits
 
 VENV = "opt/venv/lib/python3.11/site-packages"
 
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    hasten(monkeypatch)
+    skip_retry_waits(monkeypatch)
     with serve() as served:
         yield served
 

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oci.client import Unreadable
-from oci.layer import Index, index
-from oci.tree import Difference, Tree, differences
+from oci.layers.file_tree import Difference, FileTree, differences
+from oci.layers.layer import Index, index
 from tests.unit.layers import Item, Layer, archive, differing, drawn, seen, unpack
 
 
@@ -30,8 +30,8 @@ def read(layer: Layer) -> Index:
     return index(io.BytesIO(archive(layer)), "application/vnd.oci.image.layer.v1.tar")
 
 
-def tree(stack: Sequence[Layer]) -> Tree:
-    return Tree([read(layer) for layer in stack])
+def tree(stack: Sequence[Layer]) -> FileTree:
+    return FileTree([read(layer) for layer in stack])
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
@@ -61,8 +61,10 @@ def test_what_is_certain_without_the_shared_layers_is_so_and_nothing_that_differ
     def stack(side: str) -> list[Layer]:
         return [layer for kind, layer in mixed if kind in {"shared", side}]
 
-    def partly(side: str) -> Tree:
-        return Tree([None if kind == "shared" else read(layer) for kind, layer in mixed if kind in {"shared", side}])
+    def partly(side: str) -> FileTree:
+        return FileTree(
+            [None if kind == "shared" else read(layer) for kind, layer in mixed if kind in {"shared", side}]
+        )
 
     images = shown(stack("before")), shown(stack("after"))
     truth = differing(*images)
@@ -79,7 +81,7 @@ def test_what_is_certain_without_the_shared_layers_is_so_and_nothing_that_differ
 
 
 def difference(before: list[Layer | None], after: list[Layer | None]) -> list[tuple[str, str, bool]]:
-    trees = [Tree([None if layer is None else read(layer) for layer in stack]) for stack in (before, after)]
+    trees = [FileTree([None if layer is None else read(layer) for layer in stack]) for stack in (before, after)]
     return [(file.path, file.change, file.certain) for file in differences(*trees)]
 
 
@@ -136,7 +138,7 @@ def bytes_for_each(count: int) -> float:
     ]
     tracemalloc.start()
     indexes = [index(io.BytesIO(each), "application/vnd.oci.image.layer.v1.tar") for each in archives]
-    assert len(differences(*(Tree([made]) for made in indexes))) == count
+    assert len(differences(*(FileTree([made]) for made in indexes))) == count
     return tracemalloc.get_traced_memory()[1] / count
 
 

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from oci.packages import Listed, database, listed
+from oci.layers.packages import Listed, database, listed
 
 
 @pytest.mark.parametrize(

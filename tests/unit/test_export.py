@@ -29,7 +29,7 @@ from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from tests.unit import layers
 from tests.unit.layers import Item
-from tests.unit.registry import Registry, digest_of, hasten, serve
+from tests.unit.registry import Registry, digest_of, serve, skip_retry_waits
 
 CONFIG: Mapping[str, Any] = {
     "Env": ["PATH=/bin", "GREETING=hello you"],
@@ -70,7 +70,7 @@ LAYERS = (
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    hasten(monkeypatch)
+    skip_retry_waits(monkeypatch)
     monkeypatch.setattr("signal.signal", lambda *_: None)  # pytest's own stay
     with serve() as served:
         yield served

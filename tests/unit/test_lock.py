@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from oci.client import Login, digest, tag
+from oci.client import digest, tag
+from oci.credentials import Login
 from stacks import lock, plan
 from stacks.config.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
@@ -22,14 +23,14 @@ from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.unit.checkout import Checkout as Repository
-from tests.unit.registry import MANIFEST, Registry, hasten, serve
+from tests.unit.registry import MANIFEST, Registry, serve, skip_retry_waits
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
 
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    hasten(monkeypatch)
+    skip_retry_waits(monkeypatch)
     with serve() as served:
         yield served
 
@@ -66,11 +67,11 @@ def test_an_anonymous_token_is_fetched_where_it_is_asked_for(registry: Registry)
 @pytest.mark.parametrize(
     ("answer", "line"),
     [
-        (404, "/acme/base:1.0: there is no such image, tag or digest in the registry; it may have been deleted (404)"),
-        (403, "/acme/base:1.0: the registry wants a login that may pull this; `docker login HOST` (403)"),
-        (429, "/acme/base:1.0: the registry allows no more requests for now; try again later (429)"),
-        (500, "/acme/base:1.0: the registry answers (500)"),
-        ("sha256:1", " does not say its digest, but 'sha256:1'"),
+        (404, "/acme/base:1.0: no such image, tag or digest in the registry; it may have been deleted (404)"),
+        (403, "/acme/base:1.0: the registry requires a login with pull access; run `docker login HOST` (403)"),
+        (429, "/acme/base:1.0: the registry's request limit is reached; try again later (429)"),
+        (500, "/acme/base:1.0: the registry responds with an error (500)"),
+        ("sha256:1", " sends no valid digest, but 'sha256:1'"),
     ],
 )
 def test_a_refusal_is_one_line(registry: Registry, answer: str | int, line: str) -> None:
@@ -85,7 +86,7 @@ def test_a_refusal_is_one_line(registry: Registry, answer: str | int, line: str)
 def test_a_login_that_no_token_gives_is_one_line(registry: Registry) -> None:
     registry.digests["acme/base:1.0"] = 401
     with pytest.raises(
-        SlipwayError, match=r"the registry wants a login that may pull this; `docker login \S+` \(401\)$"
+        SlipwayError, match=r"the registry requires a login with pull access; run `docker login \S+` \(401\)$"
     ):
         digest(f"{registry.address}/acme/base:1.0")
 
@@ -104,9 +105,15 @@ def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> Non
 @pytest.mark.parametrize(
     ("login", "line"),
     [
-        (("AWS", "hunter2"), "the registry refuses the login, or it may not push there; check slipway:registry's"),
-        (None, "the registry refuses the login, or it may not push there; check slipway:registry's credentials (401)"),
-        (("AWS", "token"), "there is no such image, tag or digest in the registry; it may have been deleted (404)"),
+        (
+            ("AWS", "hunter2"),
+            "the registry rejected the login, or the login has no push access; check slipway:registry's",
+        ),
+        (
+            None,
+            "the registry rejected the login, or the login has no push access; check slipway:registry's credentials (401)",
+        ),
+        (("AWS", "token"), "no such image, tag or digest in the registry; it may have been deleted (404)"),
     ],
 )
 def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: tuple[str, str] | None, line: str) -> None:
@@ -119,8 +126,8 @@ def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: tuple
 
 
 def test_a_registry_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
-    with pytest.raises(SlipwayError, match=r"^127.0.0.1:9/a/b:1: 127.0.0.1:9 cannot be asked: .*refused"):
+    skip_retry_waits(monkeypatch)
+    with pytest.raises(SlipwayError, match=r"^127.0.0.1:9/a/b:1: request to 127.0.0.1:9 failed: .*refused"):
         digest("127.0.0.1:9/a/b:1")
 
 
@@ -225,7 +232,7 @@ def test_a_parent_that_is_not_there_ends_it_and_writes_nothing(checkout: Checkou
     done = checkout.run("lock", "base-cu121")
     assert done.returncode == 1
     assert re.fullmatch(
-        r"\S+/nvidia/cuda:12.1.1-base-ubuntu20.04: there is no such image, tag or digest in the registry; it may have been deleted \(404\)\n",
+        r"\S+/nvidia/cuda:12.1.1-base-ubuntu20.04: no such image, tag or digest in the registry; it may have been deleted \(404\)\n",
         done.stderr,
     )
     assert lock.read(checkout.root) == {}

@@ -10,17 +10,20 @@ from typing import IO
 
 import pytest
 
-from oci.client import _RETRY, Login, Repository, Unreadable
+from oci import credentials
+from oci.client import Repository, Unreadable
+from oci.credentials import Login
+from oci.transport import _RETRY
 from stacks.errors import SlipwayError
-from tests.unit.registry import MANIFEST, Registry, digest_of, hasten, serve
+from tests.unit.registry import MANIFEST, Registry, digest_of, serve, skip_retry_waits
 
 AS_IT_IS = _RETRY
-"""How requests are made again, before :func:`hasten` takes the waits out."""
+"""How requests are made again, before :func:`skip_retry_waits` takes the waits out."""
 
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    hasten(monkeypatch)
+    skip_retry_waits(monkeypatch)
     with serve() as served:
         yield served
 
@@ -85,7 +88,7 @@ def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> No
 
 def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("oci.client._RETRY", AS_IT_IS)
+    monkeypatch.setattr("oci.transport._RETRY", AS_IT_IS)
     monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
     digest = registry.blob(b"content")
     registry.refusals = [503] * 3
@@ -100,15 +103,15 @@ def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry:
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
     registry.broken = 3
     found = refusal(Repository(f"{registry.address}/a/b:1"), digest)
-    assert found.startswith(f"{registry.address}/a/b:1: {digest}: {registry.address} broke off: ")
+    assert found.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
 
 
 def test_a_registry_that_says_nothing_is_one_line(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oci.client._SECONDS", (0.2, 0.2))
+    monkeypatch.setattr("oci.transport._TIMEOUTS", (0.2, 0.2))
     registry.silent.set()
     try:
         with pytest.raises(
-            SlipwayError, match=rf"^{registry.address}/a/b:1: {registry.address} cannot be asked: .*timed"
+            SlipwayError, match=rf"^{registry.address}/a/b:1: request to {registry.address} failed: .*timed"
         ):
             Repository(f"{registry.address}/a/b:1").digest()
     finally:
@@ -128,12 +131,12 @@ def test_what_is_not_there_is_said_to_be_gone_and_is_no_error_for_who_asks_wheth
 
 
 def test_the_login_of_a_github_job_is_for_its_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    hasten(monkeypatch)
+    skip_retry_waits(monkeypatch)
     monkeypatch.setenv("GITHUB_ACTOR", "me")
-    assert Repository("ghcr.io/a/b:1")._credentials() is None
+    assert credentials.of_machine("ghcr.io") is None
     monkeypatch.setenv("GITHUB_TOKEN", "s3cret")
-    assert Repository("ghcr.io/a/b:1")._credentials() == Login("ghcr.io", "me", "s3cret")
-    assert Repository("r.example/a/b:1")._credentials() is None
+    assert credentials.of_machine("ghcr.io") == Login("ghcr.io", "me", "s3cret")
+    assert credentials.of_machine("r.example") is None
 
 
 @pytest.mark.parametrize("token", ["t", None])
@@ -144,7 +147,9 @@ def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry, t
     assert Repository(reference, Login(registry.address, "me", "s3cret")).blob(digest, read) == b"content"
     for login in (None, Login("elsewhere.example", "me", "s3cret"), Login(registry.address, "me", "other")):
         found = refusal(Repository(reference, login), digest)
-        assert found.endswith(f"the registry wants a login that may pull this; `docker login {registry.address}` (401)")
+        assert found.endswith(
+            f"the registry requires a login with pull access; run `docker login {registry.address}` (401)"
+        )
         assert "s3cret" not in found
     assert "s3cret" not in repr(Login("h", "me", "s3cret"))
 

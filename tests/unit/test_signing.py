@@ -13,7 +13,7 @@ import pytest
 from ci.verbs.affected import lacking
 from components.supply_chain.verified_parent import VerifyParent
 from oci import cosign, slsa
-from oci.client import Login
+from oci.credentials import Login
 from stacks import flavors, graph, plan
 from stacks.checks.collisions import tagged_twice
 from stacks.checks.trust import unlocked_parents
@@ -229,7 +229,7 @@ def test_provenance_has_arguments_files_parents_and_the_images_own_date(
 ) -> None:
     for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
-    registry.hasten(monkeypatch)
+    registry.skip_retry_waits(monkeypatch)
     digest = "sha256:" + "b" * 64
     made = {
         "args": {"VERSION": "1"}, "labels": {"LABEL_TITLE": "torch"}, "files": {"torch/Dockerfile": "f" * 12},

@@ -12,7 +12,7 @@ import pytest
 from cli import verify
 from cli.diff import stack_diff
 from oci import cosign
-from oci.client import Login
+from oci.credentials import Login
 from stacks.config.signing import Signer
 from stacks.errors import SlipwayError
 from tests.unit.checkout import STACK, Checkout, make

@@ -17,8 +17,8 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 import zstandard
 
-from oci import packages
 from oci.client import Unreadable
+from oci.layers import packages
 
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from oci.layer import Entry, Index
+from oci.layers.layer import Entry, Index
 
 _MOST_LINKS: Final = 40
 """Symbolic links that one path may lead through, as in Linux."""
@@ -88,7 +88,7 @@ class _Node:
         return not self.gone and self.file is None
 
 
-class Tree:
+class FileTree:
     """What a stack of layers shows."""
 
     def __init__(self, layers: Stack) -> None:
@@ -183,7 +183,7 @@ def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def differences(before: Tree, after: Tree) -> list[Difference]:
+def differences(before: FileTree, after: FileTree) -> list[Difference]:
     """Return where two images differ in anything but folders and times, by path.
 
     Both have the same unread layers, in the same order.
@@ -192,7 +192,7 @@ def differences(before: Tree, after: Tree) -> list[Difference]:
 
 
 def _below(
-    before: Tree, after: Tree, path: str, old: _Node | None, new: _Node | None, old_floor: int, new_floor: int
+    before: FileTree, after: FileTree, path: str, old: _Node | None, new: _Node | None, old_floor: int, new_floor: int
 ) -> Iterator[Difference]:
     """Yield what differs at a path and below; ``floor`` is the layer up to which all is hidden there."""
     same_unread = before.shows(old_floor) == after.shows(new_floor)
@@ -210,7 +210,7 @@ def _below(
 
 
 def _at(
-    before: Tree, after: Tree, path: str, old: _Node | None, new: _Node | None, old_floor: int, new_floor: int
+    before: FileTree, after: FileTree, path: str, old: _Node | None, new: _Node | None, old_floor: int, new_floor: int
 ) -> Difference | None:
     """Return what differs at a path itself."""
     was, now = old.file if old else None, new.file if new else None

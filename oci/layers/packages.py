@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from oci import berkeley_db
+from oci.layers import berkeley_db
 
 Packages = Mapping[str, str]
 """Versions by the names of packages."""

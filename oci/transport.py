@@ -1,0 +1,161 @@
+"""HTTP requests to one registry: retries, time limits and token authentication (OCI distribution specification)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, Final, cast
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+from urllib3.util.retry import Retry
+
+from oci import credentials
+from oci.credentials import Login
+from stacks.errors import SlipwayError, one_line
+
+LIMIT: Final = 4 << 20
+"""Largest manifest or JSON response in bytes: the limit that the specification names for manifests."""
+
+_API_HOSTS: Final = {"docker.io": "registry-1.docker.io"}
+"""Registries whose API has another host than their image names."""
+_TIMEOUTS: Final = (10, 30)
+"""Seconds to connect, and between two bytes of a response."""
+_RETRY: Final = Retry(
+    total=3,
+    backoff_factor=0.5,
+    backoff_max=10,
+    retry_after_max=10,
+    status_forcelist=(429, 500, 502, 503, 504),
+    allowed_methods=("GET", "HEAD"),
+    redirect=10,
+    raise_on_status=False,
+)
+_CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
+
+
+class Unreachable(SlipwayError):
+    """A registry does not respond: it is down, or this machine has no route to it."""
+
+
+class Untrusted(Unreachable):
+    """A registry responds without HTTPS that this machine trusts; a Docker engine may be configured to trust it."""
+
+
+class Transport:
+    """The connection to the registry of one repository.
+
+    A registry on the loopback interface is reached over plain HTTP, as Docker does. ``login`` is sent to this registry
+    only; without one, :func:`oci.credentials.of_machine` decides. ``reference`` begins each error.
+    """
+
+    def __init__(self, reference: str, host: str, path: str, login: Login | None) -> None:
+        self.host = host
+        self.refused = False
+        """Whether the registry rejected a login as unknown."""
+        self._reference = reference
+        scheme = "http" if re.fullmatch(r"(localhost|127(\.\d+){3})(:\d+)?", host) else "https"
+        self._url = f"{scheme}://{_API_HOSTS.get(host, host)}/v2/{path}"
+        self._scope = f"repository:{path}:pull"
+        self._login = login
+        self._authorization = ""
+        self._session = requests.Session()
+        self._session.auth = self._authorized  # or requests would send the credentials of a .netrc
+        self._session.headers["User-Agent"] = "slipway"
+        for prefix in ("http://", "https://"):
+            self._session.mount(prefix, HTTPAdapter(max_retries=_RETRY))
+
+    def request(
+        self, method: str, path: str, accept: str, body: bytes | None = None, media_type: str = ""
+    ) -> requests.Response:
+        """Send a request, again with a token if the registry requires one; return the response, whatever its status.
+
+        Raises:
+            Unreachable: there is no response.
+        """
+        try:
+            response = self._send(method, path, accept, body, media_type)
+            if response.status_code == requests.codes.unauthorized:
+                challenge = response.headers.get("WWW-Authenticate", "")
+                response.close()
+                self._authorization = self._authenticate(challenge)
+                response = self._send(method, path, accept, body, media_type)
+        except (requests.RequestException, ValueError, KeyError) as error:
+            kind = Untrusted if isinstance(error, requests.exceptions.SSLError) else Unreachable
+            raise kind(f"{self._reference}: request to {self.host} failed: {reason(error)}") from None
+        return response
+
+    def body(self, response: requests.Response) -> bytes:
+        """Return the body of a response.
+
+        Raises:
+            SlipwayError: the connection breaks, or the body is larger than :data:`LIMIT`.
+        """
+        try:
+            body = response.raw.read(LIMIT + 1, decode_content=True)
+        except HTTPError as error:
+            raise SlipwayError(f"{self._reference}: connection to {self.host} broke: {reason(error)}") from None
+        if len(body) > LIMIT:
+            raise SlipwayError(f"{self._reference}: {self.host} sent more than {LIMIT >> 20} MiB")
+        return cast("bytes", body)
+
+    def _send(self, method: str, path: str, accept: str, body: bytes | None, media_type: str) -> requests.Response:
+        headers = {"Accept": accept, "Accept-Encoding": "identity"}
+        if body is not None:
+            headers["Content-Type"] = media_type
+        return self._session.request(
+            method,
+            f"{self._url}/{path}",
+            data=body,
+            headers=headers,
+            stream=True,
+            timeout=_TIMEOUTS,
+            allow_redirects=True,
+        )
+
+    def _authorized(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if self._authorization:
+            request.headers["Authorization"] = self._authorization
+        return request
+
+    def _authenticate(self, challenge: str) -> str:
+        """Return the ``Authorization`` header that answers a 401 (distribution specification, token authentication)."""
+        login = self._login or credentials.of_machine(self.host)
+        basic = _basic(login) if login else ""
+        scheme, _, rest = challenge.partition(" ")
+        if scheme.lower() != "bearer":
+            self.refused = bool(basic)  # if the registry answers 401 to it
+            return basic
+        parameters = dict(_CHALLENGE.findall(rest))
+        realm = parameters.get("realm", "")
+        if not realm.startswith(("http://", "https://")):
+            raise ValueError(f"its token server is '{realm}', expected a URL")
+        query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or self._scope}
+        self._authorization = basic
+        with self._session.get(realm, params=query, stream=True, timeout=_TIMEOUTS) as response:
+            if not response.ok:
+                # A known login without the right gets a token for fewer rights, not a 401 (same source).
+                self.refused = bool(basic) and response.status_code == requests.codes.unauthorized
+                return ""
+            token = json.loads(self.body(response))
+        return f"Bearer {token.get('token') or token['access_token']}"
+
+
+def _basic(login: Login) -> str:
+    return "Basic " + base64.b64encode(f"{login.username}:{login.password}".encode()).decode("ascii")
+
+
+def reason(error: Exception) -> str:
+    """Return the innermost cause of a failed request, on one line: urllib3 wraps it in its attempts."""
+    inner: Any = error
+    while True:
+        deeper = getattr(inner, "reason", None)
+        if not isinstance(deeper, Exception):
+            deeper = next((arg for arg in getattr(inner, "args", ()) if isinstance(arg, Exception)), None)
+        if deeper is None:
+            break
+        inner = deeper
+    text = str(getattr(inner, "strerror", None) or inner)
+    return one_line(re.sub(r"^<.*?>: |^\w+\(.*?\): ", "", text))
