@@ -8,8 +8,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from tests.aws.kinds import RUNNERS as KINDS
 from tests.aws.runners import RunnersProject
+from tests.fakes.aws.resource_types import RUNNERS as KINDS
 
 _SEEN = (AssertionError, BotoCoreError, ClientError, KeyError, ResponseParserError, ValueError)
 """How a fault is told: by the test, by AWS, by botocore's models, by the stand-in, and by moto where it fails on it."""

@@ -16,9 +16,9 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from stacks.config.ec2 import AMI_PARAMETER
 from tests.aws.conftest import ACCOUNT, REGION, AwsProject
-from tests.aws.kinds import RUNNERS as KINDS
-from tests.aws.reads import remembered
 from tests.engine.project import Run
+from tests.fakes.aws.resource_reads import remembered
+from tests.fakes.aws.resource_types import RUNNERS as KINDS
 from tests.provider.conftest import Registry
 
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:slipway/github-AbCdEf"

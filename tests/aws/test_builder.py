@@ -16,13 +16,13 @@ import yaml
 
 from components.runners.ec2 import iam_policies
 from tests.aws.conftest import REGION
-from tests.aws.far_side import far_side
 from tests.aws.runners import NAME, RUNNERS, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
 from tests.aws.test_runners import documented, rules
 from tests.engine.project import Project
+from tests.fakes.aws.ssh_builder import far_side
 from tests.provider.conftest import Registry
-from tests.unit import iam
+from tests.unit.runners import iam
 
 AWAY: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
 """No engine: this machine's own has no part in it."""

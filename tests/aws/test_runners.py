@@ -20,13 +20,13 @@ from stacks.config.ec2 import AMI_PARAMETER, Ec2Runners
 from stacks.config.stack_file import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.faults import overlooked
-from tests.aws.kinds import RUNNERS as KINDS
-from tests.aws.kinds import taggable, untag
-from tests.aws.reads import unpacked
 from tests.aws.runners import HOOK_SECRET, NAME, RUNNERS, SECRET, TOPIC, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
+from tests.fakes.aws.resource_reads import unpacked
+from tests.fakes.aws.resource_types import RUNNERS as KINDS
+from tests.fakes.aws.resource_types import taggable, untag
 from tests.provider.conftest import Registry
-from tests.unit import iam
+from tests.unit.runners import iam
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from components.runners.ec2.scaler import aws, github, keeper, webhook
 from components.runners.ec2.scaler.decide import Decision
 from components.runners.ec2.scaler.jobs import Jobs
 from tests.aws.conftest import REGION
-from tests.aws.github import TOKEN, World, served
 from tests.aws.runners import NAME, client
+from tests.fakes.github.runner_api import TOKEN, World, served
 
 HOOK = "the webhook's secret"
 GROUPS = {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}

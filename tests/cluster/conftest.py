@@ -18,7 +18,7 @@ from tests.engine.project import Project
 from tests.provider.conftest import shell  # noqa: F401 - a fixture for what is below
 from tests.provider.plugin import CHECKOUT
 
-CHARTS = Path(__file__).parent / "charts"
+CHARTS = CHECKOUT / "tests/fakes/kubernetes/charts"
 """Stand-ins for ARC's charts, which are in a registry that tests do not reach."""
 
 OFFICIAL = os.environ.get("SLIPWAY_TEST_KUBERNETES_PLUGIN")
@@ -54,7 +54,7 @@ class RunnersProject(Project):
         if OFFICIAL:
             launcher.symlink_to(OFFICIAL)
         else:
-            command = shlex.join([sys.executable, "-P", "-m", "tests.cluster.provider"])
+            command = shlex.join([sys.executable, "-P", "-m", "tests.fakes.kubernetes.plugin"])
             launcher.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(CHECKOUT))} exec {command} "$@"\n')
             launcher.chmod(0o755)
         # The venv's bin stays first on PATH: the language host takes its Python from there.

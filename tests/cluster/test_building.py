@@ -23,9 +23,9 @@ from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, free_port, until
 from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine
 from tests.cluster.programs import program
-from tests.cluster.relay import relay
 from tests.cluster.test_runners import UNCHANGED
 from tests.engine.project import MANIFESTS
+from tests.fakes.kubernetes.load_balancer import relay
 from tests.provider.conftest import own_registry
 
 pytestmark = pytest.mark.slow

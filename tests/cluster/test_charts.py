@@ -15,7 +15,7 @@ import pytest
 from stacks.versions.nodes import GPU
 from tests.cluster.conftest import CHARTS, ClusterProject
 from tests.cluster.control_plane import Cluster
-from tests.cluster.pools import pool
+from tests.fakes.kubernetes.node_pools import pool
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_kubernetes_runners import GITHUB, RELEASE, WHOLE, objects, only, plainly
+from tests.unit.runners.test_kubernetes_runners import GITHUB, RELEASE, WHOLE, objects, only, plainly
 from toolchain.checkout import Checkout
 from toolchain.machine import pip
 

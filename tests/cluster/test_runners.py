@@ -14,7 +14,7 @@ import pytest
 from stacks.versions.nodes import EFA, GPU, node_names
 from tests.cluster.conftest import ClusterProject
 from tests.cluster.control_plane import until
-from tests.cluster.pools import pool
+from tests.fakes.kubernetes.node_pools import pool
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks.config.stack_file import ROOT
-from tests import pulumi_cli
+from tests.helpers import pulumi_cli
 
 FLAVOR = '''
 """A chain of small images, for tests: what a new flavor takes is this module, a folder and a YAML."""

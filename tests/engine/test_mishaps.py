@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.project import Project, wait_for
-from tests.engine.ways import Cutting, serving
+from tests.fakes.broken_connections import Cutting, serving
 
 BASE = "debian:bookworm-slim"
 

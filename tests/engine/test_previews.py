@@ -21,7 +21,7 @@ from stacks.config.stack_file import ROOT, stack_names
 from stacks.plan import Plan
 from stacks.references import qualified
 from stacks.spec import Outside
-from tests import pulumi_cli
+from tests.helpers import pulumi_cli
 
 QUICK = ("base-cu121", "nccl-cu121", "efa", "aks-megatron", "universal-cu132")
 """A stack of each flavor but `local`: each change of each stack by itself is slow together."""
@@ -53,7 +53,7 @@ class Project:
         plugin = root / "plugins/pulumi-resource-docker"
         plugin.parent.mkdir()
         plugin.write_text(
-            f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -m tests.engine.standin_docker "$@"\n'
+            f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -P -m tests.fakes.docker_provider "$@"\n'
         )
         plugin.chmod(0o755)
         self.environment = pulumi_cli.environment(

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from tests.engine.project import Project
-from tests.engine.ways import Refusing, serving
+from tests.fakes.broken_connections import Refusing, serving
 from tests.images.engine import Image
 
 BASE = "debian:bookworm-slim"

@@ -14,9 +14,9 @@ from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.spec import Outside
 from stacks.versions.pytorch import torch_release
+from tests.fakes.upstreams import upstreams
 from tests.images.engine import DOCKERFILES, Image, build, docker
 from tests.images.published import Published
-from tests.images.world import upstreams
 
 Variation = tuple[str, Mapping[str, Any]]
 """A stack, and the keys that are other than in its file."""
@@ -93,7 +93,7 @@ def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[s
     config = {**read_stack(stack), "mirrors": made.mirrors, **more}
     if config["flavor"] == "universal":
         config["micromamba"] = {
-            "sha256": hashlib.sha256((upstreams.HERE / "forge/micromamba").read_bytes()).hexdigest()
+            "sha256": hashlib.sha256((upstreams.HERE / "common/micromamba").read_bytes()).hexdigest()
         }
     extras = dict(config.get("extras", {}))
     if extras.get("apex"):

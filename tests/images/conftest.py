@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.fakes.package_index import VERSIONS, Index, standins
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
-from tests.images.index import VERSIONS, Index, standins
 from tests.images.published import Published
 from toolchain.checkout import Checkout
 from toolchain.parts import docker_engine

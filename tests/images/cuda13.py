@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from stacks.config.stack_file import ROOT
+from tests.fakes.upstreams import upstreams
 from tests.images import chain
-from tests.images.world import upstreams
 
 STACKS = ("base-cu132", "nccl-cu132")
 DEEPSPEED = "0.19.7"

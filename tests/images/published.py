@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks.config.stack_file import ROOT, read_stack
-from tests import pulumi_cli
+from tests.helpers import pulumi_cli
 
 
 class Published:

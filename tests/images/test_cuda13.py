@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.upstreams.upstreams import World
 from tests.images import cuda13
 from tests.images.chain import Chain, remove
 from tests.images.engine import DOCKERFILES, Image, docker
-from tests.images.world.upstreams import World
 
 ARCHS, OTHER = "9.0 10.0+PTX", "8.0 8.6"
 FUSED_ADAM = "deepspeed/ops/adam/fused_adam_op"

@@ -15,9 +15,9 @@ from cli.diff.html import page
 from cli.diff.report import of_images, of_stack
 from cli.diff.stack_diff import Change, ImageDiff, StackDiff
 from oci.registry_image import fetch
+from tests.fakes.registry import serve
+from tests.helpers.layers import Item, archive
 from tests.images.engine import base_image, docker, unique
-from tests.unit.layers import Item, archive
-from tests.unit.registry import serve
 
 CHROMIUM = """FROM {base}
 RUN apt-get update && apt-get install -y --no-install-recommends chromium-headless-shell fonts-dejavu-core

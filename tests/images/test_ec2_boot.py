@@ -26,7 +26,7 @@ from stacks import flavors
 from stacks.config.ec2 import Ec2Build, Ec2Runners
 from stacks.config.stack_file import ROOT
 from tests.images.engine import base_image, client, docker, unique
-from tests.unit.test_ec2 import RUNNERS
+from tests.unit.runners.test_ec2 import RUNNERS
 
 pytestmark = pytest.mark.slow  # apt, and several containers
 

@@ -19,8 +19,8 @@ import pytest
 
 from cli.main import main
 from oci.registry_image import fetch
+from tests.fakes.package_index import wheel
 from tests.images.engine import Image, base_image, client, docker, unique
-from tests.images.index import wheel
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 

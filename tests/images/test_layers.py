@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from tests.fakes.package_index import VERSIONS, Index, wheel
 from tests.images.conftest import Built
 from tests.images.differences import environment, variables
 from tests.images.engine import DOCKERFILES, EMPTY_LAYER, Image, base_image, build, docker, unique
-from tests.images.index import VERSIONS, Index, wheel
 
 COMPONENTS = ["cublas", "cuda", "cudnn", "comm", "triton", "torch", "rest"]
 """The layers above those of Python, in their order."""

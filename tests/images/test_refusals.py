@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fakes.package_index import VERSIONS, Index
 from tests.images.engine import base_image, build, docker, unique
-from tests.images.index import VERSIONS, Index
 
 
 @pytest.mark.parametrize(

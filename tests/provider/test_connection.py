@@ -13,9 +13,9 @@ from pathlib import Path
 import docker
 import pytest
 
+from tests.fakes.docker_relay import Relay
 from tests.provider.conftest import write
 from tests.provider.plugin import SELECTED, Failure, started
-from tests.provider.relay import Relay
 from toolchain.docker_provider.docker_api.engine import Unreachable, ssh_command
 
 REPOSITORY = "parity-connection"

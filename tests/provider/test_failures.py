@@ -17,9 +17,9 @@ import docker
 import pytest
 from google.protobuf import empty_pb2
 
+from tests.fakes.docker_relay import Relay
 from tests.provider.conftest import USER, Registry, own_registry, write
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
-from tests.provider.relay import Relay
 from tests.provider.test_image import PLATFORM, SCRATCH, Maker, maker, with_shell
 from toolchain.provider_base import Secret
 

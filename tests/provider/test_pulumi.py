@@ -18,7 +18,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests import pulumi_cli
+from tests.helpers import pulumi_cli
 from tests.provider.conftest import PASSWORD, USER, Registry, write
 from tests.provider.plugin import CHECKOUT, SELECTED, command
 from tests.provider.test_failures import gone, processes, wait_until

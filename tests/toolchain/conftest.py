@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.fakes.pulumi_release import Release
 from tests.toolchain.clone import Clone, make
-from tests.toolchain.release import Release
 from toolchain import environment
 from toolchain.machine.network import proxy
 from toolchain.parts import docker_engine, local_registry

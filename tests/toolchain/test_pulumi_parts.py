@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.pulumi_release import PROGRAMS, Release, archive
 from tests.toolchain.clone import Clone
-from tests.toolchain.release import PROGRAMS, Release, archive
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, golang
 from toolchain.machine.network import net

@@ -11,8 +11,8 @@ from typing import Any
 
 from stacks.config.stack_file import ROOT
 from tests.engine.project import DOCKERFILE, FLAVOR
-from tests.unit.checkout import Checkout
-from tests.workflows.actions import WORKFLOWS, Event
+from tests.fakes.github.actions import WORKFLOWS, Event
+from tests.helpers.sample_repository import Checkout
 
 CODE = ("ci", "components", "stacks", "toolchain", WORKFLOWS)
 FILES = ("Pulumi.yaml", "__main__.py", "requirements.lock", ".gitignore")

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from ci import pulumi_stack
-from tests.loopback import serving
+from tests.fakes.loopback import serving
 
 TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"
 """A token in form, of nobody."""

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.engine.project import FLAVOR
-from tests.workflows.actions import Actions, Event, Run
-from tests.workflows.github import GitHub, serve
+from tests.fakes.github.actions import Actions, Event, Run
+from tests.fakes.github.rest_api import GitHub, serve
 from tests.workflows.repository import Repository
 
 NOTHING_TO_DO = {"affected stacks": "success", "publish": "skipped", "branch published": "success"}

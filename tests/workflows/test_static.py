@@ -16,8 +16,8 @@ from ci import arguments
 from ci.verbs import affected, propose
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
-from tests.workflows.actions import WORKFLOWS, workflow
-from tests.workflows.expressions import evaluate, interpolate
+from tests.fakes.github.actions import WORKFLOWS, workflow
+from tests.fakes.github.expressions import evaluate, interpolate
 
 NAMES = sorted(path.name for path in (ROOT / WORKFLOWS).glob("*.yml"))
 PINNED = re.compile(r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")

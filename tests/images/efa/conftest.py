@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.images.efa.upstreams import Upstreams
+from tests.fakes.upstreams.efa_upstreams import Upstreams
 from tests.images.engine import Image, remove
 from tests.images.once import once
 from tests.images.published import Published

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from oci import client
+from tests.fakes.upstreams.efa_upstreams import Upstreams
 from tests.images.differences import check_differ, environment, files, unlisted, variables
 from tests.images.efa.conftest import Built
-from tests.images.efa.upstreams import Upstreams
 from tests.images.engine import Image, build, check_planted
 from tests.images.published import Published
 

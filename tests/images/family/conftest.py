@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.once import once
 from tests.images.published import Published
-from tests.images.world.upstreams import World
 
 STACKS = [f"{variant}-{cuda}" for variant in ("nccl", "base") for cuda in ("cu118", "cu120", "cu121", "cu129", "cu132")]
 PUBLISHED = ("base-cu121", "nccl-cu121")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.package_index import wheel
+from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.differences import environment
 from tests.images.engine import Image, build, docker, unique
 from tests.images.family.conftest import OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
-from tests.images.index import wheel
-from tests.images.world.upstreams import World
 
 RUN = ("torch", "torch-extras")
 """The images that are for running, in every stack."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import docker
 import pytest
 
+from tests.fakes.upstreams.upstreams import World
 from tests.images.family.conftest import Up
 from tests.images.published import Published
-from tests.images.world.upstreams import World
 
 
 def steps(engine_: str) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.engine import Image, remove
-from tests.images.megatron.upstreams import Upstreams
 from tests.images.once import once
 
 Built = Callable[..., Image]

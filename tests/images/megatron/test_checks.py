@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.engine import DOCKERFILES
 from tests.images.megatron.conftest import Built
-from tests.images.megatron.upstreams import Upstreams
 
 CHECKS = DOCKERFILES / "megatron/checks/build"
 PACKAGES = "/usr/local/lib/python3*/dist-packages"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from oci import client
+from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.differences import check_differ, environment, variables
 from tests.images.engine import Image, build, check_planted, docker
 from tests.images.megatron.conftest import Built
-from tests.images.megatron.upstreams import Upstreams
 from tests.images.published import Published
 
 DRIVER = "/usr/local/nvidia/lib"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.engine import base_image, docker
 from tests.images.once import once
-from tests.images.world.upstreams import World
 
 STACKS = ("universal-cu102", "universal-cu113", "universal-cu132")
 

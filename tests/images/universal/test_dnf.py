@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.fakes.upstreams.server import Server
+from tests.fakes.upstreams.upstreams import World, gateway
 from tests.images import chain
 from tests.images.engine import DOCKERFILES, Image, docker
 from tests.images.universal.conftest import Built
 from tests.images.universal.test_universal import CPU, STACK, pip
-from tests.images.world.server import Server
-from tests.images.world.upstreams import World, gateway
 
 pytestmark = pytest.mark.slow
 

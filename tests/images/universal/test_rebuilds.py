@@ -10,9 +10,9 @@ from typing import Any
 import docker
 import pytest
 
+from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.universal.conftest import Built
-from tests.images.world.upstreams import World
 
 BOB = {"name": "bob", "uid": 1001, "gid": 1001}
 COMPILED = "mount / from exec /srv/layers/sealed /mnt/build /source/src /dist"

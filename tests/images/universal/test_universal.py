@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.differences import environment, variables
 from tests.images.engine import Image, check_planted, docker
 from tests.images.universal.conftest import PEOPLE, STACKS, Built
-from tests.images.world.upstreams import World
 
 STACK = "universal-cu113"
 """The stack of which one is asked, where all keep the same promise."""

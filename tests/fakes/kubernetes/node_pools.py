@@ -1,0 +1,26 @@
+"""Pools of nodes as clouds make them, for the control plane to schedule onto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stacks.versions.nodes import node as profile_of
+from tests.cluster.control_plane import Cluster
+from tests.fakes.kubernetes.node import node
+
+
+def offered(profile: str) -> dict[str, str]:
+    """Return what a node of a profile offers beside CPUs and memory."""
+    row = profile_of(profile)
+    pages = {"hugepages-2Mi": row.hugepages} if row.hugepages else {}
+    return {**{name: str(count) for name, count in row.limits.items()}, **pages}
+
+
+@contextmanager
+def pool(cluster: Cluster, profile: str, **other: str) -> Iterator[None]:
+    """Have one node of a profile, tainted as such pools are, and a plain one for all else; ``other`` is offered instead."""
+    row = profile_of(profile)
+    taints = [entry["key"] for entry in row.tolerations]
+    with node(cluster, "plain", {}, {}), node(cluster, profile, row.selector, other or offered(profile), taints):
+        yield

@@ -1,0 +1,365 @@
+"""A stand-in for Pulumi's Kubernetes plugin, which no package registry has: real calls to a real API server.
+
+It is run as ``python -m tests.fakes.kubernetes.plugin``. Objects are applied by the server (server-side apply, strict field
+validation), awaited as the plugin awaits them, and their deletion too; charts are installed by Helm itself. What it takes from
+the plugin are names, annotations, and which changes replace an object.
+"""
+
+# ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import grpc
+import requests
+import yaml
+from google.protobuf import empty_pb2, struct_pb2
+from pulumi.runtime.proto import provider_pb2, status_pb2
+
+from tests.cluster.programs import program
+from toolchain.provider_base import (
+    Properties,
+    Provider,
+    ProviderError,
+    decode_struct,
+    encode_struct,
+    has_unknown,
+    plain,
+    serve,
+)
+
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+MANAGER: Final = "pulumi-test"
+SECONDS: Final = 300.0
+REPLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "ConfigMap": ("data", "binaryData"),
+    "Deployment": ("spec.selector",),
+    "Job": ("spec.completions", "spec.parallelism", "spec.selector", "spec.template"),
+    "PersistentVolumeClaim": ("spec.accessModes", "spec.selector", "spec.storageClassName", "spec.volumeName"),
+    "ResourceQuota": ("spec.scopes",),
+    "Secret": ("type", "stringData", "data"),
+    "Service": ("spec.clusterIP",),
+}
+"""By kind, what makes an object anew, as the plugin has it by default; what else changes is changed in place.
+
+pulumi-kubernetes, provider/pkg/provider/diff.go.
+"""
+
+
+IDENTITY: Final = ("metadata.name", "metadata.namespace")
+"""Where these change, the new object is made before the old one is deleted."""
+
+
+class Api:
+    """A cluster, as a kubeconfig and a context name it."""
+
+    def __init__(self, kubeconfig: str, context: str) -> None:
+        self.path = Path(kubeconfig).expanduser()
+        try:
+            config = yaml.safe_load(self.path.read_text())
+        except OSError as error:
+            raise ProviderError(f"configured Kubernetes cluster is unreachable: {error}") from error
+        wanted = context or config["current-context"]
+        found = {entry["name"]: entry["context"] for entry in config["contexts"]}
+        if wanted not in found:
+            raise ProviderError(f'configured Kubernetes cluster is unreachable: context "{wanted}" does not exist')
+        self.context = wanted
+        cluster = {entry["name"]: entry["cluster"] for entry in config["clusters"]}[found[wanted]["cluster"]]
+        user = {entry["name"]: entry["user"] for entry in config["users"]}[found[wanted]["user"]]
+        self.server = cluster["server"]
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.session.verify = cluster["certificate-authority"]
+        self.session.headers["Authorization"] = f"Bearer {user['token']}"
+
+    @functools.cache  # noqa: B019 - one API for the life of the process
+    def _resource(self, version: str, kind: str) -> tuple[str, bool]:
+        """Return a kind's path in the API, and whether it has namespaces."""
+        base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+        answer = self.session.get(f"{self.server}{base}", timeout=30)
+        for resource in answer.json().get("resources", []):
+            if resource["kind"] == kind and "/" not in resource["name"]:
+                return f"{base}/{{}}{resource['name']}", resource["namespaced"]
+        raise ProviderError(f"no matches for kind {kind} in version {version}")
+
+    def url(self, manifest: Properties) -> str:
+        """Return an object's address."""
+        path, namespaced = self._resource(manifest["apiVersion"], manifest["kind"])
+        metadata = manifest["metadata"]
+        between = f"namespaces/{metadata.get('namespace', 'default')}/" if namespaced else ""
+        return f"{self.server}{path.format(between)}/{metadata['name']}"
+
+    def find(self, manifest: Properties) -> Properties | None:
+        """Return an object as it is, None where there is none."""
+        answer = self.session.get(self.url(manifest), timeout=30)
+        if answer.status_code == 404:
+            return None
+        return _read(answer)
+
+    def apply(self, manifest: Properties) -> Properties:
+        """Have the server make an object so, and refuse fields that it does not know."""
+        answer = self.session.patch(
+            self.url(manifest),
+            params={"fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"},
+            headers={"Content-Type": "application/apply-patch+yaml"},
+            data=json.dumps(manifest),
+            timeout=60,
+        )
+        return _read(answer)
+
+    def delete(self, manifest: Properties) -> None:
+        """Delete an object and wait until it is gone."""
+        answer = self.session.delete(self.url(manifest), params={"propagationPolicy": "Foreground"}, timeout=60)
+        if answer.status_code != 404:
+            _read(answer)
+        end = time.monotonic() + SECONDS
+        while self.find(manifest) is not None:
+            if time.monotonic() > end:
+                raise ProviderError(f"{_named(manifest)} is still there: finalizers {_finalizers(self.find(manifest))}")
+            time.sleep(0.2)
+
+    def pods(self, manifest: Properties) -> list[Properties]:
+        """Return the pods of a workload."""
+        labels = (
+            manifest["spec"].get("selector", {}).get("matchLabels")
+            or manifest["spec"]["template"]["metadata"]["labels"]
+        )
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        space = manifest["metadata"]["namespace"]
+        answer = self.session.get(
+            f"{self.server}/api/v1/namespaces/{space}/pods", params={"labelSelector": selector}, timeout=30
+        )
+        found: list[Properties] = _read(answer)["items"]
+        return found
+
+
+def _read(answer: requests.Response) -> Properties:
+    found: Properties = answer.json()
+    if not answer.ok:
+        raise ProviderError(f"the server refused: {found.get('message', answer.text)}")
+    return found
+
+
+def _named(manifest: Properties) -> str:
+    return f"{manifest['kind']} {manifest['metadata'].get('namespace', '')}/{manifest['metadata']['name']}"
+
+
+def _finalizers(manifest: Properties | None) -> list[str]:
+    return [] if manifest is None else manifest["metadata"].get("finalizers", [])
+
+
+def _conditions(status: Properties) -> dict[str, Properties]:
+    return {entry["type"]: entry for entry in status.get("conditions", [])}
+
+
+def _done(manifest: Properties) -> bool | str:
+    """Tell whether an object is as it should be; a text tells why it never will be."""
+    status = manifest.get("status", {})
+    conditions = _conditions(status)
+    if manifest["kind"] == "Job":
+        if conditions.get("Failed", {}).get("status") == "True":
+            return str(conditions["Failed"].get("message"))
+        return conditions.get("Complete", {}).get("status") == "True"
+    if manifest["kind"] == "Deployment":
+        wanted = manifest["spec"].get("replicas", 1)
+        current = status.get("observedGeneration") == manifest["metadata"]["generation"]
+        return bool(current and status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == wanted)
+    if manifest["kind"] == "PersistentVolumeClaim":
+        return bool(status.get("phase") == "Bound")
+    return True
+
+
+def _reasons(pods: list[Properties]) -> str:
+    """Say what keeps pods from running, or ended them."""
+    said = []
+    for pod in pods:
+        status = pod.get("status", {})
+        said += [
+            f"{condition['reason']}: {condition['message']}"
+            for condition in _conditions(status).values()
+            if condition["status"] == "False" and condition.get("message")
+        ]
+        said += [
+            f"{container['name']}: {state.get('reason')}: {state.get('message', '')}".strip()
+            for container in status.get("containerStatuses", [])
+            for state in container.get("state", {}).values()
+            if state.get("message") or state.get("reason")
+        ]
+    return "; ".join(dict.fromkeys(said))
+
+
+class KubernetesProvider(Provider):
+    """The stand-in; see the module."""
+
+    version = "4.34.2"
+
+    def CheckConfig(
+        self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.CheckResponse:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def DiffConfig(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        olds, news = plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news))
+        changed = sorted(
+            key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key) and key != "version"
+        )
+        # Another cluster: nothing of the old one is of use there.
+        return _diff(changed, [key for key in changed if key in {"kubeconfig", "context"}])
+
+    def Configure(
+        self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
+    ) -> provider_pb2.ConfigureResponse:
+        given = {name.rpartition(":")[2]: value for name, value in request.variables.items()}
+        self._where = given.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        self._context = given.get("context", "")
+        return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True)
+
+    @functools.cached_property
+    def _api(self) -> Api:
+        return Api(self._where, self._context)
+
+    def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
+        olds, news = plain(decode_struct(request.old_inputs)), plain(decode_struct(request.news))
+        changed = sorted(key for key in olds.keys() | news.keys() if olds.get(key) != news.get(key))
+        if _type(request.urn) == RELEASE:
+            return _diff(changed, [key for key in changed if key in {"name", "namespace"}])
+        paths = (*IDENTITY, *REPLACES.get(news["kind"], ()))
+        replaces = [path for path in paths if _at(olds, path) != _at(news, path)]
+        if self._unready(news):
+            replaces.append('.metadata.annotations["pulumi.com/replaceUnready"]')
+        return _diff(changed, replaces)
+
+    def _unready(self, manifest: Properties) -> bool:
+        """Tell whether a Job that wants to be replaced then is there and has not ended well (provider.go, Diff)."""
+        annotations = manifest["metadata"].get("annotations") or {}
+        if manifest["kind"] != "Job" or annotations.get("pulumi.com/replaceUnready") != "true":
+            return False
+        found = self._api.find(manifest)
+        return found is not None and _done(found) is not True
+
+    def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
+        inputs = decode_struct(request.properties)
+        if request.preview or has_unknown(inputs):
+            return provider_pb2.CreateResponse(properties=request.properties)
+        wanted = plain(inputs)
+        if _type(request.urn) == RELEASE:
+            name, made = f"{wanted['namespace']}/{wanted['name']}", self._install(wanted)
+        else:
+            if self._api.find(wanted) is not None:
+                raise ProviderError(f"{_named(wanted)} already exists")
+            made = self._api.apply(wanted)
+            name = f"{wanted['metadata'].get('namespace', '')}/{wanted['metadata']['name']}"
+            try:
+                made = self._await(wanted, request.urn)
+            except ProviderError as error:  # it is there, and the next update goes on with it
+                _half_made(context, name.lstrip("/"), made, request.properties, str(error))
+                raise
+        return provider_pb2.CreateResponse(id=name.lstrip("/"), properties=encode_struct(made))
+
+    def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
+        inputs = decode_struct(request.news)
+        if request.preview or has_unknown(inputs):
+            return provider_pb2.UpdateResponse(properties=request.news)
+        wanted = plain(inputs)
+        if _type(request.urn) == RELEASE:
+            return provider_pb2.UpdateResponse(properties=encode_struct(self._install(wanted)))
+        self._api.apply(wanted)
+        return provider_pb2.UpdateResponse(properties=encode_struct(self._await(wanted, request.urn)))
+
+    def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
+        known = plain(decode_struct(request.properties))
+        if _type(request.urn) == RELEASE:
+            self._helm("uninstall", known["name"], "--namespace", known["namespace"], "--wait", "--ignore-not-found")
+        else:
+            self._api.delete(known)
+        return empty_pb2.Empty()
+
+    def _await(self, manifest: Properties, urn: str) -> Properties:
+        """Wait until an object is as it should be, and show beside it what keeps its pods from running."""
+        annotations = manifest["metadata"].get("annotations", {})
+        seconds = float(annotations.get("pulumi.com/timeoutSeconds", SECONDS))
+        end = time.monotonic() + seconds
+        said: set[str] = set()
+        while True:
+            found = self._api.find(manifest)
+            if found is None:
+                raise ProviderError(f"{_named(manifest)} was deleted while it was awaited")
+            done = annotations.get("pulumi.com/skipAwait") == "true" or _done(found)
+            if done is True:
+                found["metadata"].pop("managedFields", None)
+                return found
+            reasons = _reasons(self._api.pods(found)) if "template" in found.get("spec", {}) else ""
+            if done or time.monotonic() > end:
+                why = done or f"not ready within {seconds:.0f} s"
+                raise ProviderError(f"{_named(manifest)}: {why} {reasons}".strip())
+            if reasons and reasons not in said:
+                said.add(reasons)
+                self.host.log(urn, reasons, "WARNING")
+            time.sleep(0.3)
+
+    def _install(self, release: Properties) -> Properties:
+        words = ["upgrade", "--install", release["name"], release["chart"], "--namespace", release["namespace"]]
+        version = ["--version", release["version"]] if "version" in release else []
+        wait = [] if release.get("skipAwait") else ["--wait", "--timeout", "5m"]
+        self._helm(*words, *version, *wait, "--values", "-", text=json.dumps(release.get("values", {})))
+        return {**release, "status": {"name": release["name"], "namespace": release["namespace"], "status": "deployed"}}
+
+    def _helm(self, *words: str, text: str = "") -> None:
+        done = subprocess.run(
+            [program("helm"), *words, "--kubeconfig", self._api.path, "--kube-context", self._api.context],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HELM_CACHE_HOME": "/nonexistent"},
+        )
+        if done.returncode:
+            raise ProviderError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
+
+
+def _half_made(
+    context: grpc.ServicerContext, name: str, made: Properties, inputs: struct_pb2.Struct, reason: str
+) -> None:
+    """Tell the engine that an object was made and is not as it should be, in the way that gRPC has for details."""
+    failed = provider_pb2.ErrorResourceInitFailed(
+        id=name, properties=encode_struct(made), reasons=[reason], inputs=inputs
+    )
+    status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=reason)
+    status.details.add().Pack(failed)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+
+
+def _type(urn: str) -> str:
+    return urn.split("::")[2].rpartition("$")[2]
+
+
+def _at(manifest: Properties, path: str) -> object:
+    found: object = manifest
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _diff(changed: list[str], replaces: list[str]) -> provider_pb2.DiffResponse:
+    some = provider_pb2.DiffResponse.DIFF_SOME if changed or replaces else provider_pb2.DiffResponse.DIFF_NONE
+    return provider_pb2.DiffResponse(
+        changes=some,
+        diffs=changed,
+        replaces=replaces,
+        deleteBeforeReplace=bool(replaces) and not set(IDENTITY) & set(replaces),
+    )
+
+
+if __name__ == "__main__":
+    serve(KubernetesProvider)

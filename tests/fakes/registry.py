@@ -1,0 +1,207 @@
+"""A registry on loopback: tags, manifests, blobs, a password, and the anonymous token of the big public ones."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+import oci.transport
+from tests.fakes.loopback import serving
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+
+GZIP = b"\x1f\x8b"
+
+
+class Registry:
+    """What the registry has and was asked.
+
+    ``digests`` maps ``name:tag`` to a digest; a status code stands for a refusal. ``manifests`` and ``blobs`` have the
+    content by digest; what a blob's digest does not say is what a corrupt one sends. ``refusals`` are the statuses of
+    the next answers; so many as ``broken`` says end in the middle, blobs halt there while it is ``slow``, and none comes while it is ``silent``. ``login`` is who gets the token,
+    or, where there is none, all else.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.digests: dict[str, str | int] = {}
+        self.manifests: dict[str, tuple[str, bytes]] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.refusals: list[int] = []
+        self.broken = 0
+        self.slow = threading.Event()
+        self.silent = threading.Event()
+        self.token: str | None = None
+        self.login: tuple[str, str] | None = None
+        self.asked: list[str] = []
+        self.accepted = ""
+
+    def blob(self, content: bytes) -> str:
+        """Keep a blob; return its digest."""
+        found = digest_of(content)
+        self.blobs[found] = content
+        return found
+
+    def manifest(self, name: str, media_type: str, content: Mapping[str, Any]) -> str:
+        """Keep a manifest under ``name:tag``; return its digest."""
+        body = json.dumps(content).encode()
+        found = digest_of(body)
+        self.manifests[found] = (media_type, body)
+        self.digests[name] = found
+        return found
+
+    def image(
+        self,
+        name: str,
+        layers: Sequence[bytes],
+        config: Mapping[str, Any] | None = None,
+        *,
+        platform: tuple[str, str] = ("linux", "amd64"),
+        pack: Any = None,
+        suffix: str = "+gzip",
+    ) -> str:
+        """Keep an image under ``name:tag``; return the reference that names its digest."""
+        blobs = [(pack or compress)(layer) for layer in layers]
+        said = {
+            "os": platform[0],
+            "architecture": platform[1],
+            "config": dict(config or {}),
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
+            "history": [{"created_by": f"step {number}"} for number in range(len(layers))],
+        }
+        body = json.dumps(said).encode()
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": {"digest": self.blob(body), "size": len(body)},
+            "layers": [{"digest": self.blob(b), "size": len(b), "mediaType": LAYER + suffix} for b in blobs],
+        }
+        found = self.manifest(name, MANIFEST, manifest)
+        return f"{self.address}/{name.rpartition(':')[0]}@{found}"
+
+
+def compress(layer: bytes) -> bytes:
+    return gzip.compress(layer, mtime=0)
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _basic(login: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(login).encode()).decode()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    registry: Registry
+
+    def do_HEAD(self) -> None:
+        self.registry.asked.append(f"HEAD {self.path}")
+        self._serve()
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        self.registry.asked.append(f"GET {address.path}" + (f" {parse_qs(address.query)}" if address.query else ""))
+        if address.path == "/token":
+            self._give_token()
+        else:
+            self._serve()
+
+    def _give_token(self) -> None:
+        login = self.registry.login
+        if login and self.headers["Authorization"] != _basic(login):
+            self._answer(401, {})
+        else:
+            self._answer(200, {}, json.dumps({"token": self.registry.token}).encode())
+
+    def _serve(self) -> None:
+        while self.registry.silent.is_set():
+            time.sleep(0.02)
+        self.registry.accepted = self.headers["Accept"]
+        token = self.registry.token
+        name, kind, what = self.path.removeprefix("/v2/").rsplit("/", 2)
+        basic = self.registry.login and _basic(self.registry.login)
+        if basic and not token and self.headers["Authorization"] != basic:
+            self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
+        elif token and self.headers["Authorization"] != f"Bearer {token}":
+            realm = f'realm="http://{self.registry.address}/token",service="test",scope="repository:{name}:pull"'
+            self._answer(401, {"WWW-Authenticate": f"Bearer {realm}"})
+        elif self.registry.refusals:
+            self._answer(self.registry.refusals.pop(0), {})
+        elif kind == "blobs":
+            body = self.registry.blobs.get(what)
+            self._answer(404, {}) if body is None else self._answer(200, {}, body)
+        elif what.startswith("sha256:"):
+            self._manifest(what if what in self.registry.manifests else 404)
+        else:
+            self._manifest(self.registry.digests.get(f"{name}:{what}", 404))
+
+    def _manifest(self, found: str | int) -> None:
+        if isinstance(found, int):
+            self._answer(found, {})
+            return
+        media_type, body = self.registry.manifests.get(found, ("", b""))
+        self._answer(200, {"Docker-Content-Digest": found, "Content-Type": media_type}, body)
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        name, _, tag = self.path.removeprefix("/v2/").rsplit("/", 2)
+        login = self.registry.login
+        if login and self.headers["Authorization"] != _basic(login):
+            self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
+            return
+        self.registry.asked.append(f"PUT {self.path} {self.headers['Content-Type']}")
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        self.registry.manifests[digest] = (self.headers["Content-Type"], body)
+        self.registry.digests[f"{name}:{tag}"] = digest
+        self._answer(201, {})
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            broken = self.registry.broken and len(body) > 10
+            self.wfile.write(body[: len(body) // 2])
+            while self.registry.slow.is_set() and "/blobs/" in self.path and body[:2] == GZIP:
+                time.sleep(0.02)
+            if not broken:
+                self.wfile.write(body[len(body) // 2 :])
+            if broken:
+                self.registry.broken -= 1
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+def skip_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have requests made again without a wait, and no user's own credentials."""
+    monkeypatch.setattr("oci.transport._RETRY", oci.transport._RETRY.new(backoff_factor=0))
+    monkeypatch.setattr("oci.client._WAITS", (0.0, 0.0))
+    for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")
+
+
+@contextmanager
+def serve() -> Iterator[Registry]:
+    """Serve a registry until the block ends."""
+    handler: Any = type("Handler", (_Handler,), {})
+    with serving(handler) as address:
+        made = handler.registry = Registry(address)
+        yield made

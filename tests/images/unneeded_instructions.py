@@ -1,0 +1,209 @@
+"""Find the Dockerfiles' unneeded instructions: take each away in turn, and say what then fails, as a table in Markdown.
+
+``python -m tests.images.unneeded_instructions [DOCKERFILE[:FIRST-LAST]...]``, in the environment of ``.slipway/env``; lines count from 1.
+It works in a copy of the checkout, below ``.slipway/``, so that several can run at once. An instruction that nothing misses
+has no reason to be there.
+
+What is asked, the quickest first: the unit tests that know of Dockerfiles; whether the images that the tests build of it still
+build, checks and all; the tests of those images.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from stacks.config.stack_file import ROOT
+from tests.fakes.upstreams import ngc
+from tests.fakes.upstreams.efa_upstreams import Upstreams as Efa
+from tests.fakes.upstreams.megatron_upstreams import Upstreams as Megatron
+from tests.fakes.upstreams.server import Server
+from tests.fakes.upstreams.upstreams import World
+from tests.images import chain
+from tests.images.engine import DOCKERFILES, build
+from tests.images.family import conftest as family
+from tests.images.universal import conftest as universal
+
+COPY = ".slipway/unneeded-instructions-"
+FAST = (
+    "tests/unit/dockerfiles/test_dockerfile_arguments.py",
+    "tests/unit/dockerfiles/test_dockerfiles.py",
+    "tests/unit/identity/test_dockerfile.py",
+    "tests/unit/dockerfiles/test_arguments.py",
+    "tests/unit/cli/test_readme_tables.py",
+)
+NOTHING = "**nothing**"
+
+Given = tuple[dict[str, str], list[str]]
+"""The arguments of a build, and its flags."""
+
+
+@dataclass(frozen=True)
+class Builds:
+    """The builds of a Dockerfile's images, and what serves their upstreams while it is asked to."""
+
+    image: str
+    folder: Path
+    url: str
+    given: list[Given]
+
+    def fail(self) -> str:
+        """Build all and return what the first that fails says; nothing if none does."""
+        address = urlsplit(self.url)
+        server = Server(self.folder, str(address.hostname), address.port or 0)
+        assert server.url == self.url, "another run has the upstreams' port"
+        try:
+            for arguments, flags in self.given:
+                done = build("", arguments, *flags, image=self.image)
+                if done.returncode != 0:
+                    return reason(done.stdout)
+        finally:
+            server.close()
+        return NOTHING
+
+
+def reason(said: str) -> str:
+    """Return what a failed build says: the check that failed, or the last line of a step, or the engine's own."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    steps = [match[1] for line in lines if (match := re.match(r"#\d+ [\d.]+ (\S.*)", line))]
+    checks = [line for line in steps if line.startswith("check failed: ")]
+    return f"the build: {(checks or steps[-1:] or lines[-1:])[-1]}"
+
+
+def in_chains(dockerfile: str, made: World, variations: Iterable[chain.Variation]) -> Builds:
+    """Build stacks' chains, and return the builds of those of their images that are of a Dockerfile."""
+    given: list[Given] = []
+    for stack, more in variations:
+        whole = chain.built(stack, made, **more)
+        images = [image for image in whole.planned.values() if image.spec.dockerfile == dockerfile]
+        given += [chain.asked(image, whole.names) for image in images]
+    made.server.close()
+    return Builds(dockerfile.partition("/")[0], made.cache, made.server.url, given)
+
+
+def of_family(dockerfile: str) -> Builds:
+    """Return the builds in the chains of the stacks for CUDA 12.1, one of them with all extras."""
+    return in_chains(dockerfile, family.upstreams(), [("nccl-cu121", {}), ("base-cu121", family.XFORMERS)])
+
+
+def of_universal(dockerfile: str) -> Builds:
+    """Return the builds in the chain of the stack at the seed's versions."""
+    return in_chains(dockerfile, universal.upstreams(), [("universal-cu113", {"train": universal.PEOPLE})])
+
+
+def of_ngc(made: ngc.Upstreams, *more: dict[str, Any]) -> Builds:
+    """Return the builds of a stack as it is and with other keys."""
+    given: list[Given] = [(made.arguments(**keys), []) for keys in ({}, *more)]
+    made.server.close()
+    return Builds(made.image, made.cache, made.server.url, given)
+
+
+def of_efa(_: str) -> Builds:
+    """Return the builds of the EFA image as it is, and with all that is optional."""
+    more = {"openmpi": {"pmix": "4.2.6"}, "efa": {"ofiNccl": "1.20.0"}, "extras": {"xformers": "0.0.35"}}
+    return of_ngc(Efa(), {**more, "nccl": {"version": "2.32.3-1", "source": "build"}})
+
+
+def of_megatron(_: str) -> Builds:
+    """Return the builds of the Megatron-LM image as it is, and with a TransformerEngine of its own."""
+    return of_ngc(Megatron(), {"transformerEngine": "2.12"})
+
+
+FAMILY = ("tests/images/family", "-m", "", "-k", "cu121 or off or cache or failing")
+UNIVERSAL = ("tests/images/universal/test_universal.py", "-m", "", "-k", "not cu102 and not cu132")
+ASKED: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
+    "nccl-tests/Dockerfile": (of_family, ("tests/images/family", "-m", "", "-k", "nccl-cu121 or says_no or failing")),
+    "torch/Dockerfile": (of_family, ("tests/images/test_layers.py", *FAMILY[:-1], f"{FAMILY[-1]} or layers")),
+    "torch-extras/Dockerfile": (of_family, FAMILY),
+    "efa/Dockerfile": (of_efa, ("tests/images/efa", "-m", "")),
+    "megatron/Dockerfile": (of_megatron, ("tests/images/megatron", "-m", "")),
+    "wheels/Dockerfile": (of_universal, UNIVERSAL),
+    "universal-install/Dockerfile": (of_universal, UNIVERSAL),
+    "universal/Dockerfile": (of_universal, UNIVERSAL),
+}
+"""A Dockerfile, what gives the builds of it, and the tests of what is built."""
+
+
+def instructions(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last line of each instruction, counted from 0."""
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        first = number
+        if lines[first].strip() and not lines[first].startswith("#"):
+            while lines[number].endswith("\\"):
+                number += 1
+            yield first, number
+        number += 1
+
+
+def misses(tests: tuple[str, ...]) -> str:
+    """Run tests and return the first that fails, with what it says; nothing if none does."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return NOTHING
+    failed = re.search(r"^(?:FAILED|ERROR) \S*?(\w+\.py(?:::\S+)?)", done.stdout, re.MULTILINE)
+    why = re.search(r"check failed: \S+", done.stdout) or re.search(r"^E +\S.*$", done.stdout, re.MULTILINE)
+    said = why[0].removeprefix("E").strip() if why else ""
+    return f"{failed[1] if failed else done.stdout[-200:]}: {said}"
+
+
+def copy() -> Path:
+    """Return a copy of the checkout's tracked files, with a commit of its own and this checkout's virtual environment."""
+    made = ROOT / f"{COPY}{os.getpid()}"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, made / name, follow_symlinks=False)
+    (made / ".slipway").mkdir()
+    (made / ".slipway/venv").symlink_to(ROOT / ".slipway/venv")
+    author = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"]
+    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "All of it"]):
+        subprocess.run(["git", *command], cwd=made, check=True)
+    return made
+
+
+def main() -> None:
+    """Print a row for each instruction, as soon as it is known."""
+    if COPY not in str(ROOT):
+        made = copy()
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.images.unneeded_instructions", *sys.argv[1:]], cwd=made, check=False
+        )
+        shutil.rmtree(made)
+        sys.exit(done.returncode)
+    print("| Dockerfile | without | what misses it |\n| --- | --- | --- |", flush=True)
+    for asked in sys.argv[1:] or ASKED:
+        name, _, lines = asked.partition(":")
+        low, _, high = lines.partition("-")
+        builder, tests = ASKED[name]
+        builds = builder(name)
+        if (said := builds.fail()) != NOTHING:
+            sys.exit(f"{name} does not build as it is: {said}")
+        path = DOCKERFILES / name
+        whole = path.read_text()
+        for first, last in instructions(whole):
+            if not int(low or 1) <= first + 1 <= int(high or low or 10**6):
+                continue
+            kept = whole.splitlines(keepends=True)
+            what = " ".join(part.strip(" \\\n") for part in kept[first : last + 1])
+            del kept[first : last + 1]
+            path.write_text("".join(kept))
+            ways = (partial(misses, FAST), builds.fail, partial(misses, tests))
+            said = next((said for ask in ways if (said := ask()) != NOTHING), NOTHING)
+            print(f"| {name}:{first + 1} | `{what[:100]}` | {said[:160]} |", flush=True)
+        path.write_text(whole)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The benchmark's arithmetic: medians, ratios, targets, the table. No times are asserted anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bench import program, synthetic_images
+from bench.bench_error import BenchError
+from bench.figures import Row, Target, show, table, verdict
+from bench.measure import alternate, resident, run
+from bench.sections import family_sizes
+from bench.torch_images import known_releases, patch_pair
+from cli.diff import stack_diff
+from tests.fakes.registry import serve, skip_retry_waits
+
+AT_MOST = Target("<=", 1.15)
+
+
+def test_a_ratio_is_of_medians_so_that_one_disturbed_round_does_not_count() -> None:
+    row = Row("a", "preview", [1.0, 1.2, 9.0], "bare", [1.0, 8.0, 0.9])
+    assert row.ratio == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("target", "ratio", "reached"),
+    [
+        (AT_MOST, 1.15, True),
+        (AT_MOST, 1.1501, False),
+        (Target("<", 1.0), 0.999, True),
+        (Target("<", 1.0), 1.0, False),
+    ],
+)
+def test_a_target_is_judged_before_rounding(target: Target, ratio: float, reached: bool) -> None:
+    assert target.reached(ratio) is reached
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.234, "s", "1.23 s"),
+        (1.234, "x", "1.23 x"),
+        (0, "B", "0 B"),
+        (999, "B", "999 B"),
+        (1_000, "B", "1.00 kB"),
+        (2_949_000_000, "B", "2.95 GB"),
+    ],
+)
+def test_a_value_is_written_with_its_unit(value: float, unit: str, text: str) -> None:
+    assert show(value, unit) == text
+
+
+def rows() -> list[Row]:
+    return [
+        Row("a", "preview", [1.1], "bare", [1.0], target=AT_MOST),
+        Row("a", "up", [2.0, 2.0], "bare", [1.0, 1.0], target=AT_MOST),
+        Row("c", "bytes pushed", [4e8], "one RUN", [1e9], unit="B"),
+    ]
+
+
+def test_the_table_has_a_line_for_each_row_and_says_what_is_missed() -> None:
+    title, first, second, third = table(rows()).splitlines()
+    assert title.split() == ["measured", "Slipway", "beside", "it", "ratio", "target", "reached", "rounds"]
+    assert first.split() == ["a", "preview", "1.10", "s", "1.00", "s", "bare", "1.10", "<=", "1.15", "yes", "1"]
+    assert second.split()[-5:] == ["2.00", "<=", "1.15", "NO", "2"]
+    assert third.split() == ["c", "bytes", "pushed", "400.00", "MB", "1.00", "GB", "one", "RUN", "0.40", "1"]
+    assert title.index("ratio") + len("ratio") == first.index("1.10  <=") + len("1.10")
+
+
+def test_the_verdict_counts_targets_and_names_the_missed_ones() -> None:
+    assert verdict(rows()) == "1 of 2 targets reached; missed: a up (2.00, <= 1.15)"
+    assert verdict(rows()[:1]) == "1 of 1 targets reached"
+
+
+def test_json_has_the_medians_and_every_value() -> None:
+    row = json.loads(json.dumps(rows()[1].as_json()))
+    assert row["slipway"] == {"median": 2.0, "values": [2.0, 2.0]}
+    assert (row["ratio"], row["target"], row["reached"]) == (2.0, "<= 1.15", False)
+    assert rows()[2].as_json()["reached"] is None
+
+
+def test_actions_alternate_and_each_is_first_in_its_turn() -> None:
+    done: list[str] = []
+
+    def action(name: str, value: float) -> float:
+        done.append(name)
+        return value
+
+    values = alternate(iter(range(3)), lambda: action("A", 1.0), lambda: action("B", 2.0))
+    assert done == ["A", "B", "B", "A", "A", "B"]
+    assert values == [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
+
+
+def test_memory_is_that_of_the_whole_tree(tmp_path: Path) -> None:
+    megabytes = 64
+    child = f"import time; held = bytearray({megabytes} << 20); time.sleep(0.5)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    assert run([sys.executable, "-c", parent], cwd=tmp_path, env=os.environ, watch=True).peak > megabytes << 20
+    assert run([sys.executable, "-c", "pass"], cwd=tmp_path, env=os.environ).peak == 0
+    assert resident(os.getpid()) > 0
+
+
+def test_a_program_that_fails_or_is_missing_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"failed \(3\): \.\.\.one \| two$"):
+        run(["sh", "-c", "echo one; echo two; exit 3"], cwd=tmp_path, env=os.environ)
+    with pytest.raises(BenchError, match=r"^`no-such-program`: No such file or directory$"):
+        run(["no-such-program"], cwd=tmp_path, env=os.environ)
+    with pytest.raises(BenchError, match=r"did not end within 0 s"):
+        run(["sleep", "5"], cwd=tmp_path, env=os.environ, seconds=0.1)
+
+
+def test_a_patch_release_is_one_that_wants_the_same_packages() -> None:
+    releases = {
+        "2.9.0": {"cuda": "12.8"},
+        "2.10.0": {"cuda": "13.0", "triton": "1"},
+        "2.10.1": {"cuda": "13.0", "triton": "1"},
+        "2.11.0": {"cuda": "13.0", "triton": "1"},
+        "2.11.1": {"cuda": "13.0", "triton": "2"},
+    }
+    assert patch_pair(releases) == ("2.10.0", "2.10.1")
+    with pytest.raises(BenchError, match="no two patch releases"):
+        patch_pair({"2.9.0": {}})
+    older, newer = patch_pair(known_releases())
+    assert older.rpartition(".")[0] == newer.rpartition(".")[0]
+
+
+class _Engine:
+    """Unpacks each image to a thousand bytes."""
+
+    def check_space(self, needed: int) -> None:
+        assert needed > 0
+
+    def pulled(self, reference: str) -> AbstractContextManager[None]:
+        assert "@sha256:" in reference
+        return nullcontext()
+
+    def unpacked(self, _reference: str) -> int:
+        return 1000
+
+
+def test_family_sizes_of_published_stacks_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_retry_waits(monkeypatch)
+    setting: Any = SimpleNamespace(engine=_Engine())
+    with serve() as registry:
+        tests = registry.image("nccl-tests:1", [b"a"])
+        torch = {"base": registry.image("torch:1", [b"a", b"b"]), "nccl": registry.image("torch:2", [b"a", b"b", b"c"])}
+        published = {
+            "base-cu121": {"images": {"torch": {"ref": torch["base"]}}},
+            "nccl-cu121": {"images": {"nccl-tests": {"ref": tests}, "torch": {"ref": torch["nccl"]}}},
+        }
+        monkeypatch.setattr(stack_diff, "outputs", lambda stack, _: published[stack])
+        rows = list(family_sizes.run(setting))
+    assert [row.what for row in rows] == ["torch of base-cu121, compressed", "torch of base-cu121, unpacked"]
+    assert list(rows[0].ours) < list(rows[0].theirs)
+    assert (rows[1].ours, rows[1].theirs) == ([1000.0], [1000.0])
+
+
+def test_family_sizes_of_unpublished_stack_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {})
+    assert list(family_sizes.run(Any)) == []  # type: ignore[arg-type]
+    assert "base-cu121 and nccl-cu121 not published; run `make up STACK=...`" in capsys.readouterr().out
+
+
+def test_program_of_slipway_lists_its_stack(tmp_path: Path) -> None:
+    made = program.slipway(tmp_path / "slipway", "127.0.0.1:5000/bench", {"flavor": "many", "count": 2})
+    synthetic_images.write(made.dockerfiles, 2)
+    made.commit()
+    run([sys.executable, "-m", "stacks", "check"], cwd=made.folder, env=os.environ)

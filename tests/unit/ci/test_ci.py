@@ -1,0 +1,658 @@
+"""``python -m ci``: its pure half, and what it says to git, to GitHub and to a token's issuer, each a stand-in here."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ci import actions, identity, machine, public_state, pulumi_stack, repository
+from ci.arguments import main
+from ci.verbs import comment, preview, propose, proposed, record, resolve
+from stacks import lock, plan
+from stacks.errors import SlipwayError
+from stacks.identity.history import BRANCH_VARIABLE
+from tests.fakes.github.rest_api import GitHub, serve
+from tests.fakes.loopback import serving
+from tests.helpers.sample_repository import Checkout
+
+OF = {
+    "conclusion": "success",
+    "html_url": "https://github.com/acme/slipway/actions/runs/1",
+    "head_branch": "feature/x",
+    "head_sha": "1234567890",
+    "head_repository": {"owner": {"login": "somebody"}},
+}
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+    with serve() as served:
+        monkeypatch.setenv("GITHUB_API_URL", served.address)
+        monkeypatch.setenv("GITHUB_REPOSITORY", "acme/slipway")
+        monkeypatch.setenv("GITHUB_TOKEN", "the-jobs-own-token")
+        yield served
+
+
+# resolve
+
+
+def asked(folder: str, name: str = "", args: str = "", suffix: str = "") -> tuple[str, str]:
+    return resolve.find(resolve.Asked(folder, name, resolve.arguments(args), suffix))
+
+
+@pytest.mark.parametrize("folder", ["torch", "dockerfiles/torch", "./dockerfiles/torch/"])
+def test_upstreams_words_for_an_image_mean_one_of_the_graph(folder: str) -> None:
+    assert asked(folder, suffix="base-cuda12.1.1-torch2.0.1-vision0.15.2-audio2.0.2") == ("base-cu121", "torch")
+    assert asked(folder, "torch", "TORCH_VERSION=2.14.1") == ("local", "torch")
+
+
+def test_every_image_that_is_run_can_be_meant() -> None:
+    for stack, image in resolve._all():
+        if image.spec.product:
+            continue
+        words = "\n".join(f"{key}={value}" for key, value in image.args.items())
+        folder = image.spec.dockerfile.rpartition("/")[0]
+        assert asked(folder, image.spec.name, words, image.spec.suffix.render()) == (stack, image.spec.name)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("torhc",),
+            "folder 'torhc': no image is built of it (did you mean 'torch'?); there are: ",
+        ),
+        (
+            ("torch", "", "TORCH_VERSION=1.0"),
+            "folder 'torch', build-args 'TORCH_VERSION=1.0': no image is meant; of this",
+        ),
+        (
+            ("torch", "torch-extras"),
+            "folder 'torch', image-name 'torch-extras': no image is meant; of this folder there are",
+        ),
+        (
+            ("torch", "", "TORCH_VERSION=2.0.1"),
+            "folder 'torch', build-args 'TORCH_VERSION=2.0.1': several images are meant: ",
+        ),
+        (("torch", "", "TORCH_VERSION"), "build-args: 'TORCH_VERSION': expected KEY=VALUE, one a line"),
+    ],
+)
+def test_what_means_none_or_several_is_one_line_that_says_what_there_is(words: tuple[str, ...], line: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        asked(*words)
+    assert str(caught.value).startswith(line), caught.value
+    assert "\n" not in str(caught.value)
+
+
+# Pulumi
+
+
+def test_an_image_is_brought_up_with_all_that_it_is_made_of_and_nothing_else() -> None:
+    planned = plan.make("nccl-cu121")
+    wanted = pulumi_stack.with_parents(planned, "torch")
+    assert wanted[-1] == "torch"
+    assert {"nccl-tests", "torch-source", "torch-wheel", "vision-wheel"} < set(wanted)
+    assert not {"torch-extras", "deepspeed-wheel", "apex-source"} & set(wanted)
+
+
+def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
+    text = (
+        "secretsprovider: awskms://x\nencryptedkey: AAAA\nencryptionsalt: v1:x\nconfig:\n  slipway:flavor: local\n"
+        '  slipway:torch: {version: "2.10"}\n  slipway:registry: {kind: generic, repository: r.example/x, username: u,\n'
+        "    password: {secure: v1:abc}}\n  slipway:runsOn: [a, b]\n"
+    )
+    assert yaml.load(pulumi_stack.unpublished(text), yaml.BaseLoader) == {
+        "config": {
+            "slipway:flavor": "local",
+            "slipway:torch": {"version": "2.10"},
+            "slipway:registry": {
+                "kind": "generic",
+                "repository": "r.example/x",
+                "username": "u",
+                "password": "[secret]",
+            },
+            "slipway:runsOn": ["a", "b"],
+            "slipway:publish": "false",
+        }
+    }
+    assert yaml.safe_load(pulumi_stack.unpublished(text))["config"]["slipway:publish"] is False
+
+
+def test_what_nobody_defined_is_not_set_but_the_empty_password_of_a_key() -> None:
+    empty = {"AWS_ROLE_ARN": "", "COSIGN_PASSWORD": "", "PATH": "/bin"}
+    assert pulumi_stack.defined({**empty, "COSIGN_PRIVATE_KEY": ""}) == {"PATH": "/bin"}
+    key = {"COSIGN_PRIVATE_KEY": "-----BEGIN", "PATH": "/bin"}
+    assert pulumi_stack.defined({**empty, **key}) == {**key, "COSIGN_PASSWORD": ""}
+
+
+SAID = """Previewing update (one):
+ ~  slipway:image:ImageVariant b update [diff: ~files,tag]
+
+Outputs:
+  ~ plan     : {
+        a: {
+            tag: "1"
+        }
+      ~ b: {
+          ~ tag   : "1" => "2"
+            target: <null>
+        }
+      + c: {
+          + tag: "1"
+        }
+    }
+
+Resources:
+    ~ 1 to update
+"""
+
+
+def test_of_a_preview_what_stays_is_left_out() -> None:
+    stays = ("        a: {", '            tag: "1"', "        }", "            target: <null>", "    }", "          }")
+    left = "\n".join(line for line in SAID.splitlines() if line not in stays) + "\n"
+    assert preview.changes(SAID) == left.replace("        }\n", "")
+    assert preview.changes("error: no stack\n") == "error: no stack\n"
+
+
+# What may be public
+
+ROOT_URN, COMPONENT, IMAGE, PROVIDER = (f"urn:pulumi:t::slipway::{rest}" for rest in (
+    "pulumi:pulumi:Stack::slipway-t", "slipway:image:ImageVariant::a",
+    "slipway:image:ImageVariant$docker:index/image:Image::a", "pulumi:providers:docker::default_5_2_0",
+))  # fmt: skip
+REGISTRY = "urn:pulumi:t::slipway::slipway:registry:PasswordRegistry::registry"
+CLUSTER = "urn:pulumi:t::slipway::slipway:runners:KubernetesRunners::runners"
+SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:AAAA"}
+
+
+def exported(**outputs: Any) -> dict[str, Any]:
+    made = [
+        {"urn": ROOT_URN, "type": "pulumi:pulumi:Stack", "custom": False, "outputs": {"images": {"a": {}}, **outputs}},
+        {"urn": REGISTRY, "type": "slipway:registry:PasswordRegistry", "custom": False, "inputs": {"x": SECRET}},
+        {"urn": PROVIDER, "type": "pulumi:providers:docker", "custom": True, "id": "1", "parent": CLUSTER,
+         "inputs": {"version": "5.2.0", "host": "tcp://x"}, "outputs": {"version": "5.2.0", "host": "tcp://x"}},
+        {"urn": COMPONENT, "type": "slipway:image:ImageVariant", "custom": False, "parent": ROOT_URN,
+         "inputs": {"args": {"A": "1"}}, "outputs": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}},
+        {"urn": IMAGE, "type": "docker:index/image:Image", "custom": True, "id": "x", "parent": COMPONENT,
+         "provider": f"{PROVIDER}::1", "dependencies": [REGISTRY, COMPONENT],
+         "inputs": {"registry": SECRET}, "outputs": {"registry": SECRET, "repoDigest": "r/a@sha256:1", "imageName": "r/a"}},
+    ]  # fmt: skip
+    return {"version": 3, "deployment": {"secrets_providers": {"state": {"salt": "v1:x"}}, "resources": made}}
+
+
+def test_of_a_state_only_what_is_named_is_public() -> None:
+    told = public_state.public(exported(more="of another"), "c" * 40)
+    text = json.dumps(told)
+    assert not any(hidden in text for hidden in ("ciphertext", "salt", "tcp://x", "registry", "of another"))
+    assert told["commit"] == "c" * 40
+    assert told["outputs"] == {"images": {"a": {}}}
+    assert public_state.images(told) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
+
+
+def test_an_output_that_is_secret_is_refused() -> None:
+    with pytest.raises(SlipwayError, match=r"^the stack's outputs hold a secret, and are not made public; "):
+        public_state.public(exported(plan={"a": {"args": {"TOKEN": SECRET}}}), "c" * 40)
+
+
+def test_a_state_made_of_it_has_what_is_not_to_be_built_and_no_dangling_urn() -> None:
+    told = public_state.public(exported(), "c" * 40)
+    for unbuilt, urns in (((), {IMAGE}), (("a",), set())):
+        resources = public_state.state(told, unbuilt)["deployment"]["resources"]
+        assert {it["urn"] for it in resources} == {ROOT_URN, PROVIDER, COMPONENT} | urns
+        for it in resources:
+            assert {*it["dependencies"], it.get("parent", ROOT_URN)} <= {other["urn"] for other in resources}
+        assert resources[0]["outputs"] == {"images": {"a": {}}}
+
+
+# The comment
+
+
+def reports(folder: Path, **texts: str) -> list[Path]:
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text)
+    return sorted(folder.glob("*.txt"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n</details> @everyone ![x](https://x.example)\n```",
+        "`" * 50,
+        "\x1b[31mred\x1b[0m\r\n\x00",
+        "\u202eevil",
+        "~~~",
+    ],
+)
+def test_a_report_is_text_that_cannot_end_where_it_stands(tmp_path: Path, text: str) -> None:
+    said = comment.text(OF, reports(tmp_path / "r", one=text))
+    fence = next(line for line in said.splitlines() if line.endswith("text")).removesuffix("text")
+    inside = said.partition(f"{fence}text\n")[2].partition(f"\n{fence}\n")
+    assert fence not in inside[0]
+    assert inside[2].split() == ["</details>"]
+    assert all(character.isprintable() or character == "\n" for character in said)
+
+
+def test_a_comment_is_never_longer_than_github_takes_and_says_so(tmp_path: Path) -> None:
+    many = {f"stack{number}": "line\n" * 100_000 for number in range(30)}
+    said = comment.text(OF, reports(tmp_path / "r", **many))
+    assert len(said) <= 65_536
+    assert said.count("... (cut: the log has all of it)") == said.count("<details>") == said.count("</details>") == 30
+
+
+def test_a_run_that_failed_or_said_nothing_is_told_of(tmp_path: Path) -> None:
+    said = comment.text({**OF, "conclusion": "failure"}, [])
+    assert said.startswith(comment.MARK)
+    assert "1234567 ended with **failure**: [log](https://github.com/acme/slipway/actions/runs/1)" in said
+    assert said.endswith("\nThat is not known: see the log.\n")
+    assert comment.text(OF, []).endswith("\nNo image would change.\n")
+    some = reports(tmp_path / "r", one="would change")
+    assert "\nReports may be missing: see the log.\n" in comment.text({**OF, "conclusion": "failure"}, some)
+    assert "missing" not in comment.text(OF, some)
+
+
+def commenting(folder: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, Any]) -> int:
+    event = folder / "event.json"
+    event.write_text(json.dumps({"workflow_run": of}))
+    monkeypatch.setenv("GITHUB_EVENT_PATH", str(event))
+    return main(["comment", str(folder / "r")])
+
+
+def test_only_the_pull_request_that_the_run_was_of_is_commented_on(
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports(tmp_path / "r", one="would change")
+    github.open(1, "somebody", "feature/x", "another commit since")
+    github.open(2, "another", "feature/x", OF["head_sha"])  # type: ignore[arg-type]
+    assert commenting(tmp_path, monkeypatch, OF) == 0
+    assert github.comments == {1: [], 2: []}
+    github.pulls[1]["head"]["sha"] = OF["head_sha"]
+    assert commenting(tmp_path, monkeypatch, OF) == 0
+    assert [len(github.comments[number]) for number in (1, 2)] == [1, 0]
+
+
+def test_the_comment_is_found_again_among_many_and_nobody_elses_is_touched(
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports(tmp_path / "r", one="would change")
+    github.open(1, "somebody", "feature/x", OF["head_sha"])  # type: ignore[arg-type]
+    theirs = [{"id": number, "user": {"login": "x"}, "body": comment.MARK} for number in range(250)]
+    github.comments[1] += theirs
+    for _ in range(2):
+        assert commenting(tmp_path, monkeypatch, OF) == 0
+    assert len(github.comments[1]) == 251
+    assert all(one["body"] == comment.MARK for one in github.comments[1][:250])
+
+
+def test_a_report_that_is_a_link_is_not_followed(
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("of this machine")
+    reports(tmp_path / "r")
+    (tmp_path / "r/one.txt").symlink_to(tmp_path / "secret")
+    github.open(1, "somebody", "feature/x", OF["head_sha"])  # type: ignore[arg-type]
+    assert commenting(tmp_path, monkeypatch, OF) == 0
+    (said,) = github.comments[1]
+    assert "of this machine" not in said["body"]
+
+
+def test_a_refusal_is_one_line_without_the_token(
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports(tmp_path / "r")
+    github.refusal = 403
+    assert commenting(tmp_path, monkeypatch, OF) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("GET pulls?state=open&head=somebody%3Afeature%2Fx&per_page=100: 127.0.0.1:")
+    assert said.endswith('answers 403: {"message": "Resource not accessible by integration"}\n')
+    assert len(said.splitlines()) == 1
+
+
+# Identity
+
+
+class Issuer(BaseHTTPRequestHandler):
+    """GitHub's issuer of tokens: each has its audience and a number."""
+
+    count = 0
+
+    def do_GET(self) -> None:
+        assert self.headers["Authorization"] == "Bearer request"
+        Issuer.count += 1
+        body = json.dumps({"value": f"{self.path.partition('audience=')[2]}-{Issuer.count}"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def issuer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with serving(Issuer) as address:
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", f"http://{address}/?api-version=2.0")
+        monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "request")
+        yield
+
+
+@pytest.mark.usefixtures("issuer")
+def test_tokens_stand_in_files_that_are_renewed_until_they_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "RENEW_SECONDS", 0.05)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
+    monkeypatch.setenv("AZURE_CLIENT_ID", "")
+    with identity.tokens(tmp_path) as named:
+        assert set(named) == {"AWS_WEB_IDENTITY_TOKEN_FILE"}
+        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+        first = file.read_text()
+        assert first.startswith("sts.amazonaws.com-")
+        assert file.stat().st_mode & 0o777 == 0o600
+        until = time.monotonic() + 10
+        while file.read_text() == first:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("issuer")
+@pytest.mark.parametrize("answer", [b"<html>", b'{"message": "later"}', b"[]"])
+def test_a_bad_answer_is_said_and_asked_for_again_soon(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(identity, "RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(identity, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
+    monkeypatch.delenv("AZURE_CLIENT_ID", raising=False)
+    bad: list[bytes] = []
+
+    def ask(*asked: Any) -> bytes:
+        if len(bad) == 2:
+            return actions.ask(*asked)
+        bad.append(answer)
+        return answer
+
+    with identity.tokens(tmp_path) as named:
+        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+        first = file.read_text()
+        monkeypatch.setattr(identity, "RENEW_SECONDS", 60)  # what follows is asked for sooner
+        monkeypatch.setattr(identity, "ask", ask)
+        until = time.monotonic() + 10
+        while file.read_text() in {first, ""} or len(bad) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    why = "the job's identity: GitHub answers with something that is no token; try again"
+    assert capsys.readouterr().err.splitlines() == [f"not renewed, and asked for again: {why}"] * 2
+
+
+@pytest.mark.usefixtures("issuer")
+def test_not_even_an_answer_that_breaks_off_ends_the_renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RENEW_SECONDS", "AGAIN_SECONDS"):
+        monkeypatch.setattr(identity, name, 0.05)
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
+    with identity.tokens(tmp_path) as named:
+        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+        first = file.read_text()
+        broken = iter([http.client.IncompleteRead(b"{")])
+        monkeypatch.setattr(identity, "token", lambda audience: _or_raise(next(broken, None)) or f"{audience}-later")
+        until = time.monotonic() + 10
+        while file.read_text() in {first, ""}:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+
+def _or_raise(error: Exception | None) -> None:
+    if error:
+        raise error
+
+
+@pytest.mark.usefixtures("issuer")
+def test_azure_has_an_audience_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ROLE_ARN", raising=False)
+    monkeypatch.setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000000")
+    with identity.tokens(tmp_path) as named:
+        assert Path(named["AZURE_FEDERATED_TOKEN_FILE"]).read_text().startswith("api%3A%2F%2FAzureADTokenExchange-")
+
+
+def test_no_cloud_asks_for_no_token_and_a_job_without_the_permission_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*identity.CLOUDS, "ACTIONS_ID_TOKEN_REQUEST_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with identity.tokens(tmp_path) as named:
+        assert named == {}
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
+    with pytest.raises(SlipwayError, match=r"^ACTIONS_ID_TOKEN_REQUEST_URL is not set; "), identity.tokens(tmp_path):
+        pass
+
+
+# The branch `published`
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    made = Checkout(tmp_path / "work")
+    made.write("stacks/Pulumi.one.yaml", "config: {}\n")
+    made.git("init", "-q", "-b", "main")
+    made.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    made.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    made.commit("README.md", "one")
+    monkeypatch.setattr(record, "ROOT", made.root)
+    return made
+
+
+def recorded(checkout: Checkout, result: str, **commits: str) -> None:
+    folder = checkout.root.parent / "told"
+    folder.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        file.unlink()
+    for stack, commit in commits.items():
+        (folder / f"{stack}.json").write_text(json.dumps({"commit": commit}))
+    assert record.run(argparse.Namespace(folder=folder, result=result)) == 0
+
+
+def there(checkout: Checkout) -> dict[str, str]:
+    checkout.git("fetch", "-q", "origin", "published")
+    names = checkout.git("ls-tree", "-r", "--name-only", "FETCH_HEAD").splitlines()
+    return {name: checkout.git("show", f"FETCH_HEAD:{name}") for name in names}
+
+
+def test_what_an_older_run_records_late_changes_nothing_that_a_later_one_has_recorded(checkout: Checkout) -> None:
+    older = checkout.git("rev-parse", "HEAD")
+    checkout.commit("README.md", "two")
+    later = checkout.git("rev-parse", "HEAD")
+    recorded(checkout, "success", one=later)
+    checkout.git("checkout", "-q", older)
+    recorded(checkout, "success", one=older)
+    assert there(checkout) == {"commit": later, "stacks/one.json": json.dumps({"commit": later})}
+
+
+def test_a_stack_that_is_gone_is_forgotten_once_all_is_published(checkout: Checkout) -> None:
+    head = checkout.git("rev-parse", "HEAD")
+    recorded(checkout, "failure", one=head, old=head)
+    assert set(there(checkout)) == {"stacks/one.json", "stacks/old.json"}
+    recorded(checkout, "skipped")
+    assert there(checkout) == {"commit": head, "stacks/one.json": json.dumps({"commit": head})}
+    assert checkout.git("rev-list", "--count", "FETCH_HEAD") == "2"
+    recorded(checkout, "skipped")
+    assert checkout.git("rev-list", "--count", "origin/published") == "2"
+
+
+def test_another_run_that_was_faster_is_taken_account_of(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = checkout.git("rev-parse", "HEAD")
+    push = repository.push
+    raced: list[str] = []
+
+    def slowly(root: Path, made: str, branch: str) -> None:
+        if not raced:
+            raced.append(made)
+            other = repository.commit(root, None, {"stacks/other.json": json.dumps({"commit": head})}, "faster")
+            assert other
+            push(root, other, branch)
+        push(root, made, branch)
+
+    monkeypatch.setattr(repository, "push", slowly)
+    recorded(checkout, "failure", one=head)
+    assert set(there(checkout)) == {"stacks/one.json", "stacks/other.json"}
+
+
+def test_a_remote_that_refuses_is_one_line(checkout: Checkout) -> None:
+    hook = checkout.root.parent / "remote.git/hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho protected branch >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(SlipwayError, match=r"^git push: ") as caught:
+        recorded(checkout, "success", one=checkout.git("rev-parse", "HEAD"))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_token_is_sent_to_github_and_stands_in_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "the-jobs-own-token")
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    more = repository._login()
+    said = subprocess.run(
+        ["git", "config", "--get-urlmatch", "http.extraheader", "https://github.com/acme/slipway"],
+        env=more | {"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert said == "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu\n"
+    monkeypatch.delenv("GITHUB_TOKEN")
+    assert repository._login() == {}
+
+
+# What a night proposes
+
+REQUEST = argparse.Namespace(branch="parents", title="Parents have moved", paths=["stacks/lock.toml"])
+LOCK = "stacks/lock.toml"
+MOVED = {"docker.io/library/debian:bookworm-slim": f"sha256:{'2' * 64}"}
+
+
+@pytest.fixture
+def night(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    for module in (propose, proposed):
+        monkeypatch.setattr(module, "ROOT", checkout.root)
+    monkeypatch.setenv("GITHUB_REF_NAME", "main")
+    lock.write(checkout.root, {}, "2026-01-05")
+    checkout.commit("README.md", "two")
+    return checkout
+
+
+def proposing(checkout: Checkout, **written: Any) -> str:
+    """Propose a lock and return the branch's commit; the checkout is as it was."""
+    lock.write(checkout.root, **written)
+    assert propose.run(REQUEST) == 0
+    checkout.git("checkout", "-q", LOCK)
+    return checkout.git("ls-remote", "origin", "refs/heads/parents").partition("\t")[0]
+
+
+def test_what_is_proposed_already_stays_as_it_is(night: Checkout, github: GitHub) -> None:
+    first = proposing(night, locked=MOVED)
+    night.commit("README.md", "three")
+    assert proposing(night, locked=MOVED) == first
+    assert len(github.dispatched) == len(github.pulls) == 1
+    assert proposing(night, locked=MOVED, refresh="2026-01-12") != first
+    assert len(github.dispatched) == 2
+
+
+def test_what_is_proposed_of_a_file_that_has_changed_since_is_proposed_anew(night: Checkout, github: GitHub) -> None:
+    first = proposing(night, locked=MOVED)
+    lock.write(night.root, {}, "2026-01-12")
+    night.commit("README.md", "three")
+    assert proposing(night, locked=MOVED) != first
+    night.git("fetch", "-q", "origin", "parents")
+    assert night.git("rev-parse", "FETCH_HEAD~1") == night.git("rev-parse", "HEAD")
+    github.pulls.clear()  # closed; what moves is proposed again
+    assert proposing(night, locked=MOVED)
+    assert len(github.pulls) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "kept"), [("2026-01-12", "2026-01-12"), ("2025-12-29", "2026-01-05"), (None, "2026-01-05")]
+)
+def test_a_refresh_that_is_proposed_is_kept_until_it_is_merged(
+    there: str | None, kept: str, night: Checkout, github: GitHub
+) -> None:
+    proposing(night, locked=MOVED, refresh=there)
+    assert proposed.run(REQUEST) == 0
+    assert lock.refreshed(night.root) == kept
+    assert not lock.read(night.root), "digests are asked for anew"
+    night.git("checkout", "-q", LOCK)
+    github.pulls.clear()
+    assert proposed.run(REQUEST) == 0
+    assert lock.refreshed(night.root) == "2026-01-05", "nobody wants what is closed"
+
+
+# Machines
+
+
+@pytest.mark.parametrize("where", ["github-hosted", "self-hosted"])
+def test_room_is_made_on_githubs_own_machines_only(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "sudo").chmod(0o755)
+    spare = [tmp_path / name for name in ("there", "not there")]
+    spare[0].mkdir()
+    monkeypatch.setattr(machine, "SPARE", spare)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("RUNNER_ENVIRONMENT", where)
+    machine.make_room()
+    assert spare[0].exists() == (where == "self-hosted")
+
+
+@pytest.mark.parametrize("verb", ["comment", "record", "published", "propose"])
+def test_some_verbs_need_nothing_but_python(verb: str) -> None:
+    """Those that workflows run with the machine's own ``python3``; ``-S`` leaves out all that is installed."""
+    subprocess.run(
+        [sys.executable, "-S", "-c", f"import ci.arguments, ci.verbs.{verb}"], cwd=repository.ROOT, check=True
+    )
+
+
+# Words
+
+
+def test_a_variable_that_nobody_defined_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "")
+    assert main(["publish", "local"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("PULUMI_BACKEND_URL is not set; ")
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["publish", "lokal"], "there is no stack 'lokal' (did you mean 'local'?)"),
+        (
+            ["publish", "local", "--image", "torhc"],
+            "stack local has no image 'torhc' (did you mean 'torch'?); it has: torch",
+        ),
+        (["preview", "lokal"], "there is no stack 'lokal' (did you mean 'local'?)"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BRANCH_VARIABLE, "")  # `preview` sets it; taken back afterwards
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(line)
+    assert len(said.splitlines()) == 1
+
+
+def test_an_output_is_one_line_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "output"
+    monkeypatch.setenv("GITHUB_OUTPUT", str(file))
+    actions.output("tag", "a\nmatrix={}")
+    assert file.read_text() == "tag=a matrix={}\n"

@@ -1,0 +1,396 @@
+"""``python -m stacks diff REF REF``: what is said of two images, and that nothing is read for it that need not be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from cli.diff.comparison import Comparison, compare
+from cli.diff.report import of_stack
+from cli.diff.stack_diff import Change, StackDiff, diff
+from cli.diff.stack_diff import _base as moved
+from cli.main import main
+from oci.registry_image import fetch
+from stacks.errors import SlipwayError
+from stacks.plan import PlannedImage
+from stacks.spec import ImageSpec, Outside
+from stacks.tags import Suffix
+from tests.fakes.registry import INDEX, Registry, compress, digest_of, serve, skip_retry_waits
+from tests.helpers.layers import Item, archive
+from tests.helpers.sample_repository import STACK, make
+
+VENV = "opt/venv/lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    skip_retry_waits(monkeypatch)
+    with serve() as served:
+        yield served
+
+
+def file(path: str, text: str = "x", mode: int = 0o644) -> Item:
+    return Item(path, "file", text, mode)
+
+
+def pip(name: str, version: str) -> Item:
+    return file(f"{VENV}/{name}-{version}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
+
+
+def dpkg(**versions: str) -> Item:
+    paragraphs = [f"Package: {n}\nStatus: install ok installed\nVersion: {v}\n" for n, v in versions.items()]
+    gone = "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n"
+    return file("var/lib/dpkg/status", "\n".join([*paragraphs, gone]))
+
+
+BASE = [file("bin/sh"), dpkg(openssl="3.0.1", zlib="1.2")]
+LARGE = [file("opt/large", "large" * 1000), pip("torch", "2.14.0")]
+
+
+def as_json(found: Comparison) -> dict[str, Any]:
+    """Return what a program reads of it."""
+    read: dict[str, Any] = json.loads(json.dumps(found, default=lambda part: part.as_json()))
+    return read
+
+
+class Pair:
+    """Two images, and what is said of them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    def compare(self, before: list[list[Item]], after: list[list[Item]], *, thorough: bool = False) -> dict[str, Any]:
+        names = [
+            self.registry.image(name, [*map(archive, layers)]) for name, layers in (("a:1", before), ("a:2", after))
+        ]
+        self.registry.asked.clear()
+        return as_json(compare(*map(fetch, names), thorough=thorough))
+
+    def read(self, layer: list[Item]) -> int:
+        """Return how often a layer was asked for."""
+        return self.registry.asked.count(f"GET /v2/a/blobs/{digest_of(compress(archive(layer)))}")
+
+
+@pytest.fixture
+def pair(registry: Registry) -> Pair:
+    return Pair(registry)
+
+
+def packages(found: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    keys = ("manager", "where", "name", "before", "after", "certain")
+    return [tuple(package[key] for key in keys) for package in found["packages"]]
+
+
+def test_packages_that_layers_of_their_own_bring_are_told_without_reading_shared_ones(pair: Pair) -> None:
+    before = [BASE, LARGE, [pip("numpy", "1.26"), pip("PyYAML", "6.0")]]
+    after = [BASE, LARGE, [pip("numpy", "2.0"), pip("ruamel_yaml", "0.18")]]
+    found = pair.compare(before, after)
+    assert packages(found) == [
+        ("pip", "/opt/venv", "numpy", "1.26", "2.0", True),
+        ("pip", "/opt/venv", "pyyaml", "6.0", None, False),
+        ("pip", "/opt/venv", "ruamel-yaml", None, "0.18", False),
+    ]
+    assert (pair.read(BASE), pair.read(LARGE)) == (0, 0)
+    assert len(found["unread"]) == len(found["reused"]) == 2
+
+    found = pair.compare(before, after, thorough=True)
+    assert all(package[-1] for package in packages(found))
+    assert (pair.read(BASE), pair.read(LARGE)) == (1, 1)
+    assert found["unread"] == []
+
+
+def test_a_package_that_replaces_one_of_a_shared_layer_is_changed(pair: Pair) -> None:
+    upgrade = [Item(f"{VENV}/torch-2.14.0.dist-info", "gone"), pip("torch", "2.14.1")]
+    assert packages(pair.compare([BASE, LARGE], [BASE, LARGE, upgrade])) == [
+        ("pip", "/opt/venv", "torch", "2.14.0", "2.14.1", True)
+    ]
+    assert pair.read(LARGE) == 0
+    again = [Item(f"{VENV}/torch-2.14.0.dist-info", "opaque"), pip("torch", "2.14.0")]
+    assert packages(pair.compare([BASE, LARGE], [BASE, LARGE, again])) == []
+
+
+def test_a_database_that_one_image_alone_writes_is_compared_with_that_of_a_shared_layer(pair: Pair) -> None:
+    top = [dpkg(openssl="3.0.2", zlib="1.2", curl="8")]
+    found = pair.compare([BASE, LARGE], [BASE, LARGE, top])
+    assert packages(found) == [
+        ("dpkg", "", "curl", None, "8", True),
+        ("dpkg", "", "openssl", "3.0.1", "3.0.2", True),
+    ]
+    assert (pair.read(BASE), pair.read(LARGE)) == (1, 1)  # the status lies in the lowest
+    found = pair.compare([LARGE, BASE, [file("a", "1")]], [LARGE, BASE, [file("a", "2")], top])
+    assert len(packages(found)) == 2
+    assert (pair.read(BASE), pair.read(LARGE)) == (1, 0)
+    both = pair.compare([BASE, [dpkg(a="1")]], [BASE, [dpkg(a="2")]])
+    assert packages(both) == [("dpkg", "", "a", "1", "2", True)]
+    assert pair.read(BASE) == 0
+
+
+def test_conda_packages_are_told_by_their_records(pair: Pair) -> None:
+    def record(name: str) -> Item:
+        return file(f"opt/conda/conda-meta/{name}.json", "{}")
+
+    found = pair.compare([[record("ca-certificates-2024.1-h06a4308_0")]], [[record("ca-certificates-2025.2-0")]])
+    assert packages(found) == [("conda", "/opt/conda", "ca-certificates", "2024.1", "2025.2", True)]
+
+
+def test_files_with_their_sizes_and_what_more_may_be_done_with_them(pair: Pair) -> None:
+    before = [[file("a", "1"), file("b"), file("ping"), file("same"), file("su", "x", 0o4755)]]
+    after = [
+        [
+            file("a", "12", 0o4755),
+            file("c", "x", 0o666),
+            Item("ping", "file", "x", headers={"SCHILY.xattr.security.capability": "\x01\0\0\x02\0 \0\0"}),
+            file("same"),
+            file("su", "y", 0o4755),
+            Item("open", "directory", mode=0o777),
+            Item("tmp", "directory", mode=0o1777),
+        ]
+    ]
+    found = pair.compare(before, after)
+    assert {each["path"]: each["change"] for each in found["files"]} == {
+        "/a": "changed",
+        "/b": "removed",
+        "/c": "added",
+        "/open": "added",
+        "/ping": "changed",
+        "/su": "changed",
+    }
+    a = found["files"][0]
+    assert (a["before"]["size"], a["after"]["size"], a["after"]["mode"]) == (1, 2, "4755")
+    assert found["risks"] == [
+        {"kind": "setuid", "path": "/a"},
+        {"kind": "world-writable", "path": "/c"},
+        {"kind": "world-writable", "path": "/open"},
+        {"kind": "capabilities", "path": "/ping"},
+    ]
+
+
+def test_settings_layers_sizes_and_the_base(registry: Registry) -> None:
+    base, label = archive(BASE), "org.opencontainers.image.base.name"
+    before = registry.image(
+        "a:1",
+        [base],
+        {"Env": ["A=1", "B=2"], "User": "root", "ExposedPorts": {"22/tcp": {}}, "Labels": {label: "debian:12"}},
+    )
+    after = registry.image(
+        "a:2",
+        [base, archive(LARGE)],
+        {"Env": ["A=1", "B=3", "C=x=y"], "Entrypoint": ["/bin/sh", "-c"], "Labels": {label: "debian:13"}},
+    )
+    found = as_json(compare(fetch(before), fetch(after)))
+    assert [(each["name"], each["before"], each["after"]) for each in found["settings"]] == [
+        ("env B", "2", "3"),
+        ("user", "root", None),
+        ("port 22/tcp", "", None),
+        (f"label {label}", "debian:12", "debian:13"),
+        ("env C", None, "x=y"),
+        ("entry point", None, "/bin/sh -c"),
+    ]
+    assert found["base"] == {"before": "debian:12", "after": "debian:13", "moved": False}
+    assert (len(found["reused"]), len(found["pushed"])) == (1, 1)
+    sizes = [sum(layer["size"] for layer in found[side]["layers"]) for side in ("before", "after")]
+    assert found["after"]["size"] - found["before"]["size"] > sizes[1] - sizes[0] - 200
+    moved = registry.image("a:3", [archive([file("other")])])
+    assert compare(fetch(before), fetch(moved)).base_moved
+
+
+@pytest.mark.parametrize(
+    ("pack", "suffix"),
+    [
+        (gzip.compress, "+gzip"),
+        (zstandard.ZstdCompressor().compress, "+zstd"),
+        (bytes, ""),
+        (lambda layer: gzip.compress(layer[:700]) + gzip.compress(layer[700:]), "+gzip"),
+    ],
+)
+def test_layers_are_read_however_they_are_compressed(registry: Registry, pack: Any, suffix: str) -> None:
+    before, after = (
+        registry.image(f"a:{number}", [archive([pip("a", number)])], pack=pack, suffix=suffix) for number in "12"
+    )
+    assert [(each.before, each.after) for each in compare(fetch(before), fetch(after)).packages] == [("1", "2")]
+
+
+def test_the_same_layer_compressed_otherwise_is_pushed_but_not_read(registry: Registry) -> None:
+    layer = archive(LARGE)
+    before = registry.image("a:1", [layer])
+    after = registry.image("a:2", [layer], pack=zstandard.ZstdCompressor().compress, suffix="+zstd")
+    registry.asked.clear()
+    found = compare(fetch(before), fetch(after))
+    assert (len(found.pushed), found.files) == (1, ())
+    assert sum("/blobs/" in asked for asked in registry.asked) == 2  # the configurations
+
+
+def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["diff", *words]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 1, printed.err
+    return printed.err.strip()
+
+
+def test_a_list_of_images_is_refused_with_its_platforms(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (registry.image(f"a:{arch}", [archive(BASE)], platform=("linux", arch)) for arch in ("amd64", "arm64"))
+    entries = [
+        {"digest": ref.partition("@")[2], "platform": {"os": "linux", "architecture": arch}}
+        for ref, arch in ((one, "amd64"), (other, "arm64"))
+    ]
+    attestation = {"digest": one.partition("@")[2], "platform": {"os": "unknown", "architecture": "unknown"}}
+    registry.manifest("a:all", INDEX, {"manifests": [*entries, attestation]})
+    name = f"{registry.address}/a:all"
+    assert mistake(capsys, name, one) == (
+        f"{name}: a list of images, where one is expected; name one by its digest: "
+        f"linux/amd64 ({entries[0]['digest']}), linux/arm64 ({entries[1]['digest']})"
+    )
+    assert fetch(name, platform="linux/arm64").digest == entries[1]["digest"]
+    with pytest.raises(SlipwayError, match="a list of images, none of them for linux/s390x: linux/amd64"):
+        fetch(name, platform="linux/s390x")
+    assert mistake(capsys, one, other) == (
+        f"{one} is for linux/amd64 and {other} for linux/arm64: only images of one platform can be compared"
+    )
+
+
+def test_a_layer_that_is_corrupt_is_an_error_and_no_result(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = (registry.image(f"a:{n}", [archive([file("a", n)])]) for n in "12")
+    (digest,) = (layer.digest for layer in fetch(after).layers)
+    good = registry.blobs[digest]
+    for bad in (gzip.compress(archive([file("a", "3")])), good[:-4], good[:40], b"", good + b"\0"):
+        registry.blobs[digest] = bad
+        assert mistake(capsys, before, after) == (
+            f"{after}: a blob is corrupt: its digest is {digest_of(bad)}, not {digest}"
+        )
+
+
+def test_what_is_no_image_is_one_line(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    image = registry.image("a:1", [archive(BASE)])
+    registry.manifest("a:chart", "application/vnd.cncf.helm", {"config": {}})
+    registry.manifest("a:empty", "application/vnd.oci.image.manifest.v1+json", {})
+    address = registry.address
+    assert mistake(capsys, f"{address}/a:chart", image) == f"{address}/a:chart: no image, but application/vnd.cncf.helm"
+    assert "its manifest or configuration is not as specified: KeyError('config')" in mistake(
+        capsys, f"{address}/a:empty", image
+    )
+    assert "may have been deleted (404)" in mistake(capsys, f"{address}/a:none", image)
+    assert "expected an image reference with a tag or a digest" in mistake(capsys, f"{address}/a", image)
+    assert "two images by their references" in mistake(capsys, image)
+    assert "two images by their references" in mistake(capsys, "local", image)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["diff", *words]) == 0
+    return capsys.readouterr().out
+
+
+class Page(HTMLParser):
+    """A page's elements, each closed where it must be, and its text."""
+
+    VOID = ("meta",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not {name for name, _ in attrs} & {"src", "href", "onload"}
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+NASTY = "a|b`<script>alert(1)</script>\n\x1b[31m"
+
+
+def test_every_form_says_the_same_and_what_images_hold_stays_text(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = registry.image("a:1", [archive(BASE), archive([pip("numpy", "1.26")])])
+    after = registry.image(
+        "a:2", [archive(BASE), archive([pip("numpy", "2.0"), file(f"opt/{NASTY}")])], {"Labels": {NASTY: NASTY}}
+    )
+    text = shown(capsys, before, after)
+    assert re.search(r"~ +numpy +pip /opt/venv +1\.26 +2\.0\n", text)
+    assert "1 of 2 reused" in text
+    assert "?: 1 layers that both have" in text
+
+    marked = shown(capsys, before, after, "--markdown")
+    assert "| `~` | `numpy` | `pip /opt/venv` | `1.26` | `2.0` |" in marked
+    outside_of_code = re.sub(r"`[^`\n]*`", "", marked)
+    assert "script" not in outside_of_code
+
+    page = Page()
+    raw = shown(capsys, before, after, "--html")
+    page.feed(raw)
+    assert page.open == []
+    assert page.tags.count("svg") == 1
+    assert page.tags.count("rect") == 4
+    assert "script" not in page.tags
+    assert {"numpy", "1.26", "2.0"} <= set(page.text)
+
+    for form in (text, marked, raw):
+        assert "\x1b" not in form
+    assert json.loads(shown(capsys, before, after, "--json"))["packages"][0]["name"] == "numpy"
+
+
+def test_a_base_that_cannot_be_looked_up_is_said_and_ends_nothing(registry: Registry) -> None:
+    published = fetch(registry.image("a:1", [archive(BASE), archive(LARGE)]))
+    registry.image("base:1", [archive(BASE)])
+    registry.image("base:2", [archive(LARGE)])
+
+    def said(base: str) -> str | None:
+        spec = ImageSpec(
+            name="a",
+            dockerfile="a/Dockerfile",
+            parents={"BASE_IMAGE": Outside(reference=base)},
+            description="d",
+            licenses="MIT",
+            suffix=Suffix(variant="base"),
+        )
+        return moved(PlannedImage(spec, "r/a", "1", {"BASE_IMAGE": base}, {}, {}), published, None)
+
+    assert said(f"{registry.address}/base:1") is None
+    assert said("scratch") is None
+    assert re.fullmatch(r"\S+/base:2 has moved: it is sha256:\S+ now, .*", said(f"{registry.address}/base:2") or "")
+    assert (said(f"{registry.address}/base:3") or "").startswith("cannot be looked up: ")
+
+
+@pytest.mark.parametrize("answer", [401, 403, 404])
+def test_a_stack_that_moves_to_another_registry_is_compared_with_what_it_published(
+    registry: Registry, tmp_path: Path, answer: int
+) -> None:
+    """A repository that is not there yet may be one that a registry tells nobody of, as GHCR and Docker Hub do."""
+    checkout = make(tmp_path)
+    where = {"kind": "local", "address": registry.address, "path": "new"}
+    checkout.write(STACK, json.dumps({"config": {"slipway:flavor": "local", "slipway:registry": where}}))
+    checkout.write("stacks/lock.toml", f'"docker.io/library/debian:bookworm-slim" = "sha256:{"0" * 64}"\n')
+    registry.digests[f"new/torch:{checkout.tag()}"] = answer
+    then = {"images": {"torch": {"ref": registry.image("old/torch:1", [archive(BASE)])}}}
+    (image,) = diff("local", checkout.root, before=then).images
+    assert (image.state, image.content) == ("changed", None)
+    assert image.changes[0] == Change("repository", f"{registry.address}/old/torch", f"{registry.address}/new/torch")
+
+
+def test_equal_images_have_no_difference(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    image = registry.image("a:1", [archive(BASE)])
+    assert "no difference in packages, settings and files" in shown(capsys, image, image)
+
+
+def test_a_stack_without_images_is_said_to_have_none() -> None:
+    [part] = of_stack(StackDiff("runners-eks", (), ())).parts
+    assert part.facts == [("images", "none: the stack builds no image")]

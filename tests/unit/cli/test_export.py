@@ -1,0 +1,505 @@
+"""Images and wheels that are exported from a registry on loopback."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli.export import layout, selection, squashfs
+from cli.export.filesystem import Filesystem
+from cli.main import main
+from oci.registry_image import fetch
+from stacks import plan
+from stacks.config.stack_file import ROOT, read_stack
+from tests.fakes.registry import Registry, digest_of, serve, skip_retry_waits
+from tests.helpers import layers
+from tests.helpers.layers import Item
+
+CONFIG: Mapping[str, Any] = {
+    "Env": ["PATH=/bin", "GREETING=hello you"],
+    "WorkingDir": "/work/here",
+    "Entrypoint": ["/init", "a b"],
+    "Cmd": ["it's"],
+    "Labels": {"title": "one\nexec evil"},
+    "Volumes": {"/data": {}},
+}
+LAYERS = (
+    [
+        Item("etc", "directory", mode=0o755),
+        Item("etc/passwd", "file", "old", 0o600),
+        Item("etc/environment", "file", "NOT=this"),
+        Item("a", "directory", mode=0o555),
+        Item("a/one", "file", "one"),
+        Item("a/same", "hardlink", "a/one"),
+        Item("a/gone", "file", "gone"),
+        Item("opaque/x", "file", "x"),
+        Item("lib", "symlink", "usr/lib"),
+        Item("dev/null", "file", ""),
+        Item("tmp/dist/a-1-py3-none-any.whl", "file", "first"),
+        Item("tmp/dist/b-1-py3-none-any.whl", "file", "second"),
+    ],
+    [
+        Item("a/one", "file", "two"),
+        Item("a/gone", "gone"),
+        Item("opaque", "opaque"),
+        Item("opaque/y", "file", "y"),
+        Item("lib/z", "file", "z"),
+        Item("etc/passwd", "file", "new", 0o644),
+        Item("late", "hardlink", "a/same"),
+        Item("tmp/dist/b-1-py3-none-any.whl", "gone"),
+        Item("home/b/dist/c-1-py3-none-any.whl", "file", "not one of them"),
+    ],
+)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    skip_retry_waits(monkeypatch)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # pytest's own stay
+    with serve() as served:
+        yield served
+
+
+@pytest.fixture
+def reference(registry: Registry) -> str:
+    registry.image("acme/app:1.0", list(map(layers.archive, LAYERS)), CONFIG)
+    return f"{registry.address}/acme/app:1.0"
+
+
+def export(*words: str | Path) -> int:
+    return main(["export", *map(str, words)])
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Return the files below a folder, with what is in them."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def digests(folder: Path) -> None:
+    """Assert that each blob of a layout is what its name says."""
+    blobs = list((folder / "blobs/sha256").iterdir())
+    assert blobs
+    for blob in blobs:
+        assert digest_of(blob.read_bytes()) == f"sha256:{blob.name}"
+
+
+def read_layout(read: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the descriptor, the manifest and the configuration of the one image in a layout."""
+    (entry,) = json.loads(read("index.json"))["manifests"]
+    manifest = json.loads(read(f"blobs/{entry['digest'].replace(':', '/')}"))
+    return entry, manifest, json.loads(read(f"blobs/{manifest['config']['digest'].replace(':', '/')}"))
+
+
+def test_an_oci_layout_has_the_registrys_bytes_and_the_images_digest(
+    registry: Registry, reference: str, tmp_path: Path
+) -> None:
+    assert export(reference, "--format", "oci", "--output", tmp_path / "app") == 0
+    assert json.loads((tmp_path / "app/oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
+    digests(tmp_path / "app")
+    entry, manifest, config = read_layout(lambda name: (tmp_path / "app" / name).read_bytes())
+    assert entry["digest"] == registry.digests["acme/app:1.0"]
+    assert entry["annotations"]["org.opencontainers.image.ref.name"] == "1.0"
+    assert config["config"] == CONFIG
+    assert [registry.blobs[layer["digest"]] for layer in manifest["layers"]] == [
+        gzip.compress(layers.archive(layer), mtime=0) for layer in LAYERS
+    ]
+    assert names(tmp_path) == ["app"]
+
+
+def test_an_archive_is_a_layout_with_dockers_own_manifest(reference: str, tmp_path: Path) -> None:
+    assert export(reference, "--format", "tar", "--output", tmp_path / "app.tar") == 0
+    with tarfile.open(tmp_path / "app.tar") as archive:
+        archive.extractall(tmp_path / "app")
+    digests(tmp_path / "app")
+    (said,) = json.loads((tmp_path / "app/manifest.json").read_text())
+    assert said["RepoTags"] == [reference]
+    packed = [gzip.decompress((tmp_path / "app" / name).read_bytes()) for name in said["Layers"]]
+    assert packed == list(map(layers.archive, LAYERS))
+    config = json.loads((tmp_path / "app" / said["Config"]).read_bytes())
+    assert config["rootfs"]["diff_ids"] == [digest_of(layer) for layer in packed]
+
+
+def test_a_manifest_of_dockers_kind_is_put_in_ocis_terms(registry: Registry, tmp_path: Path) -> None:
+    config = json.dumps(
+        {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["sha256:" + "0" * 64]}}
+    ).encode()
+    layer = gzip.compress(layers.archive([Item("a", "file")]))
+    docker = "application/vnd.docker."
+    said: dict[str, Any] = {
+        "schemaVersion": 2,
+        "mediaType": f"{docker}distribution.manifest.v2+json",
+        "config": {
+            "digest": registry.blob(config),
+            "size": len(config),
+            "mediaType": f"{docker}container.image.v1+json",
+        },
+        "layers": [
+            {"digest": registry.blob(layer), "size": len(layer), "mediaType": f"{docker}image.rootfs.diff.tar.gzip"}
+        ],
+    }
+    registry.manifest("acme/app:2", said["mediaType"], said)
+    assert export(f"{registry.address}/acme/app:2", "--format", "oci", "--output", tmp_path / "app") == 0
+    digests(tmp_path / "app")
+    entry, manifest, _ = read_layout(lambda name: (tmp_path / "app" / name).read_bytes())
+    assert entry["mediaType"] == manifest["mediaType"] == "application/vnd.oci.image.manifest.v1+json"
+    assert manifest["config"]["mediaType"] == "application/vnd.oci.image.config.v1+json"
+    assert manifest["layers"][0]["mediaType"] == "application/vnd.oci.image.layer.v1.tar+gzip"
+    assert manifest["layers"][0]["digest"] == digest_of(layer)
+
+
+def test_a_connection_that_breaks_is_taken_up_again(registry: Registry, reference: str, tmp_path: Path) -> None:
+    image = fetch(reference)
+    registry.broken = 2
+    layout.archive(image, tmp_path / "app.tar")
+    assert registry.broken == 0
+    with tarfile.open(tmp_path / "app.tar") as archive:
+        archive.extractall(tmp_path / "app")
+    digests(tmp_path / "app")
+
+
+def test_a_corrupt_layer_leaves_nothing(
+    registry: Registry, reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = digest_of(gzip.compress(layers.archive(LAYERS[1]), mtime=0))
+    registry.blobs[wrong] = registry.blobs[wrong][:-1] + b"?"
+    for form in ("tar", "oci"):
+        assert export(reference, "--format", form, "--output", tmp_path / "app") == 1
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith(f"{reference}: a blob is corrupt: its digest is sha256:")
+    assert names(tmp_path) == []
+
+
+def test_what_is_there_is_replaced_with_force_only(
+    reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "app.tar"
+    output.write_text("precious")
+    assert export(reference, "--format", "tar", "--output", output) == 1
+    assert capsys.readouterr().err == f"{output}: is there already; name another, or replace it with --force\n"
+    assert output.read_text() == "precious"
+    assert export(reference, "--format", "tar", "--output", output, "--force") == 0
+    assert tarfile.is_tarfile(output)
+    assert names(tmp_path) == ["app.tar"]
+
+
+def test_a_folder_is_replaced_as_a_whole(registry: Registry, reference: str, tmp_path: Path) -> None:
+    registry.image("acme/other:1", [layers.archive([Item("other", "file")])])
+    output = tmp_path / "app"
+    for wanted in (reference, f"{registry.address}/acme/other:1"):
+        assert export(wanted, "--format", "oci", "--output", output, "--force") == 0
+    digests(output)
+    assert len(list((output / "blobs/sha256").iterdir())) == 3
+    assert names(tmp_path) == ["app"]
+
+
+@pytest.mark.parametrize("form", [("--format", "oci", "--output"), ("--wheels",)])
+@pytest.mark.parametrize(
+    ("interrupted", "left"),
+    [((), "new"), ((1,), "old"), ((2,), "new"), ((1, 2), "old")],
+    ids=["never", "the old one is away", "the new one is there", "and the old one is back"],
+)
+def test_a_signal_as_a_rename_returns_leaves_a_whole_folder(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: tuple[str, ...],
+    interrupted: tuple[int, ...],
+    left: str,
+) -> None:
+    renamed = 0
+    rename = Path.rename
+
+    def renames(path: Path, target: Path) -> Path:
+        nonlocal renamed
+        renamed += 1
+        found = rename(path, target)
+        if renamed in interrupted:
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    output, held = tmp_path / "app", {}
+    for name in ("old", "new"):
+        reference = f"{registry.address}/acme/{name}:1"
+        registry.image(f"acme/{name}:1", [layers.archive([Item(f"dist/{name}-1-py3-none-any.whl", "file", name)])])
+        assert export(reference, *form, tmp_path / name) == 0
+        held[name] = tree(tmp_path / name)
+    assert held["old"] != held["new"]
+    assert export(f"{registry.address}/acme/old:1", *form, output) == 0
+    monkeypatch.setattr(Path, "rename", renames)
+    assert export(f"{registry.address}/acme/new:1", *form, output, "--force") == (130 if interrupted else 0)
+    assert renamed == max(interrupted, default=2) + (interrupted == (1,))
+    assert tree(output) == held[left]
+    assert bool(list(tmp_path.glob(".app.*.partial"))) is (interrupted == (1, 2))
+
+
+@pytest.mark.parametrize("form", [("--format", "oci", "--output"), ("--format", "tar", "--output"), ("--wheels",)])
+def test_force_replaces_no_folder_that_no_export_has_written(
+    reference: str, form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("precious")
+    (tmp_path / "link").symlink_to(home)
+    for output in (home, tmp_path / "link"):
+        assert export(reference, *form, output, "--force") == 1
+        assert capsys.readouterr().err.splitlines()[-1] == (
+            f"{output}: is something else than such an export, which is not replaced; name another"
+        )
+        assert export(reference, *form, output) == 1
+        assert "--force" not in capsys.readouterr().err
+    assert (home / "thesis.tex").read_text() == "precious"
+    assert names(tmp_path) == ["home", "link"]
+
+
+def test_an_output_without_a_folder_is_one_line(
+    reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "none/app.tar"
+    assert export(reference, "--format", "tar", "--output", output) == 1
+    assert capsys.readouterr().err == f"{output}: there is no folder {output.parent}; make it first\n"
+
+
+def test_a_disk_that_is_too_small_is_seen_before_anything_is_fetched(
+    registry: Registry,
+    reference: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usage = type("Usage", (), {"free": 700})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    output = tmp_path / "app.tar"
+    assert export(reference, "--format", "tar", "--output", output) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{output}: needs ")
+    assert said.endswith(", and its disk has 700 B left\n")
+    assert [asked for asked in registry.asked if "/blobs/" in asked] == [  # the configuration
+        f"GET /v2/acme/app/blobs/{fetch(reference).manifest.content['config']['digest']}"
+    ]
+    assert names(tmp_path) == []
+
+
+def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(registry: Registry, tmp_path: Path) -> None:
+    registry.image("acme/big:1", [os.urandom(1 << 20)])
+    output = tmp_path / "app.tar"
+    # The limit of a file's size stands for the disk's: the system refuses the same call.
+    limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)); from cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ["export", f"{registry.address}/acme/big:1", "--format", "tar", "--output", str(output)]
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"{output}: no space is left on its disk; nothing of it was kept\n"
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_export_leaves_nothing(registry: Registry, reference: str, tmp_path: Path, number: int) -> None:
+    (tmp_path / "app.tar").write_text("precious")
+    words = ["export", reference, "--format", "tar", "--output", str(tmp_path / "app.tar"), "--force"]
+    registry.slow.set()
+    with subprocess.Popen(
+        [sys.executable, "-m", "stacks", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".app.tar.*.partial/new")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        running.send_signal(number)
+        said = running.communicate(timeout=60)[1]
+    registry.slow.clear()
+    assert running.returncode == 130
+    assert said.strip() == "interrupted"
+    assert names(tmp_path) == ["app.tar"]
+    assert (tmp_path / "app.tar").read_text() == "precious"
+
+
+def unpacked(reference: str, folder: Path) -> Path:
+    """Unpack what becomes an image's squashfs."""
+    image = fetch(reference)
+    buffer = io.BytesIO()
+    squashfs.fill(buffer, Filesystem(image, folder / "layers"), image)
+    buffer.seek(0)
+    with tarfile.open(fileobj=buffer) as archive:
+        archive.extractall(folder / "root")
+    return folder / "root"
+
+
+def test_a_squashfs_of_whatever_layers_has_what_unpacking_them_gives(registry: Registry) -> None:
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # it writes files
+    @given(st.lists(layers.drawn(links=True), max_size=4))
+    def holds(stack: list[layers.Layer]) -> None:
+        registry.image("acme/drawn:1", list(map(layers.archive, stack)))
+        with tempfile.TemporaryDirectory() as folder:
+            wanted = Path(folder) / "wanted"
+            wanted.mkdir()
+            layers.unpack(stack, wanted)
+            found = layers.seen(unpacked(f"{registry.address}/acme/drawn:1", Path(folder)))
+            for path, (kind, mode, text) in layers.seen(wanted).items():
+                assert found.pop(path) == (kind, 0o755 if kind == "directory" and mode is None else mode, text)
+        assert {path.partition("/")[0] for path in found} == {"etc"}
+
+    holds()
+
+
+def test_a_squashfs_shows_what_a_container_sees_and_what_enroot_looks_for(reference: str, tmp_path: Path) -> None:
+    root = unpacked(reference, tmp_path)
+    found = {path: (kind, text) for path, (kind, _, text) in layers.seen(root).items() if kind != "directory"}
+    script = found.pop("etc/rc")[1]
+    assert found.pop("etc/rc.local")[0] == "file"
+    assert found == {
+        "a/one": ("file", "two"),
+        "a/same": ("file", "one"),
+        "late": ("file", "one"),
+        "etc/passwd": ("file", "new"),
+        "etc/environment": ("file", "PATH=/bin\nGREETING=hello you\n"),
+        "etc/fstab": ("file", "${ENROOT_ROOTFS}/data /data none x-create=dir,bind,rw,nosuid,nodev\n"),
+        "opaque/y": ("file", "y"),
+        "lib": ("symlink", "usr/lib"),
+        "usr/lib/z": ("file", "z"),
+        "tmp/dist/a-1-py3-none-any.whl": ("file", "first"),
+        "home/b/dist/c-1-py3-none-any.whl": ("file", "not one of them"),
+    }
+    assert (root / "late").samefile(root / "a/same")
+    assert (root / "work/here").is_dir()
+    assert (root / "dev").is_dir()
+    assert stat.S_IMODE((root / "a").stat().st_mode) == 0o755
+    assert script.startswith("# title one\\nexec evil\n")
+
+
+def test_the_script_that_enroot_runs_has_folder_entry_point_and_command(reference: str, tmp_path: Path) -> None:
+    script = unpacked(reference, tmp_path) / "etc/rc"
+    text = script.read_text().replace("/work/here", str(tmp_path)).replace("/init", "printf '<%s>' \"$PWD\"")
+    for words, wanted in (((), ["a b", "it's"]), (("x y",), ["a b", "x y"])):
+        done = subprocess.run(["sh", "-c", text, "rc", *words], capture_output=True, text=True, check=True)
+        assert done.stdout == "".join(f"<{word}>" for word in [str(tmp_path), *wanted])
+
+
+def test_without_mksquashfs_or_with_an_old_one_nothing_is_begun(
+    registry: Registry,
+    reference: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    monkeypatch.setenv("PATH", str(tools))
+    words = (reference, "--format", "sqsh", "--output", tmp_path / "app.sqsh")
+    assert export(*words) == 1
+    assert capsys.readouterr().err == (
+        "mksquashfs, which makes a squashfs, is not on PATH; install squashfs-tools 4.5 or newer\n"
+    )
+    (tools / "mksquashfs").write_text("#!/bin/sh\necho SYNTAX: mksquashfs source1 source2 ...\n")
+    (tools / "mksquashfs").chmod(0o755)
+    assert export(*words) == 1
+    assert capsys.readouterr().err == "mksquashfs cannot read an archive; install squashfs-tools 4.5 or newer\n"
+    assert registry.asked == []
+
+
+def test_wheels_are_those_that_the_last_layer_leaves(
+    reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(reference, "--wheels", tmp_path / "wheels") == 0
+    assert capsys.readouterr().out == f"{tmp_path}/wheels/a-1-py3-none-any.whl\n"
+    assert [path.read_text() for path in (tmp_path / "wheels").iterdir()] == ["first"]
+    assert names(tmp_path) == ["wheels"]
+
+
+def test_an_image_without_wheels_is_one_line(
+    registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.image("acme/none:1", [layers.archive([Item("a", "file")])])
+    reference = f"{registry.address}/acme/none:1"
+    assert export(reference, "--wheels", tmp_path / "wheels") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"no wheel is in /dist or /tmp/dist of {reference}"
+    assert names(tmp_path) == []
+
+
+def of_stack(stack: str, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> plan.Plan:
+    """Have a stack whose registry is this one."""
+    monkeypatch.setenv("SLIPWAY_REGISTRY", registry.address)
+    return plan.make(stack)
+
+
+def test_a_stacks_wheels_come_out_of_what_its_images_install(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for image in of_stack("base-cu132", registry, monkeypatch).images:
+        name = image.reference.removeprefix(f"{registry.address}/")
+        wheel = f"dist/{image.spec.name}-1-py3-none-any.whl"
+        registry.image(name, [layers.archive([Item(wheel, "file", "w"), Item("dist/packages", "file", "p")])])
+    assert export("base-cu132", "--wheels", tmp_path / "wheels") == 0
+    parts = (
+        "apex",
+        "audio",
+        "deepspeed",
+        "flash-attention",
+        "flash-attention3",
+        "torch",
+        "transformer-engine",
+        "vision",
+    )
+    assert names(tmp_path / "wheels") == [f"{part}-wheel-1-py3-none-any.whl" for part in parts]
+    assert export("base-cu132", "vision-wheel", "--wheels", tmp_path / "vision") == 0
+    assert names(tmp_path / "vision") == ["vision-wheel-1-py3-none-any.whl"]
+    assert export("base-cu132", "--format", "oci", "--output", tmp_path / "last") == 0
+    entry, _, _ = read_layout(lambda path: (tmp_path / "last" / path).read_bytes())
+    assert "/torch-extras:" in entry["annotations"]["io.containerd.image.name"]
+    capsys.readouterr()
+    assert export("local", "--wheels", tmp_path / "none") == 1
+    assert capsys.readouterr().err == "stack local builds no wheels; it installs published ones\n"
+
+
+def test_wheels_come_out_of_dist_whether_or_not_an_image_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
+    people: list[list[dict[str, Any]]] = [[], [{}]]
+    for train in people:
+        made = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": train})
+        found: list[Any] = selection.wheels(made, None)
+        assert [image.spec.name for image in found] == ["dist"]
+
+
+def test_what_cannot_be_exported_is_one_line(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = of_stack("local", registry, monkeypatch)
+    to = ("--format", "tar", "--output", tmp_path / "app.tar")
+    for words, said in (
+        (
+            ("local", *to),
+            f"stack local: torch: {made.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, and an image that was pushed before can be named by its reference",
+        ),
+        (("local", "torhc", *to), "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch"),
+        (("local", "torch", "more", *to), "export takes one image: STACK [IMAGE], or its reference, REF"),
+        (("a/b:1", "torch", *to), "export takes one image: STACK [IMAGE], or its reference, REF"),
+        (("local", "--format", "tar"), "export takes --format with --output, or --wheels alone"),
+        (("local", "--wheels", "w", "--output", "o"), "export takes --format with --output, or --wheels alone"),
+    ):
+        assert export(*words) == 1
+        assert capsys.readouterr().err == f"{said}\n"
+    made = plan.make("local", {**read_stack("local"), "publish": False})
+    monkeypatch.setattr("stacks.plan.make", lambda _: made)
+    assert export("local", *to) == 1
+    assert capsys.readouterr().err == "stack local: torch: is in no registry, because of slipway:publish: false\n"
+    assert names(tmp_path) == []

@@ -1,0 +1,136 @@
+"""``python -m stacks verify``: the parents whose signature is asked for are those that the published images stand on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import verify
+from cli.diff import stack_diff
+from oci import cosign
+from oci.credentials import Login
+from stacks.config.signing import Signer
+from stacks.errors import SlipwayError
+from tests.helpers.sample_repository import STACK, Checkout, make
+
+OURS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"
+THEIRS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1"
+THEN, NOW = ("sha256:" + digit * 64 for digit in "ab")
+TORCH = f"r.example/x/torch@sha256:{'c' * 64}"
+DEBIAN = "docker.io/library/debian"
+
+
+class Asked:
+    """What cosign was asked to verify: by reference, whose signature, and who asked."""
+
+    def __init__(self, parents: list[str]) -> None:
+        self.verified: dict[str, tuple[str | None, Login | None]] = {}
+        uris = [f"pkg:docker/{parent}?platform=linux%2Famd64" for parent in parents]
+        self._said = {
+            "buildDefinition": {
+                "externalParameters": {"configSource": {"uri": "", "digest": {"sha1": ""}}},
+                "internalParameters": {"uncommitted": False},
+                "resolvedDependencies": [{"uri": "git+https://git.example/x"}, *({"uri": uri} for uri in uris)],
+            },
+            "runDetails": {"metadata": {"finishedOn": ""}},
+        }
+
+    def verify(self, ref: str, signer: Signer, login: Login | None) -> None:
+        self.verified[ref] = (signer.public_key, login)
+
+    def attested(self, *_: Any) -> Mapping[str, Any]:
+        return self._said
+
+
+def ask(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, parents: list[str], image: str | None = None, **config: Any
+) -> tuple[Asked, str]:
+    """Verify a stack whose one image was built on ``parents``; return what was asked, and what is said."""
+    asked = Asked(parents)
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH}}})
+    monkeypatch.setattr(cosign, "verify", asked.verify)
+    monkeypatch.setattr(cosign, "attested", asked.attested)
+    login = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": {"secure": "x"}}
+    signing = {"key": OURS, "sbom": False, **config.pop("signing", {})}
+    stack = {"flavor": "local", "registry": login, "signing": signing, **config}
+    checkout.write(STACK, json.dumps({"config": {f"slipway:{key}": value for key, value in stack.items()}}))
+    return asked, "\n".join(verify.lines("local", checkout.root, image))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A checkout whose lock has moved since its image was published."""
+    made = make(tmp_path / "repo")
+    made.write("stacks/lock.toml", f'"{DEBIAN}:bookworm-slim" = "{NOW}"\n')
+    return made
+
+
+def test_the_parents_are_those_that_the_provenance_names_whatever_the_lock_says_now(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust = {"debian": {"publicKey": THEIRS}}
+    parents = [f"{DEBIAN}@{THEN}", f"docker.io/nvidia/cuda@{THEN}", "quay.io/x/y@1"]
+    for image in (None, "torch"):
+        asked, said = ask(checkout, monkeypatch, parents, image, trust=trust)
+        assert asked.verified == {TORCH: (OURS, None), f"{DEBIAN}@{THEN}": (THEIRS, None)}
+        assert said.endswith(f"parent: {DEBIAN}@{THEN}\n  signature   public key {THEIRS}")
+        assert "on quay.io/x/y@1, by tag only" in said
+
+
+def test_an_image_of_the_stacks_own_is_no_parent_at_whatever_digest(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one image was built anew alone, others stand on the one before, and its registry may be trusted too."""
+    monkeypatch.setattr(verify, "_trusted", lambda *_: Signer.model_validate({"publicKey": THEIRS}))
+    asked, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
+    assert set(asked.verified) == {TORCH, f"{DEBIAN}@{THEN}"}
+
+
+def test_a_parent_that_came_from_a_mirror_or_a_cache_is_known_by_its_public_name(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ecr = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+    cache = {"kind": "ecr", "repository": f"{ecr}/ml", "pullThroughCache": {"quay.io": {"prefix": "qq"}}}
+    mirrors = {"images": {"docker.io": "quay.io/hub"}}
+    parent = f"{ecr}/qq/hub/library/debian@{THEN}"
+    trust = {"debian": {"publicKey": THEIRS}}
+    lock = checkout.root / "stacks/lock.toml"
+    lock.write_text(lock.read_text().replace("docker.io", "quay.io/hub"))
+    asked, _ = ask(checkout, monkeypatch, [parent], trust=trust, mirrors=mirrors, registry=cache)
+    assert asked.verified == {TORCH: (OURS, None), parent: (THEIRS, None)}
+
+
+def test_a_parent_that_is_known_by_its_tag_only_is_not_verified(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SlipwayError, match=rf"^{DEBIAN}@bookworm-slim: built on by its tag only, .*; lock it, and"):
+        ask(checkout, monkeypatch, [f"{DEBIAN}@bookworm-slim"], trust={"debian": {"publicKey": THEIRS}})
+
+
+def test_without_provenance_the_parents_are_those_of_today(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    trust, signing = {"debian": {"publicKey": THEIRS}}, {"provenance": False}
+    asked, _ = ask(checkout, monkeypatch, [], trust=trust, signing=signing)
+    assert set(asked.verified) == {TORCH, f"debian:bookworm-slim@{NOW}"}
+    asked, _ = ask(checkout, monkeypatch, [], "torch", trust=trust, signing=signing)
+    assert set(asked.verified) == {TORCH}
+
+
+def test_who_asks_is_the_stack_where_a_parent_stands_in_its_registry(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_REGISTRY_USERNAME", "me")
+    monkeypatch.setenv("SLIPWAY_REGISTRY_PASSWORD", "hunter2")
+    parents = [f"r.example/base/debian@{THEN}", f"docker.io/acme/debian@{THEN}", TORCH]
+    trust = {"r.example": {"publicKey": THEIRS}, "acme": {"publicKey": THEIRS}, "debian": {"publicKey": THEIRS}}
+    registry = {"kind": "generic", "repository": "r.example/x"}
+    base = f"r.example/base/debian:1@{NOW}"
+    with pytest.raises(SlipwayError, match="slipway:trust: 'acme': no image of the stack stands on one from there"):
+        ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
+    trust = {"r.example": {"publicKey": THEIRS}}
+    asked, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
+    ours = Login("r.example", "me", "hunter2")
+    assert asked.verified == {TORCH: (OURS, ours), parents[0]: (THEIRS, ours)}

@@ -1,0 +1,164 @@
+"""Components under Pulumi's mocks: what is asked of docker.Image, and what comes back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+from tests.fakes.pulumi_mocks import DIGEST, SECRET, run
+
+
+def test_a_child_is_built_on_its_parents_digest() -> None:
+    recorder, values = run()
+    build = recorder.image("extras")["build"]
+    labels = {key: value for key, value in build["args"].items() if key.startswith("LABEL_")}
+    assert labels["LABEL_TITLE"] == "extras"
+    assert build["args"] == {"V": "1", "BASE_IMAGE": f"r.example/x/torch@{DIGEST}", **labels}
+    assert build["context"] == "dockerfiles"
+    assert build["dockerfile"] == "dockerfiles/extras/Dockerfile"
+    assert recorder.image("extras")["registry"] == {"server": "127.0.0.1:5000"}
+    assert recorder.image("extras")["skipPush"] is False
+    outputs = values["outputs"]
+    assert outputs["images"]["extras"] == {
+        "ref": f"r.example/x/extras@{DIGEST}",
+        "digest": DIGEST,
+        "tag": "abc1234-base",
+    }
+    assert outputs["plan"]["extras"] == {
+        "args": {"V": "1"},
+        "labels": labels,
+        "parents": {"BASE_IMAGE": "r.example/x/torch:abc1234-base"},
+        "platform": "linux/amd64",
+        "tag": "abc1234-base",
+        "target": None,
+    }
+    assert outputs["planFiles"] == {
+        f"{name}/Dockerfile": {f"{name}/Dockerfile": "f" * 12} for name in ("torch", "extras")
+    }
+
+
+def test_without_pushing_a_child_names_its_parent_and_follows_its_id() -> None:
+    recorder, values = run(publish=False)
+    args = recorder.image("extras")["build"]["args"]
+    assert args["BASE_IMAGE"] == "r.example/x/torch:abc1234-base"
+    assert args["BASE_IMAGE_ID"] == DIGEST
+    assert recorder.image("torch")["skipPush"] is True
+    assert values["outputs"]["images"]["torch"] == {"ref": DIGEST, "digest": DIGEST, "tag": "abc1234-base"}
+
+
+def test_a_variants_own_inputs_are_what_a_preview_compares() -> None:
+    recorder, values = run()
+    plan = {key: value for key, value in values["outputs"]["plan"]["extras"].items() if value is not None}
+    assert recorder.variant("extras") == plan | {"files": values["outputs"]["planFiles"]["extras/Dockerfile"]}
+
+
+def test_a_registrys_password_is_a_secret_and_stands_nowhere_else() -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
+    recorder, values = run(registry=registry)
+    given = recorder.image("torch")["registry"]
+    assert given[SECRET]
+    assert given["value"] == {"server": "r.example", "username": "me", "password": "hunter2"}
+    rest = {key: value for key, value in recorder.resources.items() if key[0] != "docker:index/image:Image"}
+    assert "hunter2" not in repr(rest) + repr(values["outputs"])
+
+
+@pytest.mark.parametrize(
+    ("registry", "typ"),
+    [
+        ({"kind": "generic", "repository": "r.example/x"}, "GenericRegistry"),
+        ({"kind": "ghcr", "repository": "ghcr.io/acme/x"}, "GhcrRegistry"),
+        ({"kind": "acr", "repository": "acme1.azurecr.io/x"}, "AcrRegistry"),
+    ],
+)
+def test_a_password_goes_along_only_where_something_is_pushed(registry: dict[str, str], typ: str) -> None:
+    login = {"username": "me", "password": "hunter2"}
+    for publish in (True, False):
+        recorder, _ = run(registry={**registry, **login}, publish=publish)
+        assert recorder.of_type(f"slipway:registry:{typ}") == {"registry": {"repository": registry["repository"]}}
+        given = recorder.image("torch")["registry"]
+        server = {"server": registry["repository"].partition("/")[0]}
+        assert given.get("value", given) == (server | login if publish else server)
+        assert ("hunter2" in repr(recorder.resources)) == publish
+
+
+@pytest.mark.parametrize("typ", ["slipway:image:ImageVariant", "slipway:registry:LocalRegistry"])
+def test_components_are_registered_under_their_types(typ: str) -> None:
+    recorder, _ = run()
+    assert typ in {key[0] for key in recorder.resources}
+
+
+KEY = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
+
+
+def beside(recorder: object) -> dict[str, dict[str, object]]:
+    """Return what is registered beside the images, by name."""
+    resources = recorder.resources  # type: ignore[attr-defined]
+    return {name: inputs for (typ, name), inputs in resources.items() if typ.startswith("pulumi-python:dynamic/image:")}
+
+
+def test_images_are_signed_attested_and_tagged_by_digest_and_products_are_signed() -> None:
+    recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
+    found = beside(recorder)
+    asked = found.pop("torch-published")
+    assert asked["ref"] == "r.example/x/torch:abc1234-base"
+    assert asked["signer"] == {"publicKey": KEY, "transparencyLog": False}
+    assert found.pop("torch-signature")["ref"] == f"r.example/x/torch@{DIGEST}"
+    assert sorted(found) == ["extras-provenance", "extras-sbom", "extras-signature", "extras-tag-latest"]
+    assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
+    assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
+    assert found["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}
+    assert sorted(values["outputs"]["signed"]["extras"]) == ["by", "provenance", "sbom", "signature"]
+    assert sorted(values["outputs"]["signed"]["torch"]) == ["by", "signature"]
+    assert set(values["outputs"]["extraTags"]) == {"extras"}
+
+
+def test_what_is_left_out_is_not_made() -> None:
+    recorder, values = run(signing={"key": KEY, "sbom": False, "provenance": False})
+    assert sorted(beside(recorder)) == ["extras-signature", "torch-signature"]
+    assert "extraTags" not in values["outputs"]
+    recorder, values = run(signing={"key": KEY}, extraTags=["latest"], publish=False)
+    assert not beside(recorder)
+    assert "signed" not in values["outputs"]
+
+
+@pytest.mark.parametrize("publish", [True, False])
+def test_of_a_product_the_registry_is_asked_before_it_is_built(publish: bool) -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
+    there = f"r.example/x/torch@{DIGEST}"
+    answers = {"torch-published": {"found": there}}
+    recorder, _ = run(products=("torch",), publish=publish, registry=registry, answers=answers)
+    assert recorder.image("torch")["build"]["args"]["PRODUCT_IMAGE"] == there
+    assert "PRODUCT_IMAGE" not in recorder.image("extras")["build"]["args"]
+    (asked,) = beside(recorder).values()
+    assert asked["ref"] == "r.example/x/torch:abc1234-base"
+    assert (asked["needed"], "signer" in asked) == (publish, False)
+    assert ("hunter2" in repr(asked)) == publish
+
+
+@pytest.mark.parametrize(
+    ("parent", "asks"),
+    [("r.example/base/cuda", ("me", True)), ("r.example:5000/base/cuda", ()), ("docker.io/acme/cuda", ())],
+)
+def test_a_parent_in_the_stacks_own_registry_is_verified_with_the_stacks_own_login(
+    parent: str, asks: tuple[object, ...]
+) -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
+    trust = {parent: {"publicKey": KEY}}
+    recorder, values = run(registry=registry, base=f"{parent}@{DIGEST}", trust=trust)
+    ((name, asked),) = beside(recorder).items()
+    assert (name, asked["ref"]) == (parent, f"{parent}@{DIGEST}")
+    given: list[Any] = [asked[key] for key in ("username", "password") if key in asked]
+    assert tuple(one if isinstance(one, str) else bool(one[SECRET]) for one in given) == asks
+    assert "hunter2" not in repr(values["outputs"])
+
+
+def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:
+    code = (
+        "import sys, components.deployment; print([name for name in ('requests', 'oci.cosign') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,182 @@
+"""``EcrRegistry`` under Pulumi's mocks, and the pure parts below it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from components.registry.ecr_registry import BESIDE, KEEP, encryption, lifecycle
+from stacks.config.stack_file import ROOT
+from tests.fakes.pulumi_mocks import DIGEST, SECRET, TOKEN, run
+
+HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+ECR = {"kind": "ecr", "repository": f"{HOST}/ml"}
+KMS_SIGNER = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+HUB = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughcache/hub-AbCdEf"
+PROVIDER = "pulumi:providers:aws"
+REPOSITORY = "aws:ecr/repository:Repository"
+POLICY = "aws:ecr/lifecyclePolicy:LifecyclePolicy"
+CACHE = "aws:ecr/pullThroughCacheRule:PullThroughCacheRule"
+EXTRA_TAG = "pulumi-python:dynamic/image:ExtraTag"
+
+
+@pytest.fixture(autouse=True)
+def _signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "ml")
+
+
+def test_each_image_has_a_repository_with_all_that_it_should_have() -> None:
+    recorder, _ = run(registry=ECR)
+    provider = recorder.of_type(PROVIDER)["registry-aws"]
+    assert (provider["region"], json.loads(provider["allowedAccountIds"])) == ("eu-west-1", ["123456789012"])
+    repositories = recorder.of_type(REPOSITORY)
+    assert sorted(repositories) == ["registry-extras", "registry-torch"]
+    assert repositories["registry-torch"] == {
+        "name": "ml/torch",
+        "imageTagMutability": "IMMUTABLE_WITH_EXCLUSION",
+        "imageTagMutabilityExclusionFilters": [{"filter": "keep-*", "filterType": "WILDCARD"}],
+        "imageScanningConfiguration": {"scanOnPush": True},
+        "encryptionConfigurations": [{"encryptionType": "AES256"}],
+        "forceDelete": False,
+    }
+    policies = recorder.of_type(POLICY)
+    assert policies["registry-torch"]["repository"] == "ml/torch"
+    assert json.loads(policies["registry-torch"]["policy"]) == lifecycle(30)
+
+
+def test_a_products_tag_may_be_pushed_by_whoever_builds_it_too() -> None:
+    recorder, _ = run(registry=ECR, products=("torch",))
+    mutability = {name: inputs["imageTagMutability"] for name, inputs in recorder.of_type(REPOSITORY).items()}
+    assert mutability == {"registry-torch": "MUTABLE", "registry-extras": "IMMUTABLE_WITH_EXCLUSION"}
+
+
+def test_choices_reach_aws() -> None:
+    registry = {
+        **ECR,
+        "kmsKey": KEY,
+        "keepNewest": "7",
+        "forceDelete": "true",
+        "pullThroughCache": {"docker.io": {"credential": HUB}, "quay.io": {"prefix": "quay"}},
+    }
+    recorder, _ = run(registry=registry)
+    repository = recorder.of_type(REPOSITORY)["registry-torch"]
+    assert repository["encryptionConfigurations"] == [{"encryptionType": "KMS", "kmsKey": KEY}]
+    assert repository["forceDelete"] is True
+    assert json.loads(recorder.of_type(POLICY)["registry-torch"]["policy"]) == lifecycle(7)
+    assert recorder.of_type(CACHE) == {
+        "registry-docker.io": {
+            "ecrRepositoryPrefix": "docker.io",
+            "upstreamRegistryUrl": "registry-1.docker.io",
+            "credentialArn": HUB,
+        },
+        "registry-quay": {"ecrRepositoryPrefix": "quay", "upstreamRegistryUrl": "quay.io"},
+    }
+
+
+def test_repositories_of_another_stack_are_used_and_not_owned() -> None:
+    caches = {"docker.io": {"credential": HUB}}
+    recorder, _ = run(registry={**ECR, "create": "false", "pullThroughCache": caches})
+    assert not recorder.of_type(REPOSITORY) | recorder.of_type(POLICY) | recorder.of_type(CACHE)
+    assert len(recorder.of_type(EXTRA_TAG)) == 2
+    assert recorder.calls
+
+
+def secret(value: Any) -> Any:
+    """Return what a secret holds."""
+    assert value[SECRET], value
+    return value["value"]
+
+
+def test_every_push_has_a_token_of_its_own_that_is_a_secret() -> None:
+    recorder, values = run(registry=ECR)
+    assert all(args == {"registryId": "123456789012"} for _, args in recorder.calls)
+    logins = [secret(image["registry"]) for image in recorder.of_type("docker:index/image:Image").values()]
+    assert all(login["username"] == "AWS" and login["server"] == HOST for login in logins)
+    tags = recorder.of_type(EXTRA_TAG)
+    passwords = [login["password"] for login in logins] + [secret(tag["password"]) for tag in tags.values()]
+    assert len(set(passwords)) == len(passwords) == 4
+    assert all(password.startswith(TOKEN) for password in passwords)
+    elsewhere = {
+        key: value for key, value in recorder.resources.items() if key[0] not in {"docker:index/image:Image", EXTRA_TAG}
+    }
+    assert TOKEN not in repr(elsewhere) + repr(values["outputs"])
+
+
+def test_a_childs_token_is_asked_for_after_its_parent_is_there() -> None:
+    """12 hours of it must not pass with its parents' compilation."""
+    recorder, _ = run(registry=ECR)
+    order = [key[1] for key in recorder.resources if key[0] == "docker:index/image:Image"]
+    assert order == ["torch", "extras"]
+    tokens = {name: secret(recorder.image(name)["registry"])["password"] for name in order}
+    assert int(tokens["torch"].removeprefix(TOKEN)) < int(tokens["extras"].removeprefix(TOKEN))
+
+
+def test_every_exported_digest_is_kept_under_the_stacks_name() -> None:
+    recorder, values = run(registry=ECR)
+    tags = recorder.of_type(EXTRA_TAG)
+    assert {name: (tag["ref"], tag["tag"]) for name, tag in tags.items()} == {
+        f"{name}-keep": (f"r.example/x/{name}@{DIGEST}", "keep-t") for name in ("torch", "extras")
+    }
+    assert {tag["ref"] for tag in tags.values()} == {image["ref"] for image in values["outputs"]["images"].values()}
+
+
+def test_a_preview_asks_for_no_token_and_takes_credentials_of_the_machine_as_they_are() -> None:
+    recorder, _ = run(registry=ECR, preview=True)
+    assert not recorder.calls
+    assert recorder.image("torch")["registry"] == {"server": HOST}
+    assert "accessKey" not in recorder.of_type(PROVIDER)["registry-aws"]
+    assert sorted(recorder.of_type(REPOSITORY)) == ["registry-extras", "registry-torch"]
+
+
+def test_a_preview_without_credentials_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.registry.aws_environment.signed", lambda: False)
+    provider = run(registry=ECR, preview=True)[0].of_type(PROVIDER)["registry-aws"]
+    assert "allowedAccountIds" not in provider
+    assert provider["skipCredentialsValidation"] == provider["skipRequestingAccountId"] == "true"
+    for_real = run(registry=ECR)[0].of_type(PROVIDER)["registry-aws"]
+    assert "accessKey" not in for_real
+
+
+def test_without_pushing_there_is_nothing_of_aws() -> None:
+    recorder, _ = run(registry={**ECR, "pullThroughCache": {"docker.io": {"credential": HUB}}}, publish=False)
+    assert not recorder.calls
+    assert not [typ for typ, _ in recorder.resources if "aws" in typ]
+    assert not recorder.of_type(EXTRA_TAG)
+    assert recorder.image("torch")["registry"] == {"server": HOST}
+
+
+def test_the_first_rule_keeps_what_is_exported_and_the_last_the_newest() -> None:
+    """By the ECR user guide: unique priorities, ``any`` last and without a prefix list, counts of 1 and more."""
+    policy = lifecycle(5)
+    first, last = policy["rules"]
+    assert (first["rulePriority"], last["rulePriority"]) == (1, 2)
+    assert first["selection"]["tagPrefixList"] == [KEEP]
+    assert last["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 5}
+    assert 100 <= len(json.dumps(policy)) <= 30720  # bounds of LifecyclePolicyText
+
+
+def test_where_images_are_signed_signatures_stay_and_move_with_the_tags_that_are_asked_for() -> None:
+    recorder, _ = run(registry=ECR, signing={"key": KMS_SIGNER}, extraTags=["latest"])
+    repository = recorder.of_type(REPOSITORY)["registry-torch"]
+    filters = [entry["filter"] for entry in repository["imageTagMutabilityExclusionFilters"]]
+    assert filters == ["keep-*", f"{BESIDE}*", "*latest"]
+    policy = json.loads(recorder.of_type(POLICY)["registry-torch"]["policy"])
+    assert policy == lifecycle(30, signed=True)
+    assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2, 3]
+    assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [BESIDE], None]
+
+
+def test_encryption_is_aws_own_unless_a_key_is_named() -> None:
+    assert encryption(None) == {"encryption_type": "AES256"}
+    assert encryption(KEY) == {"encryption_type": "KMS", "kms_key": KEY}
+
+
+def test_a_stack_that_does_not_push_to_ecr_does_not_load_its_sdk() -> None:
+    code = "import sys, components.deployment; print([name for name in sys.modules if name.startswith('pulumi_aws')])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

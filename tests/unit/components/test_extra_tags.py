@@ -1,0 +1,89 @@
+"""Tags that images get beside their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from ci.verbs.affected import lacking
+from stacks import flavors, plan
+from stacks.config.stack_file import read_stack
+from stacks.errors import SlipwayError
+from tests.fakes.pulumi_mocks import DIGEST, run
+from tests.unit.components.test_ecr import ECR, EXTRA_TAG, REPOSITORY
+
+
+def test_each_image_gets_them_once_it_is_pushed() -> None:
+    recorder, _ = run(extraTags=["latest", "stable"])
+    assert {name: (tag["ref"], tag["tag"]) for name, tag in recorder.of_type(EXTRA_TAG).items()} == {
+        f"{name}-tag-{tag}": (f"r.example/x/{name}@{DIGEST}", tag)
+        for name in ("torch", "extras")
+        for tag in ("latest", "stable")
+    }
+
+
+def test_nothing_is_tagged_where_nothing_is_pushed_or_asked_for() -> None:
+    assert not run(extraTags=["latest"], publish=False)[0].of_type(EXTRA_TAG)
+    assert not run()[0].of_type(EXTRA_TAG)
+
+
+def test_amazons_registry_lets_them_move_and_no_other() -> None:
+    recorder, _ = run(registry=ECR, extraTags=["latest"])
+    filters = recorder.of_type(REPOSITORY)["registry-torch"]["imageTagMutabilityExclusionFilters"]
+    assert [each["filter"] for each in filters] == ["keep-*", "*latest"]
+    assert sorted(recorder.of_type(EXTRA_TAG)) == ["extras-keep", "extras-tag-latest", "torch-keep", "torch-tag-latest"]
+
+
+@pytest.mark.parametrize("branch", ["main", "topic"])
+def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_BRANCH", branch)
+    [image] = plan.make("local", {**read_stack("local"), "extraTags": ["latest"]}).images
+    wanted = "latest" if branch == "main" else "topic-latest"
+    assert image.extra_tags == (wanted,)
+
+    # What is published from there lacks none that it has, and is not published anew for ever.
+    config = flavors.load({"flavor": "local", "extraTags": ["latest"]}, "stack local")
+    asked = plan.extra_tags_of("local", config)
+    for there, said in ((wanted, ""), ("other-latest", "not tagged as slipway:extraTags says")):
+        assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, asked) == said
+
+
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        (
+            ["a1b2c3d-base-cuda12.1.1"],
+            "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': reads like a tag that never moves",
+        ),
+        (["keep-mine"], "slipway:extraTags.0: 'keep-mine': tags that begin with"),
+        (["sha256-abc"], "slipway:extraTags.0: 'sha256-abc': tags that begin with"),
+        (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
+        (["latest", "latest"], "slipway:extraTags: '['latest', 'latest']': one of them is there twice"),
+        ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
+    ],
+)
+def test_a_mistake_is_one_line(tags: object, said: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load({"flavor": "local", "extraTags": tags}, "stack x")
+    assert str(caught.value).startswith(f"stack x: {said}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("branch", "tag"), [("keep", "local"), ("sha256", "x"), ("deadbeef", "base-cuda12.1.1"), ("b" * 100, "t" * 60)]
+)
+def test_a_branch_makes_no_tag_of_another_meaning(branch: str, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_BRANCH", branch)
+    with pytest.raises(SlipwayError) as caught:
+        plan.make("local", {**read_stack("local"), "extraTags": [tag]})
+    assert str(caught.value).startswith("stack local: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tag_by_which_an_images_own_could_move_in_amazons_registry_is_refused() -> None:
+    config = {**read_stack("local"), "registry": ECR, "tagSuffix": "mine"}
+    with pytest.raises(SlipwayError, match="slipway:extraTags: 'mine': torch's own tag, .*-mine, ends so"):
+        plan.make("local", {**config, "extraTags": ["mine"]})
+    assert plan.make("local", {**config, "extraTags": ["latest"]})
+    assert plan.make(
+        "local", {**config, "registry": {"kind": "ghcr", "repository": "ghcr.io/a/b"}, "extraTags": ["mine"]}
+    )

@@ -1,0 +1,162 @@
+"""What is asked of a registry before a build product is built, and what of the answer is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.supply_chain.published_product import FindPublished
+from stacks.errors import SlipwayError
+from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    skip_retry_waits(monkeypatch)
+    with serve() as served:
+        yield served
+
+
+def found(registry: Registry, *, needed: bool = True, **login: str) -> str:
+    asked = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, "signer": None, "found": None}
+    made = FindPublished().create({**asked, **login})
+    assert made.outs is not None
+    assert not set(login) & set(made.outs)
+    answer: str = made.outs["found"]
+    return answer
+
+
+def test_a_product_is_found_by_its_tag_and_named_by_its_digest(registry: Registry) -> None:
+    digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    assert found(registry) == f"{registry.address}/a/wheel@{digest}"
+    assert registry.asked == ["HEAD /v2/a/wheel/manifests/x1"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_where_there_is_none_or_none_to_be_seen_it_is_built(registry: Registry, status: int) -> None:
+    registry.digests["a/wheel:x1"] = status
+    assert found(registry) == ""
+
+
+BROKEN = [
+    ([], "127.0.0.1:9", r"request to 127\.0\.0\.1:9 failed: .*Connection refused"),
+    ([], "nowhere.invalid", r"request to nowhere\.invalid failed: .*(resolve|resolution)"),
+    ([503] * 9, "", r"the registry responds with an error \(503\)"),
+]
+
+
+@pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
+def test_a_registry_that_does_not_answer_is_told_before_hours_of_building(
+    registry: Registry, refusals: list[int], address: str, said: str
+) -> None:
+    registry.refusals, registry.address = refusals, address or registry.address
+    hint = "" if refusals else r" \(where only the Docker engine knows the way: set HTTPS_PROXY here too, .*\)"
+    told = rf"/a/wheel:x1: {said}.*; nothing is built that could not be pushed there{hint}$"
+    with pytest.raises(SlipwayError, match=told):
+        found(registry)
+
+
+@pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
+def test_where_nothing_is_pushed_from_here_it_is_warned_of_that_and_built(
+    registry: Registry, capsys: pytest.CaptureFixture[str], refusals: list[int], address: str, said: str
+) -> None:
+    registry.refusals, registry.address = refusals, address or registry.address
+    assert found(registry, needed=False) == ""
+    assert re.fullmatch(
+        rf"warning: .*/a/wheel:x1: {said}.*; this build product is built anew\n", capsys.readouterr().err
+    )
+
+
+def test_a_registry_that_only_the_engine_trusts_is_no_error(
+    registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one without HTTPS in a local network."""
+    registry.address = registry.address.replace("127.0.0.1", "127.1")  # no loopback by its name, and so asked in HTTPS
+    assert found(registry) == ""
+    assert " failed: " in capsys.readouterr().err
+
+
+def test_the_stacks_own_login_is_used_and_not_kept(registry: Registry) -> None:
+    digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    registry.token, registry.login = "t", ("me", "hunter2")
+    assert found(registry, username="me", password="hunter2").endswith(digest)
+
+
+@pytest.mark.parametrize("token", ["t", None])
+def test_a_login_that_the_registry_does_not_know_is_told_before_hours_of_building(
+    registry: Registry, token: str | None
+) -> None:
+    registry.token, registry.login = token, ("me", "hunter2")
+    with pytest.raises(
+        SlipwayError, match=r"requires a login .* \(401\); nothing is built that could not be"
+    ) as caught:
+        found(registry, username="me", password="wrong")
+    assert "wrong" not in str(caught.value)
+    assert found(registry) == ""  # as anybody, who may see none
+
+
+def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Registry) -> None:
+    digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    name = f"{registry.address}/a/wheel"
+    kept: dict[str, Any] = {"ref": f"{name}:x1", "signer": None, "found": f"{name}@{digest}"}
+    assert FindPublished().read(kept["ref"], kept).outs == kept
+    registry.refusals = [401]
+    assert FindPublished().read(kept["ref"], kept).outs == kept
+    del registry.manifests[digest]
+    registry.digests["a/wheel:x1"] = 404
+    assert FindPublished().read(kept["ref"], kept).outs == kept | {"found": ""}
+    assert FindPublished().read(kept["ref"], kept | {"found": ""}).outs == kept | {"found": ""}
+    registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    assert FindPublished().read(kept["ref"], kept | {"found": ""}).outs == kept
+
+
+@pytest.mark.parametrize("status", [0, 10, 12, 1])
+def test_a_product_that_must_be_signed_is_taken_if_it_is(
+    registry: Registry,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+) -> None:
+    """By a stand-in of cosign: what it verifies is in tests/engine/test_signing.py."""
+    digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    name = f"{registry.address}/a/wheel"
+    program = tmp_path / "cosign"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "Error: no signatures" >&2\nexit {status}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    signer = {"publicKey": "awskms:///k", "transparencyLog": False}
+    asked = {"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None}
+    if status == 1:  # any other failure says nothing of the signature
+        with pytest.raises(SlipwayError, match=r"no signatures; nothing is built that could not be pushed there$"):
+            FindPublished().create(asked)
+        unneeded = FindPublished().create(asked | {"needed": False}).outs
+        assert unneeded is not None
+        assert unneeded["found"] == ""
+        assert capsys.readouterr().err.endswith("no signatures; this build product is built anew\n")
+        return
+    signed = not status
+    made = FindPublished().create(asked)
+    assert made.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
+    assert (tmp_path / "asked").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
+    said = (
+        "" if signed else f"warning: {name}@{digest}: cosign verify: no signatures; this build product is built anew\n"
+    )
+    assert capsys.readouterr().err == said
+    # A refresh takes nothing else, and builds nothing.
+    assert FindPublished().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs
+    assert not capsys.readouterr().err
+
+
+def test_another_signer_is_a_change_and_another_login_is_none() -> None:
+    """What was taken before, or by a version of Slipway that knew of no signer, must be signed by who signs now."""
+    kept = {"ref": "r.example/a/wheel:x1", "found": "r.example/a/wheel@sha256:1"}
+    signer = {"publicKey": "awskms:///k"}
+    assert not FindPublished().diff("", kept, kept | {"signer": None, "username": "u", "password": "p"}).changes
+    assert FindPublished().diff("", kept, kept | {"signer": signer}).changes
+    assert FindPublished().diff("", kept | {"signer": signer}, kept | {"signer": None}).changes
+    assert not FindPublished().diff("", kept | {"signer": signer}, kept | {"signer": signer}).changes

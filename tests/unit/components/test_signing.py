@@ -1,0 +1,285 @@
+"""`slipway:signing`, `slipway:trust` and `slipway:extraTags`: what is taken, what is refused, and what provenance says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci.verbs.affected import lacking
+from components.supply_chain.verified_parent import VerifyParent
+from oci import cosign, slsa
+from oci.credentials import Login
+from stacks import flavors, graph, plan
+from stacks.checks.collisions import tagged_twice
+from stacks.checks.trust import unlocked_parents
+from stacks.config.signing import Signer, trusted
+from stacks.errors import SlipwayError
+from tests.fakes import registry
+
+PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\nEwYH\n-----END PUBLIC KEY-----\n"
+KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
+JOB = {
+    "identity": "https://github.com/acme/slipway/.github/workflows/up.yml@refs/heads/main",
+    "issuer": "https://token.actions.githubusercontent.com",
+}
+
+SIGNATURE = {"signature": "r.example/x/torch:sha256-a.sig", "by": f"public key {KMS}"}
+SIGNED = {"signed": {"torch": {**SIGNATURE, "sbom": {}, "provenance": {}}}}
+
+
+def load(**values: Any) -> Any:
+    return flavors.load({"flavor": "local", **values}, "stack t")
+
+
+def test_nothing_is_signed_tagged_or_trusted_unless_asked_for() -> None:
+    config = load()
+    assert (config.signing, config.extra_tags, config.trust) == (None, (), {})
+
+
+@pytest.mark.parametrize(
+    ("signing", "who", "log"),
+    [
+        ({"key": "keys/cosign.key", "publicKey": PUBLIC}, "public key MFkwEwYH", False),
+        (
+            {"key": "env://COSIGN_PRIVATE_KEY", "publicKey": PUBLIC, "transparencyLog": True},
+            "public key MFkwEwYH",
+            True,
+        ),
+        ({"key": KMS}, f"public key {KMS}", False),
+        (JOB, f"{JOB['identity']} (by {JOB['issuer']})", True),
+    ],
+)
+def test_who_signs(signing: dict[str, Any], who: str, log: bool) -> None:
+    found = load(signing=signing).signing
+    assert (found.who, found.transparency_log, found.sbom, found.provenance) == (who, log, True, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("signing", {}, "give publicKey, or identity and issuer"),
+        ("signing", {"key": "cosign.key"}, "give publicKey, or identity and issuer"),
+        ("signing", {"publicKey": PUBLIC}, "'key' is missing: where cosign finds the private key"),
+        ("signing", {**JOB, "key": KMS}, "give publicKey, or identity and issuer"),
+        ("signing", {**JOB, "key": "cosign.key"}, "give key, or identity and issuer"),
+        ("signing", {"identity": "me"}, "'issuer' is missing: identity and issuer go together"),
+        ("signing", {**JOB, "transparencyLog": False}, "without a key the log is what proves when it was signed"),
+        ("signing", {"key": "vault://x", "publicKey": PUBLIC}, "expected a file's path, env://NAME, or a key of a KMS"),
+        ("signing", {"key": "cosign.key", "publicKey": "keys/cosign.pub"}, "expected a public key as PEM"),
+        ("signing", {"kye": "cosign.key"}, "unknown key 'kye' (did you mean 'key'?)"),
+        (
+            "trust",
+            {"docker.io/": {"publicKey": PUBLIC}},
+            "'docker.io/': expected a registry or repository without a tag",
+        ),
+        (
+            "trust",
+            {"debian": {"publicKey": PUBLIC}, "docker.io/library/debian": {"publicKey": PUBLIC}},
+            "'debian' and 'docker.io/library/debian' are the same; leave one out",
+        ),
+        ("trust", {"docker.io": {}}, "give publicKey, or identity and issuer"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(key: str, value: Any, said: str) -> None:
+    with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
+        load(**{key: value})
+    assert str(caught.value).startswith(f"stack t: slipway:{key}")
+    assert "\n" not in str(caught.value)
+
+
+def test_ecr_lets_few_tags_move() -> None:
+    registry = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
+    assert load(registry=registry, extraTags=["a", "b", "c"]).extra_tags == ("a", "b", "c")
+    with pytest.raises(SlipwayError, match="slipway:extraTags: .*at most 3 in ECR"):
+        load(registry=registry, extraTags=["a", "b", "c", "d"])
+
+
+def test_a_private_key_in_a_stacks_file_is_refused_and_not_shown() -> None:
+    private = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhunter2\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
+    with pytest.raises(SlipwayError, match="a private key must not stand in a stack's file") as caught:
+        load(signing={"key": private, "publicKey": PUBLIC})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
+    one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
+    trust = {"docker.io": one, "docker.io/nvidia": other}
+    assert trusted(trust, "debian:bookworm-slim") is one
+    assert trusted(trust, "nvidia/cuda:12.1.1-base-ubuntu20.04") is other
+    assert trusted(trust, "docker.io/nvidiax/cuda:1") is one
+    assert trusted(trust, "ghcr.io/acme/x:1") is None
+    assert trusted({"docker.io/library/debian": one}, "debian@sha256:" + "a" * 64) is one
+
+
+@pytest.mark.parametrize(
+    ("spelled", "parents"),
+    [
+        ("nvidia/cuda", ["nvidia/cuda:12.1.1-base-ubuntu20.04", "index.docker.io/nvidia/cuda:1"]),
+        ("nvidia", ["nvidia/cuda:1"]),
+        ("docker.io/debian", ["debian:12", "docker.io/library/debian:12", "docker.io/debian:12"]),
+        ("debian", ["debian:12", "library/debian:12"]),
+        ("index.docker.io", ["debian:12", "nvidia/cuda:1"]),
+        ("index.docker.io/library/debian", ["debian:12"]),
+        ("localhost:5000", ["localhost:5000/debian:12"]),
+        ("localhost", ["localhost/debian:12"]),
+    ],
+)
+def test_a_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str]) -> None:
+    signer = Signer.model_validate({"publicKey": PUBLIC})
+    for parent in parents:
+        assert trusted({spelled: signer}, parent) is signer, parent
+    for other in ("ghcr.io/nvidia/cuda:1", "acme.example/debian:12", "localhost:50000/debian:12", "localhost:80/x:1"):
+        assert trusted({spelled: signer}, other) is None, other
+
+
+def test_an_official_image_is_nearer_than_all_official_images() -> None:
+    one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
+    assert trusted({"docker.io/library": one, "docker.io/debian": other}, "debian:12") is other
+    assert trusted({"library": one, "debian": other}, "ubuntu:24.04") is one
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("quay.io", "no parent image comes from there; the parents are: docker.io/library/debian"),
+        ("docker.io/library/debain", "no parent image comes from there (did you mean "),
+        ("docker.io/library/debian/slim", "no parent image comes from there"),
+    ],
+)
+def test_a_prefix_of_no_parent_is_refused(key: str, said: str) -> None:
+    with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
+        plan.specs({"flavor": "local", "trust": {key: {"publicKey": PUBLIC}}}, "stack t")
+    assert str(caught.value).startswith(f"stack t: slipway:trust: '{key}': ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "outputs", "said"),
+    [
+        ({}, {}, ""),
+        ({}, {"signed": {"torch": {"signature": "s", "by": "anybody"}}}, ""),
+        ({"signing": {"key": KMS}}, {}, "not signed as slipway:signing says"),
+        ({"signing": {"key": KMS}}, SIGNED, ""),
+        ({"signing": JOB}, SIGNED, "not signed as slipway:signing says"),
+        (
+            {"signing": {"key": KMS, "sbom": False}},
+            {"signed": {"torch": SIGNATURE}},
+            "not signed as slipway:signing says",
+        ),
+        ({"signing": {"key": KMS, "sbom": False, "provenance": False}}, {"signed": {"torch": SIGNATURE}}, ""),
+        ({"signing": {"key": KMS}}, {**SIGNED, "products": {"wheel": {}}}, "not signed as slipway:signing says"),
+        (
+            {"signing": {"key": KMS}},
+            {"signed": {**SIGNED["signed"], "wheel": SIGNATURE}, "products": {"wheel": {}}},
+            "",
+        ),
+        ({"extraTags": ["latest"]}, {}, "not tagged as slipway:extraTags says"),
+        ({"extraTags": ["latest"]}, {"extraTags": {"torch": ["r.example/x/torch:latest"]}}, ""),
+    ],
+)
+def test_what_a_published_stack_lacks_makes_it_published_anew(
+    config: dict[str, Any], outputs: dict[str, Any], said: str
+) -> None:
+    assert lacking(load(**config), outputs, config.get("extraTags", ())) == said
+
+
+@pytest.mark.parametrize("digest", ["", "@sha256:" + "a" * 64])
+def test_a_parent_that_must_be_signed_is_built_on_by_digest(digest: str) -> None:
+    trust = {"docker.io/acme": {"publicKey": PUBLIC}}
+    unlocked = graph.unlocked({"flavor": "local", "base": f"docker.io/acme/base:1{digest}", "trust": trust}, "stack t")
+    messages = list(unlocked_parents(unlocked))
+    assert bool(messages) == (not digest)
+    assert all(line.startswith("slipway:trust: docker.io/acme/base:1: its tag may move") for line in messages)
+
+
+def test_two_stacks_do_not_move_one_tag() -> None:
+    ours, theirs = frozenset({"r.example/x/torch:latest"}), frozenset({"r.example/x/torch:latest", "r.example/x/a:b"})
+    (line,) = tagged_twice({"one": ours, "two": theirs, "three": frozenset({"r.example/y/torch:latest"})})
+    assert line.startswith(
+        "stacks one and two: both move the tag r.example/x/torch:latest; take it out of slipway:extraTags"
+    )
+
+
+@pytest.mark.parametrize(
+    ("remote", "uri"),
+    [
+        ("https://me:hunter2@git.example/acme/images.git", "git+https://git.example/acme/images"),
+        ("https://git.example:8443/acme/images", "git+https://git.example:8443/acme/images"),
+        ("git@github.com:acme/images.git", "git+https://github.com/acme/images"),
+        ("ssh://git@github.com/acme/images.git", "git+https://github.com/acme/images"),
+        ("/somewhere/on/this/machine", ""),
+        ("file:///somewhere", ""),
+    ],
+)
+def test_a_source_is_named_without_credentials_and_paths(tmp_path: Path, remote: str, uri: str) -> None:
+    for words in (["init", "-q"], ["remote", "add", "origin", remote]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    assert slsa.source_of(tmp_path) == {"uri": uri, "revision": "", "uncommitted": False}
+    (tmp_path / "file").write_text("")
+    assert slsa.source_of(tmp_path)["uncommitted"]
+
+
+def test_provenance_has_arguments_files_parents_and_the_images_own_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    registry.skip_retry_waits(monkeypatch)
+    digest = "sha256:" + "b" * 64
+    made = {
+        "args": {"VERSION": "1"}, "labels": {"LABEL_TITLE": "torch"}, "files": {"torch/Dockerfile": "f" * 12},
+        "platform": "linux/amd64", "target": "installed",
+    }  # fmt: skip
+    parents = {"BASE_IMAGE": "debian:bookworm-slim", "WHEEL": f"r.example/x/wheel@{digest}", "EMPTY": "scratch"}
+    with registry.serve() as served:
+        ref = served.image("torch:1", [])
+        said = slsa.predicate(ref, made, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
+    definition = said["buildDefinition"]
+    assert definition["externalParameters"]["request"]["args"] == {
+        "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
+    }  # fmt: skip
+    assert definition["internalParameters"]["files"] == made["files"]
+    assert definition["resolvedDependencies"] == [
+        {"uri": "pkg:docker/docker.io/library/debian@bookworm-slim?platform=linux%2Famd64"},
+        {"uri": f"pkg:docker/r.example/x/wheel@{digest}?platform=linux%2Famd64", "digest": {"sha256": "b" * 64}},
+    ]
+    assert said["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
+    assert slsa.summary(said) == {"source": "", "revision": "", "date": ""}
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", "acme/slipway/.github/workflows/publish.yml@refs/heads/main")
+    assert slsa._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
+
+
+def test_a_login_is_for_the_host_that_docker_reads_in_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[str] = []
+    monkeypatch.setattr(cosign, "verify", lambda _ref, _signer, login: hosts.append(login.host))
+    for ref in ("acme/base:1@sha256:" + "a" * 64, "debian@sha256:" + "a" * 64, "r.example:5000/x@sha256:" + "a" * 64):
+        VerifyParent().run({"ref": ref, "signer": {"publicKey": PUBLIC}, "username": "me", "password": "hunter2"})
+    assert hosts == ["docker.io", "docker.io", "r.example:5000"]
+
+
+def test_what_a_program_says_is_one_line_and_its_login_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in of cosign that shows what it was given."""
+    program = tmp_path / "cosign"
+    program.write_text(
+        '#!/bin/sh\ncat "$DOCKER_CONFIG/config.json" >&2 || true\necho "WARNING: beside" >&2\n'
+        'echo "Error: no signatures found" >&2\necho "main.go:62: error during command execution" >&2\nexit 1\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for host, name in {"r.example": "r.example", "docker.io": "https://index.docker.io/v1/"}.items():
+        with cosign._docker_config(Login(host, "me", "hunter2")) as variables:
+            config = json.loads(Path(variables["DOCKER_CONFIG"], "config.json").read_text())
+        assert list(config["auths"]) == [name]
+    login = Login("r.example", "me", "hunter2")
+    ref = "r.example/x@sha256:" + "a" * 64
+    with pytest.raises(SlipwayError) as caught:
+        cosign.verify(ref, Signer.model_validate({"publicKey": PUBLIC}), login)
+    assert str(caught.value) == f"{ref}: cosign verify: no signatures found"

@@ -1,0 +1,118 @@
+"""What the flavors give and what the Dockerfiles take are the same arguments."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from stacks import flavors, plan
+from stacks.config.stack_file import stack_names
+from stacks.errors import SlipwayError
+from stacks.spec import PRODUCT_ARG, ImageSpec
+from tests.helpers import dockerfile_stages as dockerfile
+
+FAMILY: dict[str, dict[str, Any]] = {
+    "everything on": {
+        "transformerEngine": "2.12",
+        "flashAttention3": "15270e6",
+        "extras": {"xformers": "0.0.35"},
+        "maxJobs": 2,
+        "compilerCache": "http://cache.example/ccache",
+    },
+    "everything off": {
+        "extras": {"deepspeed": False, "flashAttention": False, "apex": False},
+        "torch": {"audio": False},
+    },
+    "published wheels": {"torch": {"source": "wheel", "audio": False}},
+    "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
+}
+EFA: dict[str, dict[str, Any]] = {
+    "everything on": {
+        "efa": {"ofiNccl": "1.20.0"},
+        "nccl": {"version": "2.32.3-1", "source": "build"},
+        "openmpi": {"pmix": "4.2.6"},
+        "extras": {"xformers": "0.0.35"},
+        "maxJobs": 2,
+    },
+    "everything off": {"nccl": {"tests": False}},
+}
+MEGATRON: dict[str, dict[str, Any]] = {
+    "everything on": {"transformerEngine": "2.12", "maxJobs": 2},
+    "everything off": {"doca": False, "nodes": "aks-gb300", "platform": "linux/arm64"},
+}
+UNIVERSAL: dict[str, dict[str, Any]] = {
+    "everything on": {
+        "torch": {"version": "2.3.1", "commits": {"torch": "a" * 40, "text": "b" * 40}},
+        "cuda": "12.1.1",
+        "distro": "ubuntu22.04",
+        "train": [
+            {
+                "uid": 1001,
+                "apt": ["git"],
+                "conda": ["tree"],
+                "pip": ["seaborn"],
+                "env": {f"VARIABLE_{number}": "1" for number in range(8)},
+            }
+        ],
+        "clean": "today",
+        "maxJobs": 2,
+        "compilerCache": "http://cache.example/ccache",
+    },
+    "everything off": {"cuda": False, "torch": {"audio": False}},
+}
+NCCL = {**FAMILY, "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"}}
+VARIED = {"base": FAMILY, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
+
+
+@functools.cache
+def every_spec() -> dict[str, ImageSpec]:
+    """Return the specs of every stack, and of flavors varied, by what they are of."""
+    found = {}
+    for stack in stack_names():
+        for spec in plan.resolve(stack)[1]:
+            found[f"{stack} {spec.name}"] = spec
+    for flavor, variations in VARIED.items():
+        for name, values in variations.items():
+            config = flavors.load({"flavor": flavor, **values}, name)
+            for spec in flavors.flavor(flavor).images(config):
+                found[f"{flavor} {name}: {spec.name}"] = spec
+    return found
+
+
+@pytest.mark.parametrize("name", every_spec())
+def test_each_dockerfile_takes_what_it_is_given_and_is_given_what_it_takes(name: str) -> None:
+    spec = every_spec()[name]
+    taken = dockerfile.of(spec).arguments(spec.target)
+    given = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args, *([PRODUCT_ARG] if spec.product else [])}
+    assert sorted(given - set(taken)) == [], "given but not taken"
+    assert sorted(argument for argument, default in taken.items() if not default and argument not in given) == []
+
+
+@pytest.mark.parametrize("name", every_spec())
+def test_each_target_is_a_stage(name: str) -> None:
+    spec = every_spec()[name]
+    assert (spec.target or "") in dockerfile.of(spec).stages
+
+
+@pytest.mark.parametrize(
+    ("flavor", "key"),
+    [
+        (name, field.alias)
+        for name in ("base", "nccl", "universal")
+        for field in type(flavors.load({"flavor": name}, name).max_jobs).model_fields.values()  # type: ignore[attr-defined]
+    ],
+)
+def test_every_number_of_jobs_is_that_of_something(flavor: str, key: str) -> None:
+    config = flavors.load({"flavor": flavor, **VARIED[flavor]["everything on"], "maxJobs": {key: 3}}, "x")
+    assert [spec for spec in flavors.flavor(flavor).images(config) if spec.tuning.get("MAX_JOBS") == "3"]
+
+
+@pytest.mark.parametrize(
+    ("flavor", "key"), [("base", "text"), ("nccl", "text"), ("base", "ncclTests"), ("universal", "apex")]
+)
+def test_a_number_of_jobs_for_what_a_flavor_does_not_build_is_refused(flavor: str, key: str) -> None:
+    with pytest.raises(SlipwayError) as error:
+        flavors.load({"flavor": flavor, "maxJobs": {key: 3}}, "x")
+    assert str(error.value).startswith(f"x: slipway:maxJobs: unknown key '{key}'")

@@ -1,0 +1,84 @@
+"""What the folders of dockerfiles/ say of each other is true: addresses, arguments, jobs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli import readme_tables
+from stacks.config.stack_file import ROOT
+from stacks.flavors import nccl, universal
+from stacks.identity.dockerfile import arguments
+from stacks.lock import REFRESH_ARG
+from stacks.spec import CONTEXT, PRODUCT_ARG
+from tests.unit.dockerfiles.test_arguments import every_spec
+
+FOLDER = ROOT / CONTEXT
+DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/Dockerfile"))
+SCRIPTS = sorted(
+    path
+    for path in FOLDER.rglob("*")
+    if path.is_file() and "checks" not in path.parts and not path.name.endswith((".md", "Dockerfile", ".dockerignore"))
+)
+ADDRESS = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9./_-]*")
+MIRRORS = re.compile(r"APT_MIRROR|GIT_MIRROR|CA_CERTIFICATE|(PYTHON|TORCH)_INDEX_URL|DOWNLOADS_\w+")
+
+
+def code(path: Path) -> str:
+    """Return a file without the lines that are comments."""
+    return "".join(line for line in path.read_text().splitlines(keepends=True) if not line.lstrip().startswith("#"))
+
+
+def set_by(dockerfile: str) -> dict[str, str]:
+    """Return what sets each argument, as a README lists them."""
+    text = readme_tables.arguments(FOLDER / dockerfile)
+    return dict(re.findall(r"^\| `([A-Z][A-Z0-9_]*)` \| \S+ \| ([^|]+) \|", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_an_address_is_the_default_of_an_argument(dockerfile: str) -> None:
+    for line in code(FOLDER / dockerfile).splitlines():
+        if ADDRESS.search(line):
+            assert re.fullmatch(rf"ARG [A-Z_]+={ADDRESS.pattern}", line), line
+
+
+def test_a_script_names_no_address_that_no_argument_replaces() -> None:
+    public = {default for name in DOCKERFILES for default in arguments(FOLDER / name).values() if default}
+    assert SCRIPTS
+    for script in SCRIPTS:
+        for address in ADDRESS.findall(code(script).replace("\\", "")):
+            assert address in public, f"{script}: {address}"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerfile: str) -> None:
+    given = {
+        name
+        for spec in every_spec().values()
+        if spec.dockerfile == dockerfile
+        for name in (*spec.args, *spec.tuning, *spec.parents, *spec.label_args)
+    }
+    listed = set_by(dockerfile)
+    assert set(listed) == set(arguments(FOLDER / dockerfile))
+    by_hand = {name for name, whom in listed.items() if whom == "by hand"}
+    mirrors = {name for name, whom in listed.items() if "slipway:mirrors." in whom}
+    assert mirrors == {name for name in listed if MIRRORS.fullmatch(name)}
+    assert by_hand == {name for name in listed if not MIRRORS.fullmatch(name)} - given - {
+        "LABEL_BASE_NAME",
+        REFRESH_ARG,
+        PRODUCT_ARG,
+    }
+
+
+def test_what_is_compiled_has_its_limit_of_jobs_and_its_key_and_nothing_else_has() -> None:
+    rows = (line.split() for line in code(FOLDER / "common/build/jobs.txt").splitlines())
+    limits = {name: (int(memory), int(most)) for name, memory, most in rows}
+    recipes = {path.name for path in (FOLDER / "wheels/recipes").iterdir()}
+    tools = {name for script in SCRIPTS for name in re.findall(r"build/jobs ([a-z][a-z0-9-]*)\)", code(script))}
+    assert set(limits) == recipes | tools
+    assert all(memory > 0 and most > 0 for memory, most in limits.values())
+    fields = {**nccl.Jobs.model_fields, **universal.Jobs.model_fields}
+    keys = {name.replace("_", "-") for name in fields} - {"default"}
+    assert keys == recipes | {"nccl-tests"}

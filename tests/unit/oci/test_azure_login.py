@@ -1,0 +1,156 @@
+"""Azure's container registry by a job's identity: nothing is stored, and what is asked for is asked for late."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl
+
+import pytest
+
+from oci import azure_login, credentials
+from stacks import flavors
+from stacks.config.registries.acr import AcrRegistry
+from stacks.errors import SlipwayError
+from tests.fakes.loopback import serving
+from tests.fakes.pulumi_mocks import SECRET, run
+
+ACR = {"kind": "acr", "repository": "acme1.azurecr.io/x"}
+
+
+@pytest.fixture(autouse=True)
+def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A job that Azure knows, without a stored login; return the file of its token."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.delenv("AZURE_CLIENT_SECRET", raising=False)
+    file = tmp_path / "token"
+    file.write_text("who-the-job-is\n")
+    for name, value in zip(azure_login.VARIABLES, ("client", "tenant", str(file)), strict=True):
+        monkeypatch.setenv(name, value)
+    return file
+
+
+class Azure(BaseHTTPRequestHandler):
+    """Entra and a registry, and what both were sent."""
+
+    asked: ClassVar[list[tuple[str, dict[str, str]]]] = []
+    answers: ClassVar[dict[str, tuple[int, Any]]] = {}
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append((self.path, dict(parse_qsl(form))))
+        status, said = self.answers[self.path]
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(said).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A registry's host, in a cloud on loopback."""
+    Azure.asked.clear()
+    Azure.answers |= {
+        "/tenant/oauth2/v2.0/token": (200, {"access_token": "entras"}),
+        "/oauth2/exchange": (200, {"refresh_token": "the-registrys"}),
+    }
+    with serving(Azure) as address:
+        monkeypatch.setattr(
+            azure_login, "_CLOUDS", {address.rpartition(".")[2]: (f"http://{address}", "https://audience")}
+        )
+        monkeypatch.setattr(azure_login, "_EXCHANGE", "http://{host}/oauth2/exchange")
+        yield address
+
+
+def test_the_jobs_token_is_exchanged_for_entras_and_that_for_the_registrys(host: str) -> None:
+    assert azure_login.login(host) == (azure_login.USER, "the-registrys")
+    (_, asking), (_, exchanging) = Azure.asked
+    assert asking == {
+        "grant_type": "client_credentials",
+        "client_id": "client",
+        "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        "client_assertion": "who-the-job-is",
+        "scope": "https://audience/.default",
+    }
+    assert exchanging == {
+        "grant_type": "access_token", "service": host, "tenant": "tenant", "access_token": "entras",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "said"),
+    [
+        (
+            "/tenant/oauth2/v2.0/token",
+            (400, {"error_description": "AADSTS700213: no\r\nrecord"}),
+            "AADSTS700213: no record",
+        ),
+        ("/oauth2/exchange", (401, {"errors": [{"code": "UNAUTHORIZED", "message": "no AcrPush"}]}), "no AcrPush"),
+        ("/oauth2/exchange", (403, {}), "it says no reason"),
+        ("/oauth2/exchange", (200, {}), "KeyError: 'refresh_token'"),
+        ("/oauth2/exchange", (200, []), "TypeError: "),
+    ],
+)
+def test_a_refusal_is_one_line_without_a_token(host: str, path: str, answer: tuple[int, Any], said: str) -> None:
+    Azure.answers[path] = answer
+    with pytest.raises(SlipwayError) as caught:
+        azure_login.login(host)
+    assert str(caught.value).startswith(f"slipway:registry: no login by $AZURE_CLIENT_ID: http://{host}{path}: {said}")
+    assert "\n" not in str(caught.value)
+    assert "entras" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_one_line(job: Path) -> None:
+    job.unlink()
+    with pytest.raises(SlipwayError, match=r"^slipway:registry: \$AZURE_FEDERATED_TOKEN_FILE: .*: No such file"):
+        azure_login.login("acme1.azurecr.io")
+
+
+def test_every_cloud_that_a_registry_may_be_in_is_known() -> None:
+    for suffix in azure_login._CLOUDS:
+        assert AcrRegistry.HOSTS.fullmatch(f"acme1.azurecr.{suffix}")  # type: ignore[union-attr]
+
+
+def test_a_job_is_logged_in_where_nothing_else_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def registry(**given: str) -> AcrRegistry:
+        found = flavors.load({"flavor": "local", "registry": {**ACR, **given}}, "stack t").registry
+        assert isinstance(found, AcrRegistry)
+        return found
+
+    credentials.check(registry())
+    assert credentials.short_lived(registry())
+    assert credentials.short_lived(registry(username="me", password="mine")) is None
+    (tmp_path / "docker").mkdir()
+    (tmp_path / "docker/config.json").write_text(json.dumps({"auths": {"acme1.azurecr.io": {"auth": "bWU6bWluZQ=="}}}))
+    assert credentials.short_lived(registry()) is None
+    (tmp_path / "docker/config.json").unlink()
+    monkeypatch.delenv("AZURE_FEDERATED_TOKEN_FILE")
+    with pytest.raises(
+        SlipwayError, match=r"AZURE_CLIENT_SECRET, or \$AZURE_CLIENT_ID, \$AZURE_TENANT_ID, \$AZURE_FED"
+    ):
+        credentials.check(registry())
+
+
+def test_each_image_has_a_login_of_its_own_that_stays_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def login(host: str) -> tuple[str, str]:
+        asked.append(host)
+        return azure_login.USER, f"token-{len(asked)}"
+
+    monkeypatch.setattr(azure_login, "login", login)
+    recorder, values = run(registry=ACR)
+    given = {name: recorder.image(name)["registry"] for name in ("torch", "extras")}
+    assert all(one[SECRET] for one in given.values())
+    assert [one["value"]["username"] for one in given.values()] == [azure_login.USER] * 2
+    assert [one["value"]["password"] for one in given.values()] == ["token-1", "token-2"]
+    assert "token-" not in repr(values["outputs"])
+    asked.clear()
+    run(registry=ACR, preview=True)
+    run(registry=ACR, publish=False)
+    assert not asked

@@ -1,0 +1,168 @@
+"""What registries answer, and do not: credentials, refusals, broken connections, and bytes that are others."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from oci import credentials
+from oci.client import Repository, Unreadable
+from oci.credentials import Login
+from oci.transport import _RETRY
+from stacks.errors import SlipwayError
+from tests.fakes.registry import MANIFEST, Registry, digest_of, serve, skip_retry_waits
+
+AS_IT_IS = _RETRY
+"""How requests are made again, before :func:`skip_retry_waits` takes the waits out."""
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    skip_retry_waits(monkeypatch)
+    with serve() as served:
+        yield served
+
+
+def read(stream: IO[bytes]) -> bytes:
+    return stream.read()
+
+
+def refusal(repository: Repository, digest: str) -> str:
+    with pytest.raises(SlipwayError) as caught:
+        repository.blob(digest, read)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_manifest_is_what_its_digest_says(registry: Registry) -> None:
+    digest = registry.manifest("a/b:1", MANIFEST, {"layers": []})
+    for name in ("a/b:1", f"a/b@{digest}", f"a/b:other@{digest}"):
+        found = Repository(f"{registry.address}/{name}").manifest()
+        assert (found.digest, found.media_type, found.content) == (digest, MANIFEST, {"layers": []})
+    registry.manifests[digest] = (MANIFEST, b"{}")
+    for name in ("a/b:1", f"a/b@{digest}"):
+        with pytest.raises(SlipwayError, match=f"the manifest is corrupt: its digest is .*, not {digest}$"):
+            Repository(f"{registry.address}/{name}").manifest()
+
+
+def test_a_blob_is_read_as_it_comes_and_what_is_left_is_read_for_its_digest(registry: Registry) -> None:
+    content = b"0123456789" * 300_000
+    digest = registry.blob(content)
+    repository = Repository(f"{registry.address}/a/b:1")
+    assert repository.blob(digest, read) == content
+    assert repository.blob(digest, lambda stream: stream.read(3)) == b"012"
+
+
+def test_other_bytes_than_the_digest_says_are_never_a_result(registry: Registry) -> None:
+    digest = digest_of(b"right")
+    registry.blobs[digest] = b"wrong"
+    found = refusal(Repository(f"{registry.address}/a/b:1"), digest)
+    assert found == (f"{registry.address}/a/b:1: a blob is corrupt: its digest is {digest_of(b'wrong')}, not {digest}")
+
+
+def test_a_corrupt_blob_is_called_corrupt_and_not_senseless(registry: Registry) -> None:
+    def senseless(_: IO[bytes]) -> None:
+        raise Unreadable("no sense")
+
+    digest = registry.blob(b"right")
+    with pytest.raises(SlipwayError, match=f"{digest}: no sense$"):
+        Repository(f"{registry.address}/a/b:1").blob(digest, senseless)
+    registry.blobs[digest] = b"wrong"
+    with pytest.raises(SlipwayError, match="is corrupt"):
+        Repository(f"{registry.address}/a/b:1").blob(digest, senseless)
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> None:
+    digest = registry.blob(b"content")
+    registry.refusals = [status] * 3
+    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
+    registry.refusals = [status] * 4
+    assert refusal(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status})")
+
+
+def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("oci.transport._RETRY", AS_IT_IS)
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
+    digest = registry.blob(b"content")
+    registry.refusals = [503] * 3
+    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
+    assert waits == sorted(waits)
+    assert 1 <= sum(waits) <= 30
+
+
+def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry: Registry) -> None:
+    digest = registry.blob(b"content that is long enough")
+    registry.broken = 2
+    assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
+    registry.broken = 3
+    found = refusal(Repository(f"{registry.address}/a/b:1"), digest)
+    assert found.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
+
+
+def test_a_registry_that_says_nothing_is_one_line(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oci.transport._TIMEOUTS", (0.2, 0.2))
+    registry.silent.set()
+    try:
+        with pytest.raises(
+            SlipwayError, match=rf"^{registry.address}/a/b:1: request to {registry.address} failed: .*timed"
+        ):
+            Repository(f"{registry.address}/a/b:1").digest()
+    finally:
+        registry.silent.clear()
+    assert len(registry.asked) == 4
+
+
+def test_what_is_not_there_is_said_to_be_gone_and_is_no_error_for_who_asks_whether_it_is(registry: Registry) -> None:
+    digest = digest_of(b"deleted")
+    repository = Repository(f"{registry.address}/a/b@{digest}")
+    assert not repository.exists()
+    with pytest.raises(
+        SlipwayError, match=r"no such image, tag or digest in the registry; it may have been deleted \(404\)"
+    ):
+        repository.manifest()
+    assert "may have been deleted (404)" in refusal(repository, digest)
+
+
+def test_the_login_of_a_github_job_is_for_its_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_retry_waits(monkeypatch)
+    monkeypatch.setenv("GITHUB_ACTOR", "me")
+    assert credentials.of_machine("ghcr.io") is None
+    monkeypatch.setenv("GITHUB_TOKEN", "s3cret")
+    assert credentials.of_machine("ghcr.io") == Login("ghcr.io", "me", "s3cret")
+    assert credentials.of_machine("r.example") is None
+
+
+@pytest.mark.parametrize("token", ["t", None])
+def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry, token: str | None) -> None:
+    registry.token, registry.login = token, ("me", "s3cret")
+    digest = registry.blob(b"content")
+    reference = f"{registry.address}/a/b:1"
+    assert Repository(reference, Login(registry.address, "me", "s3cret")).blob(digest, read) == b"content"
+    for login in (None, Login("elsewhere.example", "me", "s3cret"), Login(registry.address, "me", "other")):
+        found = refusal(Repository(reference, login), digest)
+        assert found.endswith(
+            f"the registry requires a login with pull access; run `docker login {registry.address}` (401)"
+        )
+        assert "s3cret" not in found
+    assert "s3cret" not in repr(Login("h", "me", "s3cret"))
+
+
+def test_the_docker_login_serves(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.token, registry.login = "t", ("me", "s3cret")
+    auth = base64.b64encode(b"me:s3cret").decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {registry.address: {"auth": auth}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    assert Repository(f"{registry.address}/a/b:1").blob(registry.blob(b"content"), read) == b"content"
+
+
+@pytest.mark.parametrize("reference", ["a b:1", "r.example/x", "r.example/X:1", "user:secret@r.example/x:1", ""])
+def test_what_is_no_reference_is_refused(reference: str) -> None:
+    with pytest.raises(SlipwayError, match="expected an image reference with a tag or a digest"):
+        Repository(reference)

@@ -1,0 +1,161 @@
+"""Layers laid over each other without unpacking them say what unpacking them says."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import tempfile
+import tracemalloc
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oci.client import Unreadable
+from oci.layers.file_tree import Difference, FileTree, differences
+from oci.layers.layer import Index, index
+from tests.helpers.layers import Item, Layer, archive, differing, drawn, seen, unpack
+
+
+def shown(stack: Sequence[Layer]) -> dict[str, tuple[str, int | None, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(stack, Path(folder))
+        return seen(Path(folder))
+
+
+def read(layer: Layer) -> Index:
+    return index(io.BytesIO(archive(layer)), "application/vnd.oci.image.layer.v1.tar")
+
+
+def tree(stack: Sequence[Layer]) -> FileTree:
+    return FileTree([read(layer) for layer in stack])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
+@given(st.lists(drawn(links=True), max_size=4), st.lists(drawn(links=True), max_size=4))
+def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Layer], after: list[Layer]) -> None:
+    found = differences(tree(before), tree(after))
+    assert {file.path: file.change for file in found} == differing(shown(before), shown(after))
+    assert all(file.certain for file in found)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
+@given(st.lists(drawn(links=True), max_size=5))
+def test_an_image_is_equal_to_itself(stack: list[Layer]) -> None:
+    assert differences(tree(stack), tree(stack)) == []
+
+
+Mixed = list[tuple[str, Layer]]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["shared", "shared", "before", "after"]), drawn(links=False)), min_size=1, max_size=6
+    )
+)
+def test_what_is_certain_without_the_shared_layers_is_so_and_nothing_that_differs_is_left_out(mixed: Mixed) -> None:
+    def stack(side: str) -> list[Layer]:
+        return [layer for kind, layer in mixed if kind in {"shared", side}]
+
+    def partly(side: str) -> FileTree:
+        return FileTree(
+            [None if kind == "shared" else read(layer) for kind, layer in mixed if kind in {"shared", side}]
+        )
+
+    images = shown(stack("before")), shown(stack("after"))
+    truth = differing(*images)
+    found = differences(partly("before"), partly("after"))
+    for file in found:
+        if file.certain:
+            assert truth.get(file.path) == file.change
+    said = {file.path for file in found}
+    # A folder that one image's layers write is taken for one that was there: engines write each that they pass.
+    folders = {path for image in images for path, what in image.items() if what[0] == "directory"}
+    for path in truth.keys() - folders:
+        above = [path[:end] for end in range(len(path) + 1) if end == len(path) or path[end] == "/"]
+        assert said & ({path, "/"} | {*above} | {f"{folder}/" for folder in above}), path
+
+
+def difference(before: list[Layer | None], after: list[Layer | None]) -> list[tuple[str, str, bool]]:
+    trees = [FileTree([None if layer is None else read(layer) for layer in stack]) for stack in (before, after)]
+    return [(file.path, file.change, file.certain) for file in differences(*trees)]
+
+
+def file(path: str, text: str = "x", mode: int = 0o644) -> Item:
+    return Item(path, "file", text, mode)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([None, [file("a", "1")]], [None, [file("a", "2")]], [("a", "changed", True)]),
+        ([None], [None, [file("a")]], [("a", "added", False)]),
+        ([None, [file("a")]], [None], [("a", "removed", False)]),
+        ([None, [file("a")]], [None, [Item("a", "gone")]], [("a", "removed", True)]),
+        ([None], [None, [Item("a", "gone")]], [("a", "removed", False)]),
+        ([None], [None, [Item("a", "opaque")]], [("a/", "removed", False)]),
+        ([[file("a", "1")], None], [[file("a", "2")], None], [("a", "changed", False)]),
+        ([[file("a", "1")], None, [file("a")]], [[file("a", "2")], None, [file("a")]], []),
+        ([[file("a/b")], [Item("a", "gone")]], [[]], []),
+        ([[file("a/b")], [Item("a", "opaque"), file("a/c")]], [[file("a/c")]], []),
+        ([[file("a")]], [[file("a", mode=0o4644)]], [("a", "changed", True)]),
+        ([[]], [[Item("a", "directory", mode=0o777)]], [("a", "added", True)]),
+        ([[]], [[Item("a", "directory", mode=0o1777)]], []),
+    ],
+)
+def test_what_is_said_and_how_surely(
+    before: list[Layer | None], after: list[Layer | None], expected: list[tuple[str, str, bool]]
+) -> None:
+    assert difference(before, after) == expected
+
+
+def test_a_hard_link_is_the_file_that_it_names_even_in_a_lower_layer() -> None:
+    link = [Item("b", "hardlink", "a")]
+    assert difference([[file("a"), file("b")]], [[file("a")], link]) == []
+    assert difference([[file("a", "1"), file("b", "1")]], [[file("a"), *link]]) == [
+        ("a", "changed", True),
+        ("b", "changed", True),
+    ]
+
+
+def test_a_link_to_a_folder_is_written_through_as_engines_do() -> None:
+    merged = [[Item("usr/lib", "directory", mode=0o755), Item("lib", "symlink", "/usr/lib")], [file("lib/a")]]
+    assert [(found.path, found.change) for found in differences(tree(merged[:1]), tree(merged))] == [
+        ("usr/lib/a", "added")
+    ]
+
+
+def bytes_for_each(count: int) -> float:
+    """Return what comparing so many files that all differ takes at most, for each."""
+    folder = "opt/venv/lib/python3.12/site-packages"
+    archives = [
+        archive(file(f"{folder}/package{n // 20}/module{n}.py", f"{version} {n:0500}") for n in range(count))
+        for version in (1, 2)
+    ]
+    tracemalloc.start()
+    indexes = [index(io.BytesIO(each), "application/vnd.oci.image.layer.v1.tar") for each in archives]
+    assert len(differences(*(FileTree([made]) for made in indexes))) == count
+    return tracemalloc.get_traced_memory()[1] / count
+
+
+def test_a_file_that_differs_takes_less_than_a_kilobyte() -> None:
+    """Then 200,000 of them take less than 300 MB, with all of Python around them."""
+    # In a process of its own: how Python's table of strings grows depends on what other tests have left in it.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        assert alone.submit(bytes_for_each, 5_000).result() < 1000
+
+
+@pytest.mark.parametrize("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
+def test_what_is_no_archive_is_unreadable(content: bytes) -> None:
+    with pytest.raises(Unreadable, match="not a layer's archive"):
+        index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
+
+
+def test_paths_cannot_leave_the_image() -> None:
+    (found,) = differences(tree([]), tree([[file("../../etc/x")]]))
+    assert isinstance(found, Difference)
+    assert found.path == "etc/x"

@@ -1,0 +1,497 @@
+"""Runners on EC2: what is asked for, what AWS must have for it, and what their functions decide."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import moto
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.runners.ec2.scaler.decide import LEFT, ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
+from components.runners.ec2.scaler.jobs import Job
+from stacks import flavors, plan
+from stacks.checks import ec2_site
+from stacks.config import ec2
+from stacks.errors import SlipwayError
+from stacks.versions.checksums import runner_checksum, runner_names
+from tests.helpers import sample_repository as checkout
+
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/github-AbCdEf"
+HOOK = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/webhook-AbCdEf"
+RUNNERS: dict[str, Any] = {
+    "kind": "ec2",
+    "region": "eu-west-1",
+    "account": "123456789012",
+    "github": {"url": "https://github.com/acme", "secret": SECRET, "webhookSecret": HOOK},
+    "labels": ["gpu"],
+    "instanceTypes": ["g5.2xlarge"],
+}
+
+
+def load(**values: Any) -> ec2.Ec2Runners:
+    config = flavors.load({"flavor": "runners", "runners": {**RUNNERS, **values}}, "stack x").runners
+    assert isinstance(config, ec2.Ec2Runners)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"spots": True}, "slipway:runners: unknown key 'spots' (did you mean 'spot'?)"),
+        ({"region": "Ireland"}, "slipway:runners.region: 'Ireland': expected a region such as eu-west-1"),
+        ({"instanceTypes": []}, "slipway:runners.instanceTypes: '[]': expected at least one, and none twice"),
+        (
+            {"instanceTypes": ["p5"]},
+            "slipway:runners.instanceTypes.0: 'p5': expected an instance type such as g5.xlarge",
+        ),
+        ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '['gpu', 'gpu']': expected at least one, and none twice"),
+        ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '['GPU', 'gpu']': expected at least one, and none twice"),
+        *(
+            (
+                {"labels": ["gpu", label]},
+                f"slipway:runners.labels.1: '{label}': runners have GitHub's own labels by themselves; name one that",
+            )
+            for label in ("self-hosted", "linux", "Linux", "x64", "ARM64")
+        ),
+        ({"labels": ["a,b"]}, "slipway:runners.labels.0: 'a,b': expected a label"),
+        ({"minRunners": 5, "maxRunners": 2}, "slipway:runners: minRunners 5 is more than maxRunners 2"),
+        ({"root": 20}, "slipway:runners.root: '20': input should be greater than or equal to 75"),
+        ({"runner": "2.0.0"}, "slipway:runners: runner '2.0.0' is not in stacks/versions/runner.toml"),
+        ({"efa": -1}, "slipway:runners.efa: '-1': expected a number of interfaces, or all"),
+        ({"efa": "some"}, "slipway:runners.efa: 'some': expected a number of interfaces, or all"),
+        ({"efa": True}, "slipway:runners.efa: 'True': expected a number of interfaces, or all"),
+        (
+            {"github": {**RUNNERS["github"], "url": "https://github.com/enterprises/acme"}},
+            "slipway:runners.github.url: 'https://github.com/enterprises/acme': runners on EC2 are an organization's or",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "url": "github.com/acme"}},
+            "slipway:runners.github.url: 'github.com/acme': expected https://github.com/<organization>, or .../<repo",
+        ),
+        ({"efa": "all"}, "slipway:runners: efa needs exactly one subnet"),
+        (
+            {"region": "us-east-1"},
+            "slipway:runners: github.secret is in region eu-west-1; the runners are in us-east-1",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "secret": SECRET.replace("123456789012", "999999999999")}},
+            "slipway:runners: github.secret is in account 999999999999; the runners are in 123456789012",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "webhookSecret": HOOK.replace("123456789012", "999999999999")}},
+            "slipway:runners: github.webhookSecret is in account 999999999999; the runners are in 123456789012",
+        ),
+        (
+            {"github": {**RUNNERS["github"], "webhookSecret": SECRET}},
+            "slipway:runners: github.webhookSecret is github.secret; GitHub signs with another one",
+        ),
+        (
+            {"alarm": {"topic": "arn:aws:sns:us-east-1:123456789012:alarms"}},
+            "slipway:runners: alarm.topic is in region us-east-1; the runners are in eu-west-1",
+        ),
+        ({"account": "1234"}, "slipway:runners.account: '1234'"),
+        (
+            {"github": {**RUNNERS["github"], "secret": "ghp_abc"}},
+            "slipway:runners.github.secret: expected the whole ARN of a secret in Secrets Manager",
+        ),
+        ({"kind": "ecs"}, "slipway:runners.kind: 'ecs': expected one of kubernetes, ec2"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        load(**values)
+    (line,) = str(caught.value).splitlines()
+    assert said in line, line
+    assert "ghp_abc" not in line
+
+
+def test_what_github_is_and_whose_jobs_are_taken() -> None:
+    github = load(github={**RUNNERS["github"], "url": "https://github.com/acme/images"}).github
+    assert (github.host, github.owner, github.repository) == ("github.com", "acme", "images")
+    assert (
+        load(github={**RUNNERS["github"], "url": "https://ghe.example/acme/"}).github.url == "https://ghe.example/acme"
+    )
+    assert load().github.repository is None
+    assert load().runner_labels("linux/arm64") == ("self-hosted", "linux", "arm64", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("host", "api"),
+    [
+        ("github.com", "https://api.github.com"),
+        ("GitHub.com", "https://api.github.com"),
+        ("acme.ghe.com", "https://api.acme.ghe.com"),
+        ("ghe.example", "https://ghe.example/api/v3"),
+        ("notghe.com", "https://notghe.com/api/v3"),
+    ],
+)
+def test_where_githubs_api_is(host: str, api: str) -> None:
+    assert load(github={**RUNNERS["github"], "url": f"https://{host}/acme"}).github.api == api
+
+
+def test_a_topic_may_be_another_accounts() -> None:
+    topic = "arn:aws:sns:eu-west-1:999999999999:alarms"
+    assert load(alarm={"topic": topic}).alarm.topic == topic
+
+
+@pytest.mark.parametrize("stack", ["gpu.eu", "g" * 37, "gpü"])
+def test_a_stack_whose_name_aws_or_github_refuse_is_refused_when_it_is_planned(stack: str, tmp_path: Path) -> None:
+    made = checkout.make(tmp_path)
+    registry = "{kind: ecr, repository: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml, create: false}"
+    text = f"config:\n  slipway:flavor: runners\n  slipway:registry: {registry}\n"
+    for name in (stack, "g" * 36):
+        made.write(f"stacks/Pulumi.{name}.yaml", f"{text}  slipway:runners: {json.dumps(RUNNERS)}\n")
+    with pytest.raises(SlipwayError) as caught:
+        plan.make(stack, root=tmp_path)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"stack {stack}: slipway:runners: ")
+    assert "at most 36 letters, digits, - and _; rename the stack's file" in line
+    assert plan.make("g" * 36, root=tmp_path).images == ()
+
+
+def test_every_runner_has_a_checksum_for_both_architectures() -> None:
+    found = [runner_checksum(version, platform) for version in runner_names() for platform in ec2.ARCHITECTURES]
+    assert len(set(found)) == len(found)
+    assert all(len(bytes.fromhex(checksum)) == 32 for checksum in found)
+
+
+def types() -> Iterator[tuple[dict[str, Any], ec2_site.Machine]]:
+    """Yield every type with EFA as EC2 describes it, by the answers of EC2 that moto carries."""
+    table = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
+    for name, described in json.loads(gzip.decompress(table.read_bytes())).items():
+        network = described["NetworkInfo"]
+        if network.get("EfaSupported"):
+            efa, cards = network["EfaInfo"]["MaximumEfaInterfaces"], network["MaximumNetworkCards"]
+            yield described, ec2_site.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=())
+
+
+def test_interfaces_are_such_as_every_type_has() -> None:
+    seen = 0
+    for described, machine in types():
+        cards = described["NetworkInfo"]["NetworkCards"]
+        for asked in (*range(1, machine.efa + 1), "all"):
+            made = machine.interfaces(asked)
+            assert sum(kind.startswith("efa") for _, _, kind in made) == (machine.efa if asked == "all" else asked)
+            assert len({card for card, _, _ in made}) == len(made) <= len(cards)
+            assert made[0][:2] == (0, 0)
+            assert {device for _, device, _ in made[1:]} <= {1}
+            for card, _, kind in made:
+                assert kind in cards[card]["InterfaceTypes"], (machine.name, card, kind)
+            seen += 1
+    assert seen > 100
+
+
+def refused(*there: ec2_site.Machine, **values: Any) -> str:
+    """Return what is said of a configuration in two zones, where images within budgets take 80 GiB."""
+    config = load(instanceTypes=[machine.name for machine in there], **values)
+    networks = [
+        ec2_site.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
+    ]
+    site = ec2_site.Site(there, networks, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    try:
+        ec2_site.check(config, site, "linux/amd64", {"torch": 20 * 1024**3})
+    except SlipwayError as error:
+        return str(error)
+    return ""
+
+
+def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.Machine:
+    places = tuple(f"eu-west-1{zone}" for zone in zones)
+    return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
+
+
+def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
+    assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=139) == (
+        "slipway:runners.root: 139 GiB is too small: the machine image takes 60 GiB, and torch within budgets 80; "
+        "give at least 140"
+    )
+    assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=140) == ""
+    assert refused(of("g5.2xlarge"), root=75) == ""
+
+
+def test_a_machine_must_have_the_gpus_that_are_asked_for_else_the_fewest_of_any_type() -> None:
+    types = [replace(of("p4d.24xlarge"), gpus=8), replace(of("g5.12xlarge"), gpus=4)]
+    site = ec2_site.Site(types, [], "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
+    assert [site.gpus(asked) for asked in (None, 0, 2)] == [4, 0, 2]
+
+
+def test_a_type_that_is_in_no_zone_of_the_subnets_is_refused() -> None:
+    assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="bc")) == ""
+    assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="c")) == (
+        "slipway:runners.instanceTypes: p5.48xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets are; "
+        "it is in eu-west-1c"
+    )
+    assert refused(of("p6.48xlarge", zones="")).endswith("where the subnets are; nor elsewhere in eu-west-1")
+
+
+RULES = Rules(groups=(SPOT, ON_DEMAND), least=0, most=20, patience=300, idle=600, boot=1200, lifetime=86400)
+
+
+def machines(*started: float, group: str = SPOT) -> list[Machine]:
+    return [Machine(f"i-{number}", group, at) for number, at in enumerate(started)]
+
+
+def test_the_least_are_there_without_a_job_and_do_not_end() -> None:
+    rules = replace(RULES, least=2)
+    assert decide(0, rules, [], [], [], set()).desired == {SPOT: 2, ON_DEMAND: 0}
+    there = machines(0, 0, 0)
+    idle = [Runner(number, machine.id, online=True, busy=False) for number, machine in enumerate(there)]
+    done = decide(10_000, rules, [], there, idle, {machine.id for machine in there})
+    assert (len(done.end), done.desired) == (1, {SPOT: 2, ON_DEMAND: 0})
+
+
+def test_an_idle_machine_that_is_too_old_is_replaced_and_a_busy_one_is_not() -> None:
+    rules = replace(RULES, least=2)
+    there = machines(0, 0, 80_000)
+    runners = [Runner(0, "i-0", online=True, busy=False), Runner(1, "i-1", online=True, busy=True)]
+    runners.append(Runner(2, "i-2", online=True, busy=False))
+    done = decide(90_000, rules, [], there, runners, {"i-0", "i-1", "i-2"})
+    assert done.end == {"i-0": "it is as old as it may be"}
+    assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 3, ON_DEMAND: 0}
+
+
+def test_spot_and_on_demand_are_asked_for_in_turn() -> None:
+    asked = [decide(age, RULES, [Job(1, "a/b", 0)], [], [], set()).desired[SPOT] for age in range(-60, 1500, 60)]
+    assert asked == [1] * 6 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
+
+
+def test_a_job_that_is_given_to_none_is_tried_again_after_some_time() -> None:
+    there = machines(0)
+    runners = [Runner(0, "i-0", online=True, busy=False)]
+    now = RULES.boot + RULES.idle + 1
+    jobs = [Job(1, "a/b", 0), Job(2, "a/b", now - 60)]
+    done = decide(now, RULES, jobs, there, runners, {"i-0"})
+    assert (done.left, done.desired) == ([1], {SPOT: 1, ON_DEMAND: 0})
+    left = replace(jobs[0], left=now)
+    assert decide(now + LEFT, RULES, [left], [], [], set()).desired == {SPOT: 0, ON_DEMAND: 0}
+    assert sum(decide(now + LEFT + 1, RULES, [left], [], [], set()).desired.values()) == 1
+
+
+def test_without_spot_on_demand_is_asked_for_at_once() -> None:
+    rules = replace(RULES, groups=(ON_DEMAND,))
+    assert decide(0, rules, [Job(1, "a/b", 0)], [], [], set()).desired == {ON_DEMAND: 1}
+
+
+@given(
+    st.lists(st.floats(0, 5000), max_size=30),
+    st.lists(
+        st.tuples(
+            st.sampled_from([SPOT, ON_DEMAND]),
+            st.floats(0, 5000),
+            st.sampled_from(["", "leaving", "waits"]),
+            st.sampled_from(["none", "offline", "idle", "busy"]),
+            st.booleans(),
+            st.booleans(),
+        ),
+        max_size=20,
+    ),
+)
+def test_whatever_there_is_no_busy_machine_ends_and_none_is_asked_for_in_vain(
+    waits: list[float], there: list[tuple[str, float, str, str, bool, bool]]
+) -> None:
+    found = [
+        Machine(f"i-{n}", group, 5000 - age, bool(way), way == "waits", gone)
+        for n, (group, age, way, _, gone, _) in enumerate(there)
+    ]
+    runners = [
+        Runner(n, f"i-{n}", online=state != "offline", busy=state == "busy")
+        for n, (_, _, _, state, _, _) in enumerate(there)
+        if state != "none"
+    ]
+    prepared = {f"i-{n}" for n, (_, _, _, _, _, known) in enumerate(there) if known}
+    jobs = [Job(n, "a/b", 5000 - wait) for n, wait in enumerate(sorted(waits, reverse=True))]
+    done = decide(5000, RULES, jobs, found, runners, prepared)
+    gone = {machine.id for machine in found if machine.gone}
+    busy = {runner.machine for runner in runners if runner.busy} - gone
+    assert not busy & (set(done.end) | set(done.release) | set(done.lost))
+    assert gone & prepared <= set(done.lost) <= prepared
+    leaving = {machine.id for machine in found if machine.leaving}
+    assert set(done.release) | set(done.hold) == {machine.id for machine in found if machine.waits}
+    assert not leaving & (set(done.end) | set(done.prepare))
+    kept = [machine for machine in found if not machine.leaving and machine.id not in done.end]
+    for group in (SPOT, ON_DEMAND):  # never fewer than there are: Auto Scaling would have to choose one to end
+        assert done.desired[group] >= sum(machine.group == group for machine in kept)
+    working = sum(machine.id in busy for machine in kept)
+    counted = len(jobs) - len(done.left)
+    assert sum(done.desired.values()) == max(len(kept), min(working + counted, RULES.most))
+    assert not set(done.forget) & {runner.id for runner in runners}
+
+
+@dataclass
+class Work:
+    """A job of the simulated day: when it is queued, how long it runs, and when it got its runner."""
+
+    id: int
+    queued: float
+    seconds: float
+    began: float | None = None
+    ended: float | None = None
+
+
+class Day:
+    """A day of jobs, on machines that take their time to start, with spot capacity that comes and goes.
+
+    GitHub gives a job to any runner that is idle; an ephemeral runner is gone after its job. Every minute the keeper's
+    decision is carried out as ``keeper`` does it. Times are in seconds; ``on_demand`` is whether there is any, and
+    ``taken`` how likely EC2 takes a machine away in a minute: its job fails, and its runner is listed on, offline.
+    """
+
+    BOOT = (90, 420)
+    """How long a machine takes until its runner is up, at least and at most."""
+
+    def __init__(self, seed: int, rules: Rules, *, on_demand: bool = True, taken: float = 0) -> None:
+        self.on_demand = on_demand
+        self.taken = taken
+        self.failed: dict[str, Work] = {}
+        self.again = 0
+        self.random = random.Random(seed)
+        self.rules = rules
+        self.jobs = self._arrivals()
+        self.machines: dict[str, Machine] = {}
+        self.up: dict[str, float] = {}
+        self.busy: dict[str, Work] = {}
+        self.over: set[str] = set()
+        self.prepared: set[str] = set()
+        self.numbers = count()
+        self.paid = 0.0
+        self.killed: list[str] = []
+        self.droughts = sorted(self.random.uniform(0, 86400) for _ in range(3))
+
+    def _arrivals(self) -> list[Work]:
+        """Working hours with most of the jobs, a quiet night, and two bursts."""
+        found: list[float] = []
+        at = 0.0
+        while (at := at + self.random.expovariate((12 if 8 <= at / 3600 < 18 else 0.7) / 3600)) < 86400:
+            found.append(at)
+        for start in (self.random.uniform(0, 80000) for _ in range(2)):
+            found += [start + self.random.uniform(0, 60) for _ in range(12)]
+        lasts = (self.random.lognormvariate(6.5, 0.8) for _ in found)
+        return [
+            Work(number, at, min(last, 7200))
+            for number, (at, last) in enumerate(zip(sorted(found), lasts, strict=True))
+        ]
+
+    def run(self) -> None:
+        """Live through the day and what is left of its work, second by second in steps of ten."""
+        for now in range(0, 86400 + 4 * 3600, 10):
+            self._github(now)
+            if now % 60 == 0:
+                self._keeper(now)
+            self.paid += 10 * len(self.machines)
+
+    def _github(self, now: float) -> None:
+        for machine, work in list(self.busy.items()):
+            if now >= (work.began or 0) + work.seconds:
+                work.ended = now
+                self.over.add(machine)
+                del self.busy[machine]
+        idle = [m for m in self.up if self._online(m, now) and m not in self.busy and m not in self.over]
+        waiting = [work for work in self.jobs if work.queued <= now and work.began is None]
+        for machine, work in zip(idle, waiting, strict=False):
+            work.began = now
+            self.busy[machine] = work
+
+    def _online(self, machine: str, now: float) -> bool:
+        return self.up[machine] <= now and not (machine in self.machines and self.machines[machine].gone)
+
+    def _take_away(self) -> None:
+        for machine in list(self.machines.values()):
+            if self.random.random() < self.taken and not machine.gone:
+                self.machines[machine.id] = replace(machine, leaving=True, waits=True, gone=True)
+                if work := self.busy.pop(machine.id, None):
+                    self.failed[machine.id] = work
+
+    def _keeper(self, now: float) -> None:
+        if self.taken:
+            self._take_away()
+        jobs = [Job(work.id, "a/b", work.queued) for work in self.jobs if work.queued <= now and work.began is None]
+        runners = [
+            Runner(int(m[2:]), m, online=self._online(m, now), busy=m in self.busy)
+            for m in self.up
+            if m not in self.over
+        ]
+        done = decide(now, self.rules, jobs, list(self.machines.values()), runners, self.prepared)
+        assert done.left == []
+        for machine in done.end:
+            if machine in self.busy:
+                self.killed.append(machine)
+            del self.machines[machine]
+            self.up.pop(machine, None)
+        for machine in done.release:
+            del self.machines[machine]
+            self.up.pop(machine, None)
+        for machine in done.lost:
+            if work := self.failed.pop(machine, None):
+                work.queued, work.began = now, None
+                self.again += 1
+        for machine in done.prepare:
+            self.prepared.add(machine)
+            self.up[machine] = self.machines[machine].started + self.random.uniform(*self.BOOT)
+        self._launch(now, done)
+
+    def _launch(self, now: float, done: Decision) -> None:
+        dry = {SPOT: any(start <= now < start + 3600 for start in self.droughts), ON_DEMAND: not self.on_demand}
+        for group, wanted in done.desired.items():
+            there = sum(machine.group == group for machine in self.machines.values())
+            for _ in range(0 if dry[group] else wanted - there):
+                machine = f"i-{next(self.numbers)}"
+                self.machines[machine] = Machine(machine, group, now)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_over_a_day_no_job_waits_longer_than_the_bound_and_it_costs_less_than_machines_that_are_always_there(
+    seed: int,
+) -> None:
+    day = Day(seed, replace(RULES, most=40))
+    day.run()
+    assert day.killed == []
+    assert all(work.ended is not None for work in day.jobs)
+    # A round to see that it is late, the patience with spot, a round to register, and the longest start.
+    bound = RULES.patience + 2 * 60 + Day.BOOT[1] + 60
+    waits = [(work.began or 0) - work.queued for work in day.jobs]
+    assert max(waits) <= bound
+    assert day.machines == {}  # nothing is left behind
+    useful = sum(work.seconds for work in day.jobs)
+    busiest = max(
+        sum((other.began or 0) <= (work.began or 0) < (other.ended or 0) for other in day.jobs) for work in day.jobs
+    )
+    always_on = busiest * 86400
+    assert 1 - useful / day.paid < 0.35  # what is paid for starting, waiting and ending
+    assert day.paid < always_on / 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_there_is_no_on_demand_capacity_spot_serves_all_once_it_is_back(seed: int) -> None:
+    day = Day(seed, replace(RULES, most=40), on_demand=False)
+    day.run()
+    assert all(work.ended is not None for work in day.jobs)
+    # A drought may follow another; then the rest of the turn that is on-demand's, and what it takes otherwise.
+    bound = 3 * 3600 + RULES.patience + 3 * 60 + Day.BOOT[1]
+    assert 3600 / 2 < max((work.began or 0) - work.queued for work in day.jobs) <= bound
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_machines_are_taken_away_their_jobs_are_run_again_and_nothing_is_left_behind(seed: int) -> None:
+    day = Day(seed, replace(RULES, most=40), taken=0.01)
+    day.run()
+    assert day.killed == []
+    assert day.again > 10
+    assert day.failed == {}
+    assert all(work.ended is not None for work in day.jobs)
+    assert day.machines == {}
+
+
+def test_where_the_most_is_reached_jobs_wait_their_turn_and_all_are_done() -> None:
+    day = Day(1, replace(RULES, most=2))
+    day.run()
+    assert day.killed == []
+    assert all(work.began is not None for work in day.jobs)

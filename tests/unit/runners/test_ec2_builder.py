@@ -1,0 +1,316 @@
+"""The way to the machine that builds images: ssh's configuration, the proxy, and what is asked of AWS."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moto import mock_aws
+from moto.ec2.models.amis import AMIS
+
+from components.runners.ec2.builder import builder_instance, ssh_config, ssh_proxy
+from components.runners.ec2.builder.builder_instance import Machine
+from stacks import flavors
+from stacks.checks import ec2_site
+from stacks.config import ec2
+from stacks.errors import SlipwayError
+from tests.unit.runners.test_ec2 import RUNNERS
+
+del AMIS[1:]
+"""Of the machine images that moto makes anew for each test, one is enough."""
+
+REGION, NAME = "eu-west-1", "slipway-t-builder"
+
+
+def effective(folder: Path) -> dict[str, str]:
+    """Return what ssh itself makes of an alias."""
+    command = ["ssh", "-G", "-F", str(folder / "config"), ssh_config.HOST]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder first on PATH, with stand-ins for AWS's programs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("aws", "session-manager-plugin"):
+        (folder / name).write_text("#!/bin/sh\nexit 0\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return folder
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("name", ["c", "with space and 100%"])
+def test_ssh_understands_the_alias(tmp_path: Path, name: str) -> None:
+    root = tmp_path / name
+    ssh_config.write(REGION, NAME, root)
+    folder = ssh_config.folder(NAME, root)
+    found = effective(folder)
+    assert (found["hostname"], found["user"], found["port"]) == ("slipway-builder", "build", "22")
+    assert found["identityfile"].strip('"').replace("%%", "%") == str(folder / "key")
+    assert found["identitiesonly"] == found["batchmode"] == "yes"
+    assert found["proxycommand"].replace("%%", "%") == (
+        f'env PYTHONPATH="{root}" "{sys.executable}" -P -m components.runners.ec2.builder.ssh_proxy '
+        f'{REGION} {NAME} "{folder}"'
+    )
+    assert (folder / "key").stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+    before = (folder / "key.pub").read_text()
+    ssh_config.write(REGION, NAME, root)
+    assert (folder / "key.pub").read_text() == before
+
+
+def test_connections_are_shared_where_a_sockets_path_may_be_so_long() -> None:
+    short, long = Path("/work/x"), Path("/work") / ("x" * 80)
+    assert "ControlPath" in ssh_config.rendered(REGION, NAME, short)
+    assert "Control" not in ssh_config.rendered(REGION, NAME, long)
+
+
+@pytest.mark.parametrize("missing", ["aws", "session-manager-plugin"])
+def test_what_is_not_installed_is_said_before_anything_is_done(
+    tmp_path: Path, programs: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (programs / missing).unlink()
+    for name in ("ssh", "ssh-keygen"):
+        (programs / name).symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(SlipwayError, match=f"^slipway:runners.build takes `{missing}` on PATH: install AWS's "):
+        ssh_config.write(REGION, NAME, tmp_path)
+    assert not (tmp_path / ".slipway").exists()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The builder, as it is asked for: of moto, or of a stub."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setattr(builder_instance, "_PAUSE", 0)
+    return Machine(REGION, NAME)
+
+
+@pytest.fixture
+def aws() -> Iterator[Any]:
+    """EC2 as moto has it, with one machine by the builder's name."""
+    with mock_aws():
+        client: Any = boto3.client("ec2", REGION)
+        run(client)
+        yield client
+
+
+def run(client: Any) -> str:
+    """Start a machine by the builder's name."""
+    image = client.describe_images()["Images"][0]["ImageId"]
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": NAME}]}]
+    started = client.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=tags)
+    found: str = started["Instances"][0]["InstanceId"]
+    return found
+
+
+def state(client: Any) -> str:
+    (one,) = client.describe_instances()["Reservations"][0]["Instances"]
+    found: str = one["State"]["Name"]
+    return found
+
+
+def test_the_machine_is_started_and_stopped_by_its_name(
+    aws: Any, made: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made.stop()
+    made.stop()
+    assert state(aws) == "stopped"
+    instance = made.start(time.monotonic() + 5)
+    assert state(aws) == "running"
+    # Another by the name is not taken for it, and one that is gone is missed.
+    other = run(aws)
+    with pytest.raises(SlipwayError) as caught:
+        made.start(0)
+    both = ", ".join(sorted([instance, other]))
+    assert str(caught.value) == f"the builder {NAME} in {REGION}: several machines have this name: {both}"
+    aws.terminate_instances(InstanceIds=[instance, other])
+    with pytest.raises(SlipwayError, match="there is none; `pulumi up --refresh` makes it anew"):
+        made.stop()
+    # The proxy's last words are where they can be read.
+    assert ssh_proxy.main(REGION, NAME, str(tmp_path)) == 1
+    said = f"the builder {NAME} in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
+    assert (tmp_path / "refused").read_text() == capfd.readouterr().err == said
+
+
+def found(state: str) -> dict[str, Any]:
+    """Return EC2's answer about a machine in a state."""
+    return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": state}}]}]}
+
+
+def test_what_may_clear_up_is_tried_again(made: Machine) -> None:
+    with Stubber(made._ec2) as stubbed:
+        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_client_error("start_instances", "InsufficientInstanceCapacity", "We have not enough")
+        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_response("start_instances", {})
+        stubbed.add_response("describe_instances", found("running"))
+        assert made.start(time.monotonic() + 60) == "i-1"
+        stubbed.assert_no_pending_responses()
+
+
+def test_what_may_not_is_said_at_once_in_one_line(made: Machine) -> None:
+    with Stubber(made._ec2) as stubbed:
+        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_client_error("start_instances", "UnauthorizedOperation", "You\nmay not")
+        with pytest.raises(SlipwayError) as caught:
+            made.start(time.monotonic() + 60)
+    assert "UnauthorizedOperation" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity"])
+def test_what_does_not_start_in_time_says_why(made: Machine, code: str) -> None:
+    with Stubber(made._ec2) as stubbed:
+        stubbed.add_response("describe_instances", found("stopped" if code else "stopping"))
+        if code:
+            stubbed.add_client_error("start_instances", code)
+        with pytest.raises(SlipwayError, match=f"i-1 does not start: {f'.*{code}' if code else 'it is stopping'}"):
+            made.start(0)
+
+
+class Near:
+    """In place of a machine on EC2: it lets keys in after a number of tries."""
+
+    region, name = REGION, NAME
+
+    def __init__(self, refused: int = 0) -> None:
+        self.refused = refused
+        self.admitted: list[tuple[str, str, str]] = []
+
+    def start(self, end: float) -> str:
+        assert end > 0
+        return "i-1"
+
+    def admit(self, instance: str, user: str, key: Path) -> str:
+        self.admitted.append((instance, user, key.name))
+        return "EC2InstanceUnavailableException: not yet" if len(self.admitted) <= self.refused else ""
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, near: Near, seconds: float = 60) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    ssh_proxy.connect(near, Path("key"), time.monotonic() + seconds)  # type: ignore[arg-type]  # in its place
+
+
+def test_the_proxy_waits_for_session_manager_and_sends_the_key_each_time(
+    monkeypatch: pytest.MonkeyPatch, programs: Path, tmp_path: Path
+) -> None:
+    (programs / "aws").write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\n[ "$(wc -l <{tmp_path}/calls)" -gt 2 ] && exit 0\n'
+        'echo "An error occurred (TargetNotConnected) when calling StartSession" >&2\nexit 254\n'
+    )
+    near = Near(refused=1)
+    connect(monkeypatch, near)
+    assert near.admitted == [("i-1", "build", "key")] * 4
+    call = f"ssm start-session --region {REGION} --target i-1 --document-name AWS-StartSSHSession --parameters portNumber=22"
+    assert (tmp_path / "calls").read_text().splitlines() == [call] * 3
+
+
+@pytest.mark.parametrize(
+    ("says", "seconds"), [("TargetNotConnected", -1), ("AccessDeniedException", 60)], ids=["late", "denied"]
+)
+def test_the_proxy_ends_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, programs: Path, says: str, seconds: float
+) -> None:
+    (programs / "aws").write_text(f'#!/bin/sh\nprintf "\\nAn error occurred ({says})\\nmore" >&2\nexit 254\n')
+    with pytest.raises(SlipwayError) as caught:
+        connect(monkeypatch, Near(), seconds)
+    assert str(caught.value) == f"{NAME} (i-1): An error occurred ({says})\\nmore"
+
+
+def test_a_session_that_breaks_is_no_refusal(monkeypatch: pytest.MonkeyPatch, programs: Path) -> None:
+    (programs / "aws").write_text("#!/bin/sh\necho 'Connection to destination port failed' >&2\nexit 1\n")
+    with pytest.raises(ConnectionError, match="Connection to destination port failed"):
+        connect(monkeypatch, Near())
+
+
+def test_a_key_is_let_in_by_ec2_instance_connect(tmp_path: Path, made: Machine) -> None:
+    key, instance = f"ssh-ed25519 {'A' * 68} x", "i-0123456789abcdef0"
+    (tmp_path / "key.pub").write_text(key)
+    asked = {"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}
+    with Stubber(made._connect) as stubbed:
+        stubbed.add_response("send_ssh_public_key", {"Success": True}, asked)
+        stubbed.add_client_error("send_ssh_public_key", "EC2InstanceUnavailableException", "not yet")
+        stubbed.add_client_error("send_ssh_public_key", "AuthException", "never")
+        assert made.admit(instance, "build", tmp_path / "key") == ""
+        assert "not yet" in made.admit(instance, "build", tmp_path / "key")
+        with pytest.raises(SlipwayError, match="AuthException"):
+            made.admit(instance, "build", tmp_path / "key")
+
+
+NETWORKS = [
+    ec2_site.Network(f"subnet-{zone}", "vpc-1", f"eu-west-1{zone}", "10.0.0.0/24", public=False) for zone in "ab"
+]
+
+
+def a_type(name: str, zones: list[str]) -> ec2_site.Machine:
+    return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, 0, cluster=True, spot=True, zones=tuple(zones))
+
+
+def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: Any) -> str:
+    given = {**RUNNERS, "build": {"instanceType": "c7i.4xlarge", **build}}
+    config = flavors.load({"flavor": "runners", "runners": given}, "stack x").runners
+    assert isinstance(config, ec2.Ec2Runners)
+    types = [a_type(name, ["eu-west-1a"]) for name in config.instance_types]
+    builder = a_type("c7i.4xlarge", zones)
+    site = ec2_site.Site(types, NETWORKS, "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {}, builder)
+    try:
+        ec2_site.check(config, site, "linux/amd64", budgets or {})
+    except SlipwayError as error:
+        return str(error)
+    assert site.builder_network
+    return site.builder_network.subnet
+
+
+def test_the_builder_is_where_its_type_is_to_be_had() -> None:
+    assert refused(["eu-west-1b", "eu-west-1c"]) == "subnet-b"
+    assert refused(["eu-west-1c"]) == (
+        "slipway:runners.build.instanceType: c7i.4xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets "
+        "are; it is in eu-west-1c"
+    )
+    assert refused([]).endswith("where the subnets are; nor elsewhere in eu-west-1")
+
+
+def test_a_cache_that_cannot_hold_the_images_is_refused() -> None:
+    assert refused(["eu-west-1a"], {"torch": 20 * 1024**3}, cache=60) == (
+        "slipway:runners.build.cache: 60 GiB is too small for torch within budgets; give at least 80"
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        ({"instanceType": "c7i"}, "slipway:runners.build.instanceType: 'c7i': expected an instance type"),
+        ({"instanceType": "c7i.large", "cache": 5}, "slipway:runners.build.cache: '5': input should be greater"),
+        ({"instanceType": "c7i.large", "size": 5}, "slipway:runners.build: unknown key 'size'"),
+        ({}, "slipway:runners.build.instanceType: "),
+    ],
+)
+def test_a_mistake_is_one_clear_line(build: dict[str, Any], said: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        flavors.load({"flavor": "runners", "runners": {**RUNNERS, "build": build}}, "stack x")
+    (line,) = str(caught.value).splitlines()
+    assert said in line, line
+
+
+def test_to_build_on_runners_takes_a_build_service() -> None:
+    with pytest.raises(SlipwayError, match="the stack has no build service: give it runners with runners.build"):
+        flavors.load({"flavor": "local", "buildOn": "runners", "runners": RUNNERS}, "stack x")
+    given = {"flavor": "local", "buildOn": "runners", "runners": {**RUNNERS, "build": {"instanceType": "c7i.large"}}}
+    with pytest.raises(
+        SlipwayError, match="is this machine's own registry, which runners do not reach: give slipway:reg"
+    ):
+        flavors.load(given, "stack x")
+    for pushed in ({"publish": False}, {"registry": {"kind": "local", "address": "r.example:5000"}}):
+        assert flavors.load({**given, **pushed}, "stack x").build_on == "runners"

@@ -1,0 +1,104 @@
+"""What the roles of runners may do, and that a statement too many or too few would be seen."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.runners.ec2 import iam_policies
+from stacks.config.stack_file import ROOT
+from tests.unit.runners import iam
+
+ARNS = iam_policies.Arns(
+    configs=iam.CONFIG,
+    jobs=iam.TABLE,
+    groups=[f"{iam.GROUP}:uuid:autoScalingGroupName/{iam.NAME}-{kind}" for kind in ("spot", "on-demand")],
+    repositories=[f"{iam.ECR}/ml/torch", f"{iam.ECR}/ml/torch-extras"],
+    github_secret=iam.GITHUB,
+    webhook_secret=iam.WEBHOOK,
+    logs={whose: f"{iam.LOGS}:/{iam.NAME}/{whose}" for whose in ("runner", "webhook", "keeper")},
+)
+POLICIES: dict[str, Callable[[], iam_policies.Policy]] = {
+    "runner": lambda: iam_policies.runner(ARNS),
+    "builder": iam_policies.builder,
+    "webhook": lambda: iam_policies.webhook(ARNS),
+    "keeper": lambda: iam_policies.keeper(ARNS, "Slipway/Runners"),
+}
+NAMELESS = {
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeScalingActivities",
+    "cloudwatch:PutMetricData",
+    "ec2:DescribeInstances",
+    "ecr:GetAuthorizationToken",
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+}
+"""Actions for which AWS knows no resource (Service Authorization Reference); UpdateInstanceInformation has one that a
+machine of no tag yet cannot be named by."""
+
+
+@pytest.mark.parametrize("whose", POLICIES)
+def test_each_may_do_what_it_must_and_nothing_that_it_must_not(whose: str) -> None:
+    assert iam.mistakes(POLICIES[whose](), whose) == []
+
+
+def test_who_deploys_may_reach_the_builder_and_no_other_machine() -> None:
+    policy = json.loads((ROOT / "docs/runners-ec2-policy.json").read_text())
+    assert iam.mistakes(policy, "who deploys") == []
+    for sid in ("TagsOfWhatIsMade", "TagsOfWhatIsThere", "Builder", "KeyOfTheBuilder", "WayToTheBuilder"):
+        bad = copy.deepcopy(policy)
+        (statement,) = (one for one in bad["Statement"] if one["Sid"] == sid)
+        statement["Resource"] = "*"
+        statement.pop("Condition", None)
+        assert iam.mistakes(bad, "who deploys"), sid
+        statement["Action"] = []
+        assert iam.mistakes(bad, "who deploys"), sid
+
+
+@pytest.mark.parametrize("whose", POLICIES)
+def test_a_star_stands_only_where_aws_knows_no_resource(whose: str) -> None:
+    for statement in POLICIES[whose]()["Statement"]:
+        assert not [action for action in statement["Action"] if "*" in action]
+        if "*" in statement["Resource"]:
+            assert set(statement["Action"]) <= NAMELESS
+
+
+@pytest.mark.parametrize(
+    ("whose", "number"),
+    [(whose, number) for whose, make in POLICIES.items() for number in range(len(make()["Statement"]))],
+)
+def test_faults_are_seen(whose: str, number: int) -> None:
+    """Planted in each statement: it is gone, an action is gone, it is for any resource, for any action, unconditional."""
+    good = POLICIES[whose]()
+
+    def planted(**changes: Any) -> list[str]:
+        bad = copy.deepcopy(good)
+        bad["Statement"][number].update(changes)
+        return iam.mistakes(bad, whose)
+
+    statement = good["Statement"][number]
+    assert planted(Action=[])
+    assert planted(Action=["*"])
+    assert planted(Action=[f"{statement['Action'][0].partition(':')[0]}:*"], Resource=["*"])
+    if "*" not in statement["Resource"]:
+        assert planted(Resource=["*"])
+    if "Condition" in statement:
+        assert planted(Condition={})
+
+
+def test_without_a_registry_of_aws_a_job_may_push_to_none() -> None:
+    bare = iam_policies.runner(iam_policies.Arns(**{**vars(ARNS), "repositories": []}))
+    assert not [action for statement in bare["Statement"] for action in statement["Action"] if action.startswith("ecr")]
+
+
+@pytest.mark.parametrize("service", ["ec2.amazonaws.com", "lambda.amazonaws.com"])
+def test_a_role_is_for_its_service_alone(service: str) -> None:
+    (statement,) = iam_policies.trust(service)["Statement"]
+    assert statement == {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}}

@@ -1,0 +1,423 @@
+"""``KubernetesRunners`` under Pulumi's mocks: what a cluster is asked for, in which order, and what stays secret."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from components.runners.kubernetes import build_service, gpu_validation, pod
+from oci import azure_login
+from stacks import graph
+from stacks.checks import clusters
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.stack_file import ROOT
+from stacks.versions.nodes import node, node_names
+from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, run
+from tests.unit.runners.network_policies import Peer, allowed
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+
+
+def runners(**values: Any) -> dict[str, Any]:
+    return {"kind": "kubernetes", "profile": "eks-p5", "github": GITHUB, **values}
+
+
+def only(**values: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Deploy a stack of runners alone."""
+    return run(chain={}, runners=runners(**values))
+
+
+def objects(recorder: Recorder) -> dict[str, dict[str, Any]]:
+    """Return the cluster's objects, by kind and name."""
+    return {
+        f"{typ.rpartition(':')[2]} {inputs['metadata']['name']}": inputs
+        for (typ, _), inputs in recorder.resources.items()
+        if typ.startswith("kubernetes:") and "metadata" in inputs
+    }
+
+
+def test_a_stack_of_runners_alone_is_whole() -> None:
+    recorder, values = only()
+    assert sorted(objects(recorder)) == [
+        "LimitRange runners",
+        "Namespace slipway-runners",
+        "Namespace slipway-runners-controller",
+        "NetworkPolicy build",
+        "NetworkPolicy closed",
+        "NetworkPolicy controller",
+        "NetworkPolicy controller-closed",
+        "PodDisruptionBudget runners",
+        "PriorityClass slipway-runners-build",
+        "ResourceQuota runners",
+        "ServiceAccount runner",
+    ]
+    assert values["outputs"] == {
+        "images": {},
+        "plan": {},
+        "planFiles": {},
+        "runners": {"kind": "kubernetes", "namespace": "slipway-runners", "scaleSet": "slipway-runners"},
+    }
+
+
+def test_keys_reach_the_cluster_as_its_api_has_them() -> None:
+    made = objects(only()[0])
+    assert made["PriorityClass slipway-runners-build"]["preemptionPolicy"] == "Never"
+    assert made["ServiceAccount runner"]["automountServiceAccountToken"] is False
+    assert made["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "32"
+    assert made["NetworkPolicy closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    (rule,) = [r for r in made["NetworkPolicy build"]["spec"]["egress"] if "ipBlock" in r["to"][0]]
+    assert rule["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "168.63.129.16/32"]
+    assert [port["port"] for port in rule["ports"]] == [80, 443]  # and not this machine's own registry's
+
+
+def test_the_charts_are_githubs_at_a_pinned_version_and_the_controller_sees_one_namespace() -> None:
+    charts = only()[0].of_type(RELEASE)
+    controller = charts["runners-gha-runner-scale-set-controller"]
+    scale_set = charts["runners-gha-runner-scale-set"]
+    for chart in (controller, scale_set):
+        assert chart["chart"].startswith("oci://ghcr.io/actions/actions-runner-controller-charts/gha-runner-scale-set")
+        assert chart["version"] == "0.14.2"
+    assert controller["values"]["flags"]["watchSingleNamespace"] == scale_set["namespace"] == "slipway-runners"
+    named = {"namespace": controller["namespace"], "name": controller["values"]["serviceAccount"]["name"]}
+    assert scale_set["values"]["controllerServiceAccount"] == named
+    assert scale_set["values"]["githubConfigSecret"] == "github"
+    assert (scale_set["values"]["minRunners"], scale_set["values"]["maxRunners"]) == (0, 4)
+    assert scale_set["values"]["template"]["spec"]["nodeSelector"] == {
+        "node.kubernetes.io/instance-type": "p5.48xlarge"
+    }
+
+
+def test_charts_and_images_come_from_where_an_air_gapped_cluster_has_them() -> None:
+    mirrors = {"images": {"ghcr.io": "mirror.example/ghcr", "docker.io": "mirror.example/hub"}}
+    recorder, _ = run(chain={}, runners=runners(arc={"charts": "charts"}), mirrors=mirrors)
+    charts = recorder.of_type(RELEASE)
+    assert charts["runners-gha-runner-scale-set"]["chart"] == "charts/gha-runner-scale-set"
+    assert "version" not in charts["runners-gha-runner-scale-set"]
+    controller = charts["runners-gha-runner-scale-set-controller"]["values"]
+    assert controller["image"]["repository"] == "mirror.example/ghcr/actions/gha-runner-scale-set-controller"
+    spec = charts["runners-gha-runner-scale-set"]["values"]["template"]["spec"]
+    images = [container["image"].rpartition(":")[0] for container in spec["initContainers"] + spec["containers"]]
+    runner = "mirror.example/ghcr/actions/actions-runner"
+    assert images == [runner, "mirror.example/hub/library/docker", runner]
+
+
+APP = {"id": "1", "installation": "2", "privateKey": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({"token": "hunter2"}, {"github_token"}),
+        ({"app": APP}, {"github_app_id", "github_app_installation_id", "github_app_private_key"}),
+    ],
+)
+def test_credentials_go_into_one_secret_and_stand_nowhere_else(given: dict[str, Any], keys: set[str]) -> None:
+    recorder, values = only(github={"url": GITHUB["url"], **given})
+    secret = objects(recorder)["Secret github"]["stringData"]
+    assert secret[SECRET]
+    assert set(secret["value"]) == keys
+    assert "hunter2" in secret["value"].values()
+    rest = {key: inputs for key, inputs in recorder.resources.items() if key[0] != "kubernetes:core/v1:Secret"}
+    assert "hunter2" not in repr(rest) + repr(values)
+
+
+def test_images_are_built_on_the_runners_build_service_with_certificates() -> None:
+    registry = {"kind": "local", "address": "r.example"}
+    recorder, values = run(
+        runners=runners(build={"address": "builds.example:2376"}), buildOn="runners", registry=registry
+    )
+    made = objects(recorder)
+    daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--tlsverify" in daemon["args"]
+    assert made["PersistentVolumeClaim build"]["spec"]["resources"]["requests"]["storage"] == "500Gi"
+    provider = recorder.resources["pulumi:providers:docker", "runners-engine"]
+    assert provider["host"] == "tcp://builds.example:2376"
+    assert provider["keyMaterial"][SECRET]
+    assert values["outputs"]["runners"]["buildService"] == "builds.example:2376"
+    assert json.dumps(values["outputs"]["images"]["extras"]["ref"]).endswith(f'{DIGEST}"')
+    assert made["ResourceQuota runners"]["spec"]["hard"]["pods"] == "4"
+    assert made["Secret build-client"]["metadata"]["namespace"] == made["Namespace slipway-runners"]["metadata"]["name"]
+    service = {name for name, each in made.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
+    assert service == {
+        "Deployment build",
+        "LimitRange build",
+        "NetworkPolicy build-closed",
+        "NetworkPolicy build-service",
+        "PersistentVolumeClaim build",
+        "PodDisruptionBudget build",
+        "ResourceQuota build",
+        "Secret build-server",
+        "Service build",
+        "ServiceAccount build",
+    }
+
+
+def test_a_rootless_service_has_no_privileges_and_no_docker() -> None:
+    made = objects(only(build={"rootless": True})[0])
+    daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    assert daemon["securityContext"]["runAsNonRoot"]
+    assert "privileged" not in daemon["securityContext"]
+    assert daemon["image"].startswith("moby/buildkit:")
+    assert made["Service build"]["spec"]["ports"][0]["port"] == 1234
+
+
+def service(**build: Any) -> tuple[Recorder, dict[str, Any]]:
+    """Return what a stack with a build service registers, and the specification of the service's pod."""
+    recorder, _ = only(build=build)
+    return recorder, objects(recorder)["Deployment build"]["spec"]["template"]["spec"]
+
+
+def test_another_certificate_is_another_pod_as_the_daemon_reads_it_once() -> None:
+    recorder, _ = service(address="builds.example:2376")
+    other, _ = service(address="other.example:2376")
+    templates = [objects(each)["Deployment build"]["spec"]["template"] for each in (recorder, other)]
+    first, second = (template["metadata"].pop("annotations")["slipway/certificate"] for template in templates)
+    assert first != second
+    assert templates[0] == templates[1]
+
+
+def test_a_build_service_keeps_no_node_with_gpus() -> None:
+    assert service()[1]["nodeSelector"] == dict(node("cpu").selector)
+    assert "tolerations" not in service()[1]
+
+
+@pytest.mark.parametrize(("build", "port"), [({}, "0948"), ({"rootless": True}, "04D2")])
+def test_whoever_builds_is_waited_for(build: dict[str, Any], port: str) -> None:
+    recorder, spec = service(**build)
+    daemon = spec["containers"][0]
+    (command,) = [daemon["lifecycle"]["preStop"]["exec"]["command"]]
+    assert f"/:{port}$/" in command[-1]
+    assert int(port, 16) == daemon["ports"][0]["containerPort"]
+    assert spec["terminationGracePeriodSeconds"] == CONFIG.grace * 60
+    budget = objects(recorder)["PodDisruptionBudget build"]["spec"]
+    assert budget == {"minAvailable": 1, "selector": {"matchLabels": build_service.service_labels()}}
+
+
+_TCP = "  sl  local_address rem_address   st\n"
+
+
+@pytest.mark.parametrize(
+    ("connections", "waits"),
+    [
+        (" 0: 00000000:0948 00000000:0000 0A\n", False),  # it listens
+        (" 1: 0100007F:0948 0100007F:C350 01\n", True),
+        (" 1: 0100007F:C350 0100007F:0948 01\n", False),  # the other end
+        (" 1: 0100007F:0948 0100007F:C350 06\n", False),  # it was closed
+    ],
+)
+def test_who_is_connected_is_what_the_kernel_says(tmp_path: Path, connections: str, waits: bool) -> None:
+    (tmp_path / "tcp").write_text(_TCP + connections)
+    command = service()[1]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    command[-1] = command[-1].replace("/proc/net/", f"{tmp_path}/").replace("sleep 1", "exit 7")
+    assert subprocess.run(command, check=False).returncode == 7 * waits
+
+
+def test_room_is_made_where_docker_keeps_its_images_and_leaves_alone_what_is_new() -> None:
+    (daemon, room) = service()[1]["containers"]
+    (layers,) = [mount["mountPath"] for mount in daemon["volumeMounts"] if mount["name"] == "layers"]
+    assert {"name": "layers", "mountPath": layers, "readOnly": True} in room["volumeMounts"]
+    (host,) = [word for word in daemon["args"] if word.startswith("--host=unix://")]
+    assert room["env"] == [{"name": "DOCKER_HOST", "value": host.removeprefix("--host=")}]
+    assert room["command"][-2:] == [(ROOT / "components/runners/ec2/boot/room").read_text(), "86400"]
+    assert len(service(rootless=True)[1]["containers"]) == 1  # BuildKit keeps no images
+
+
+def test_a_load_balancer_is_private_for_whoever_makes_it() -> None:
+    recorder, _ = service(service="LoadBalancer")
+    assert objects(recorder)["Service build"]["metadata"]["annotations"] == {
+        "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
+        "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
+        "service.beta.kubernetes.io/azure-load-balancer-internal": "true",
+    }
+
+
+@pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
+def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(image: str, checked: str) -> None:
+    recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
+    made = objects(recorder)["Job gpu-checks"]
+    assert made["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
+    job = made["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert container["image"] == checked
+    assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
+    assert (job["backoffLimit"], job["activeDeadlineSeconds"]) == (0, 1800)
+    assert values["outputs"]["runners"]["validation"] == {"image": checked, "passed": True}
+
+
+@pytest.mark.parametrize(
+    ("image", "registry", "private"),
+    [
+        ("extras", {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "hunter2"}, True),
+        ("r.example:5000/y:1", {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "hunter2"}, True),
+        ("other.example/y:1", {"kind": "generic", "repository": "r.example/x", "username": "u", "password": "hunter2"}, False),
+        ("extras", {"kind": "local", "address": "r.example:5000"}, False),
+    ],
+)  # fmt: skip
+def test_a_private_registrys_image_is_checked_with_its_login(
+    image: str, registry: dict[str, Any], private: bool
+) -> None:
+    recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}), registry=registry)
+    made = objects(recorder)
+    spec = made["Job gpu-checks"]["spec"]["template"]["spec"]
+    assert spec.get("imagePullSecrets", []) == ([{"name": "gpu-checks"}] if private else [])
+    assert ("Secret gpu-checks" in made) == private
+    if private:
+        secret = made["Secret gpu-checks"]
+        assert secret["type"] == "kubernetes.io/dockerconfigjson"
+        assert secret["stringData"][SECRET]
+        held = json.loads(secret["stringData"]["value"][".dockerconfigjson"])
+        assert held == {"auths": {"r.example:5000": {"auth": base64.b64encode(b"u:hunter2").decode()}}}
+        assert "hunter2" not in repr(made["Job gpu-checks"]) + repr(values["outputs"])
+
+
+def test_a_login_that_does_not_last_is_no_secret_of_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or each update would have another Job than its preview: nodes pull from ACR as themselves."""
+    for name in azure_login.VARIABLES:
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setattr(azure_login, "login", lambda _: ("u", "hunter2"))
+    recorder, _ = run(
+        runners=runners(validation={"image": "extras", "command": ["/checks/gpu"]}),
+        registry={"kind": "acr", "repository": "acmeml.azurecr.io/x"},
+    )
+    made = objects(recorder)
+    assert "imagePullSecrets" not in made["Job gpu-checks"]["spec"]["template"]["spec"]
+    assert "Secret gpu-checks" not in made
+
+
+REACHED = {"kind": "generic", "repository": "r.example/x"}
+
+
+def test_an_images_own_checks_are_what_the_job_runs() -> None:
+    values = {"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED}
+    text = clusters.gpu_checks(graph.locked(values, "stack t"))
+    assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
+    asked = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
+    assert asked.validation
+    script, job = gpu_validation.script(asked, text), gpu_validation.job(asked, asked.validation, text)
+    pod_spec = job["spec"]["template"]["spec"]
+    (container,) = pod_spec["containers"]
+    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "checks"]
+    assert container["command"] == ["python", f"{mount['mountPath']}/{next(iter(script['data']))}"]
+    assert {"name": "checks", "configMap": {"name": script["metadata"]["name"]}} in pod_spec["volumes"]
+    other = gpu_validation.job(asked, asked.validation, f"{text}#")
+    assert other["spec"]["template"]["metadata"] != job["spec"]["template"]["metadata"]  # other checks run anew
+    recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=text)
+    assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
+
+
+def test_the_gpu_checks_of_a_train_image_are_torchs() -> None:
+    values = {"flavor": "universal", "runners": runners(validation={"image": "train"}), "registry": REACHED}
+    text = clusters.gpu_checks(graph.locked(values, "stack t"))
+    assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
+
+
+def plainly(value: Any) -> Any:
+    """Return what the mocks recorded without the wrappers of secrets."""
+    if isinstance(value, dict):
+        return plainly(value["value"]) if SECRET in value else {key: plainly(item) for key, item in value.items()}
+    return [plainly(item) for item in value] if isinstance(value, list) else value
+
+
+WHOLE = {"build": {}, "validation": {"image": "r.example/y:1", "command": ["/checks/gpu"]}}
+SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
+"""Releases of Kubernetes that EKS and AKS offer."""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"profile": name, **WHOLE} for name in node_names()]
+    + [{"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}],
+    ids=[*node_names(), "rootless"],
+)
+def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any]) -> None:
+    recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
+    template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
+    metadata = {"name": "runner", **template["metadata"]}
+    runner = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    made = [*objects(recorder).values(), runner]
+    assert len(made) > 13
+    for manifest in made:
+        for version in SUPPORTED:
+            kubernetes_validate.validate(plainly(manifest), version, strict=True)
+
+
+CONFIG = KubernetesRunners.model_validate(runners(build={}))
+SPACE = CONFIG.namespace
+RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
+SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, build_service.service_labels())
+IMPOSTOR = Peer("10.0.0.7", "default", pod.labels(CONFIG))
+"""Who only calls itself a runner."""
+CHECKS = Peer("10.0.0.3", SPACE, {"app.kubernetes.io/component": "gpu-checks"})
+CONTROLLER = Peer("10.0.0.4", f"{SPACE}-controller", {"app": "controller"})
+STRANGER = Peer("10.0.0.5", "default", {"app": "shop"})
+DNS = Peer("10.0.0.6", "kube-system", {"k8s-app": "kube-dns"})
+API = Peer("172.20.0.1")
+GITHUB_COM = Peer("140.82.121.4")
+METADATA = Peer("169.254.169.254")
+WIRE_SERVER = Peer("168.63.129.16")
+REGISTRY = Peer("192.0.2.7")
+
+
+@functools.cache
+def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
+    """Return the policies of runners with a build service, and with a registry at a port of its own."""
+    registry = {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "p"}
+    recorder, _ = run(chain={}, runners=runners(build={"service": service}), registry=registry)
+    return [made for name, made in objects(recorder).items() if name.startswith("NetworkPolicy")]
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "port", "may"),
+    [
+        (RUNNER, GITHUB_COM, 443, True),
+        (RUNNER, REGISTRY, 5000, True),
+        (RUNNER, REGISTRY, 9, False),
+        (RUNNER, GITHUB_COM, 22, False),
+        (RUNNER, METADATA, 80, False),
+        (RUNNER, WIRE_SERVER, 80, False),
+        (RUNNER, Peer("fd00:ec2::254"), 80, False),
+        (SERVICE, WIRE_SERVER, 80, False),
+        (RUNNER, SERVICE, 2376, True),
+        (RUNNER, SERVICE, 2375, False),
+        (RUNNER, STRANGER, 5432, False),
+        (RUNNER, CONTROLLER, 8080, False),
+        (SERVICE, REGISTRY, 5000, True),
+        (SERVICE, METADATA, 80, False),
+        (SERVICE, RUNNER, 22, False),
+        (CHECKS, GITHUB_COM, 443, False),
+        (CHECKS, SERVICE, 2376, False),
+        (CONTROLLER, API, 443, True),
+        (CONTROLLER, GITHUB_COM, 443, True),
+        (CONTROLLER, METADATA, 80, False),
+        (CONTROLLER, RUNNER, 22, False),
+        (STRANGER, RUNNER, 22, False),
+        (STRANGER, SERVICE, 2376, False),
+        (IMPOSTOR, SERVICE, 2376, False),
+        (RUNNER, Peer("10.0.0.8", "default", build_service.service_labels()), 2376, False),
+        (STRANGER, CONTROLLER, 8080, False),
+        (STRANGER, GITHUB_COM, 22, True),
+    ],
+)
+def test_flows(source: Peer, to: Peer, port: int, may: bool) -> None:
+    assert len(policies()) == 7
+    assert allowed(policies(), source, to, port) == may
+
+
+@pytest.mark.parametrize("source", [RUNNER, SERVICE, CONTROLLER])
+def test_names_are_asked_of_the_clusters_own_servers_alone(source: Peer) -> None:
+    for server, may in ((DNS, True), (Peer("169.254.20.10"), True), (Peer("8.8.8.8"), False), (METADATA, False)):
+        assert allowed(policies(), source, server, 53, "UDP") == may
+
+
+def test_who_comes_by_a_load_balancer_may_try_and_needs_a_certificate() -> None:
+    open_to_all = policies("LoadBalancer")
+    assert allowed(open_to_all, Peer("192.0.2.9"), SERVICE, 2376)
+    assert not allowed(open_to_all, Peer("192.0.2.9"), RUNNER, 2376)

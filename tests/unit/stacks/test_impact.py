@@ -1,0 +1,609 @@
+"""What a change touches, against real git histories and against the definition."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli import main as cli
+from cli.main import main
+from stacks.config.mirrors import MIRRORS_VARIABLE
+from stacks.config.stack_file import ROOT
+from stacks.identity.older_trees import Content, Contents, Told
+from stacks.impact import between
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+from tests.helpers.sample_repository import DOCKERFILE, STACK, Checkout, config, make
+
+SHALLOW = "run `git fetch --unshallow`, or give actions/checkout `fetch-depth: 0`"
+FLAVOR = "stacks/flavors/local.py"
+ALL = {"include": [{"stack": "local", "images": ["torch"]}]}
+NONE: dict[str, list[object]] = {"include": []}
+
+
+class Asked(Checkout):
+    """A checkout whose ``affected`` is asked in this process; its code is then this project's own."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
+        super().__init__(root)
+        self._patch, self._printed = patch, printed
+
+    def said(self, *words: str) -> tuple[int, str, str]:
+        self._patch.setattr(cli, "ROOT", self.root)
+        status = main(["affected", *words])
+        return (status, *self._printed.readouterr())
+
+    def lines(self, ref: str) -> list[str]:
+        status, out, err = self.said("--since", ref)
+        assert (status, err) == (0, "")
+        return out.splitlines()
+
+    def matrix(self, ref: str) -> object:
+        status, out, err = self.said("--since", ref, "--json")
+        assert (status, err) == (0, "")
+        assert out.count("\n") == 1  # $GITHUB_OUTPUT takes one line
+        return json.loads(out)
+
+    def mistake(self, ref: str) -> str:
+        status, out, err = self.said(f"--since={ref}")
+        assert (status, out) == (1, "")
+        assert err.count("\n") == 1
+        return err.rstrip("\n")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
+    monkeypatch.delenv(MIRRORS_VARIABLE, raising=False)
+    made = Asked(make(tmp_path / "repo").root, monkeypatch, capsys)
+    made.git("init", "-q", "-b", "main")
+    made.commit("README.md", "one\n")
+    return made
+
+
+def test_an_argument_is_said_with_its_old_and_new_value(checkout: Asked) -> None:
+    checkout.commit(STACK, config("2.14.0"))
+    assert checkout.lines("HEAD~1") == ["local", "  torch  args TORCH_VERSION '2.14.1' -> '2.14.0'"]
+    assert checkout.matrix("HEAD~1") == ALL
+
+
+def test_a_file_is_said_by_name_and_only_the_first_ones(checkout: Asked) -> None:
+    checkout.commit("dockerfiles/torch/a.sh", "true\n")
+    (checkout.root / "dockerfiles/torch/a.sh").rename(checkout.root / "dockerfiles/torch/b.sh")
+    checkout.commit(DOCKERFILE, "FROM scratch\nCOPY torch/b.sh /\n")
+    renamed = "files torch/Dockerfile changed; files torch/b.sh added; files torch/a.sh removed"
+    assert checkout.lines("HEAD~1") == ["local", f"  torch  {renamed}"]
+    checkout.commit(STACK, config("2.14.0"))
+    assert checkout.lines("HEAD~2") == ["local", f"  torch  {renamed}; and 1 more"]
+    checkout.commit(DOCKERFILE, "FROM scratch\n")
+    changed = "files torch/b.sh added; files torch/a.sh removed; args TORCH_VERSION '2.14.1' -> '2.14.0'"
+    assert checkout.lines("HEAD~3") == ["local", f"  torch  {changed}"]
+
+
+def test_a_mode_counts_and_a_link_too(checkout: Asked) -> None:
+    checkout.commit("dockerfiles/torch/a.sh", "true\n")
+    (checkout.root / "dockerfiles/torch/a.sh").chmod(0o755)
+    (checkout.root / "dockerfiles/torch/link").symlink_to("a.sh")
+    changed = ["local", "  torch  files torch/a.sh changed; files torch/link added"]
+    assert checkout.lines("HEAD") == changed
+    checkout.commit("README.md", "two\n")
+    assert checkout.lines("HEAD~1") == changed
+    assert checkout.matrix("HEAD") == NONE
+
+
+ATTRIBUTES = "* text=auto\n*.sh export-ignore\nstacks/*.yaml export-ignore\n*.txt export-subst\n*.bat eol=crlf\n"
+
+
+@pytest.mark.parametrize("path", [".gitattributes", "dockerfiles/.gitattributes", "dockerfiles/torch/.gitattributes"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_a_release_leaves_out_or_writes_into_a_file_is_no_difference(
+    checkout: Asked, path: str, nested: bool
+) -> None:
+    """As attributes of git say of its archives; what they say of a checkout holds."""
+    if nested:
+        shutil.rmtree(checkout.root / ".git")
+        checkout.root = checkout.root.rename(checkout.root.parent / "inner")
+        subprocess.run(["git", "init", "-q", "-b", "main", checkout.root.parent], check=True)
+    checkout.write(path, ATTRIBUTES)
+    for name in ("a.sh", "a.txt", "a.bat"):
+        checkout.write(f"dockerfiles/torch/{name}", "$Format:%H$\n")
+    checkout.commit("README.md", "two\n")
+    for file in (checkout.root / "dockerfiles/torch").glob("a.*"):
+        file.unlink()
+    checkout.git("checkout", "-q", ".")
+    assert (checkout.root / "dockerfiles/torch/a.bat").read_bytes().endswith(b"\r\n")
+    assert checkout.lines("HEAD") == ["nothing to build"]
+    for name in ("a.sh", "a.txt"):
+        checkout.write(f"dockerfiles/torch/{name}", "$Format:%h$\n")
+    assert checkout.lines("HEAD") == ["local", "  torch  files torch/a.sh changed; files torch/a.txt changed"]
+
+
+def test_what_decides_nothing_touches_nothing(checkout: Asked) -> None:
+    checkout.commit("README.md", "two\n")
+    checkout.commit("dockerfiles/torch/README.md", "ignored\n")
+    checkout.commit("dockerfiles/other/Dockerfile", "FROM scratch\n")
+    checkout.commit("components/image.py", "raise SystemExit\n")
+    checkout.commit(STACK, config(comment="only a comment"))
+    checkout.commit(FLAVOR, (checkout.root / FLAVOR).read_text() + "# a comment\n")
+    assert checkout.lines("HEAD~6") == ["nothing to build"]
+    assert checkout.matrix("HEAD~6") == NONE
+
+
+def test_what_is_not_committed_counts(checkout: Asked) -> None:
+    checkout.write("dockerfiles/torch/new.sh", "true\n")
+    assert checkout.lines("HEAD") == ["local", "  torch  files torch/new.sh added"]
+    checkout.git("add", "-A")
+    assert checkout.matrix("HEAD") == ALL
+    checkout.git("commit", "-q", "-m", "new")
+    assert checkout.matrix("HEAD") == NONE
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "said"),
+    [
+        (FLAVOR, "BSD-3-Clause", "MIT", "licenses 'MIT' -> 'BSD-3-Clause'"),
+        (
+            FLAVOR,
+            "debian:bookworm-slim",
+            "debian:12",
+            "parents BASE_IMAGE reference 'debian:12' -> 'debian:bookworm-slim'",
+        ),
+        (
+            "stacks/spec.py",
+            '"title": self.name',
+            '"title": "x"',
+            "labels org.opencontainers.image.title 'x' -> 'torch'",
+        ),
+        ("stacks/spec.py", 'platform: str = "linux/amd64"', 'platform: str = "x"', None),
+    ],
+    ids=["argument", "default", "labels", "unused"],
+)
+def test_shared_code_counts_where_it_decides(checkout: Asked, path: str, old: str, new: str, said: str | None) -> None:
+    """The older tree's own code says what it built: its defaults, its labels."""
+    text = (ROOT / path).read_text()
+    assert old in text
+    checkout.commit(path, text.replace(old, new))
+    checkout.write(path, text)
+    assert checkout.lines("HEAD") == (["local", f"  torch  {said}"] if said else ["nothing to build"])
+
+
+def test_a_tag_suffix_counts_and_is_said_when_nothing_else_differs(checkout: Asked) -> None:
+    checkout.write(STACK, config() + "  slipway:tagSuffix: mine\n")
+    assert checkout.lines("HEAD") == ["local", "  torch  suffix tail none -> 'mine'"]
+
+
+def test_new_stacks_are_affected_and_removed_ones_are_only_said(checkout: Asked) -> None:
+    checkout.git("mv", STACK, "stacks/Pulumi.renamed.yaml")
+    checkout.git("commit", "-qm", "rename")
+    assert checkout.lines("HEAD~1") == ["renamed", "  torch  new", "removed: local"]
+    status, out, err = checkout.said("--since", "HEAD~1", "--json")
+    assert (status, json.loads(out)) == (0, {"include": [{"stack": "renamed", "images": ["torch"]}]})
+    assert err == "removed: local\n"
+    checkout.git("rm", "-q", "stacks/Pulumi.renamed.yaml")
+    assert checkout.lines("HEAD") == ["removed: renamed", "nothing to build"]
+
+
+def test_an_image_that_a_stack_no_longer_has_is_said(checkout: Asked) -> None:
+    shutil.copytree(ROOT / "dockerfiles", checkout.root / "dockerfiles", dirs_exist_ok=True)
+    extras = "  slipway:extras: {deepspeed: false, flashAttention: false, apex: %s}\n"
+    base = "config:\n  slipway:flavor: base\n" + extras
+    checkout.commit("stacks/Pulumi.base.yaml", base % "becbb77")
+    checkout.write("stacks/Pulumi.base.yaml", base % "false")
+    assert checkout.lines("HEAD") == ["removed: base (apex-source, apex-wheel, torch-extras)", "nothing to build"]
+
+
+def test_what_others_did_since_on_their_branch_does_not_count(checkout: Asked) -> None:
+    checkout.git("checkout", "-q", "-b", "side")
+    checkout.commit("dockerfiles/torch/ours.sh", "true\n")
+    checkout.git("checkout", "-q", "main")
+    checkout.commit("dockerfiles/torch/theirs.sh", "true\n")
+    checkout.git("checkout", "-q", "side")
+    assert checkout.lines("main") == ["local", "  torch  files torch/ours.sh added"]
+
+
+def test_a_merge_brings_what_each_side_lacked(checkout: Asked) -> None:
+    checkout.git("checkout", "-q", "-b", "side")
+    checkout.commit("dockerfiles/torch/side.sh", "true\n")
+    checkout.git("checkout", "-q", "main")
+    checkout.commit("dockerfiles/torch/main.sh", "true\n")
+    checkout.git("merge", "-q", "--no-ff", "-m", "merge", "side")
+    assert checkout.lines("HEAD^1") == ["local", "  torch  files torch/side.sh added"]
+    assert checkout.lines("side") == checkout.lines("HEAD^2") == ["local", "  torch  files torch/main.sh added"]
+    both = "files torch/main.sh added; files torch/side.sh added"
+    assert checkout.lines("HEAD~2") == ["local", f"  torch  {both}"]
+
+
+def test_a_branch_with_no_common_history_is_compared_as_it_is(checkout: Asked) -> None:
+    checkout.git("checkout", "-q", "--orphan", "other")
+    checkout.commit("dockerfiles/torch/a.sh", "true\n")
+    assert checkout.lines("main") == ["local", "  torch  files torch/a.sh added"]
+
+
+@pytest.mark.parametrize("ref", ["HEAD~1", "HEAD^", "main^1~3", "0" * 40])
+def test_before_the_first_commit_there_was_nothing(checkout: Asked, ref: str) -> None:
+    assert checkout.lines(ref) == ["local", "  torch  new"]
+    assert checkout.matrix("HEAD") == NONE
+
+
+def test_a_checkout_may_be_a_folder_of_a_repository(checkout: Asked) -> None:
+    shutil.rmtree(checkout.root / ".git")
+    checkout.root = checkout.root.rename(checkout.root.parent / "inner")
+    subprocess.run(["git", "init", "-q", "-b", "main", checkout.root.parent], check=True)
+    checkout.commit("README.md", "one\n")
+    checkout.commit("../stacks/Pulumi.outer.yaml", "not ours\n")
+    checkout.commit("dockerfiles/torch/a.sh", "true\n")
+    assert checkout.lines("HEAD~2") == ["local", "  torch  files torch/a.sh added"]
+
+
+def test_a_tree_from_before_there_were_stacks_has_none(checkout: Asked) -> None:
+    for path in ("stacks", "dockerfiles"):
+        shutil.move(checkout.root / path, checkout.root.parent / path)
+    checkout.commit("README.md", "no stacks\n")
+    shutil.move(checkout.root.parent / "dockerfiles", checkout.root / "dockerfiles")
+    checkout.commit("README.md", "dockerfiles alone\n")
+    shutil.move(checkout.root.parent / "stacks", checkout.root / "stacks")
+    assert checkout.lines("HEAD") == checkout.lines("HEAD~1") == ["local", "  torch  new"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "message"),
+    [
+        ("mian", "no commit here (did you mean 'main'?); expected a branch, a tag or a commit of this clone"),
+        ("", "no commit here; expected a branch"),
+        ("HEAD^2", "no commit here; expected a branch"),
+        ("nowhere~1", "no commit here; expected a branch"),
+        ("--all", "no commit here; expected a branch"),
+        ("HEAD:stacks", "no commit here; expected a branch"),
+        ("a\nb", "no commit here; expected a branch"),
+    ],
+)
+def test_a_ref_that_is_no_commit_is_one_line(checkout: Asked, ref: str, message: str) -> None:
+    shown = ref.replace("\n", "\\n")
+    assert checkout.mistake(ref).startswith(f"--since '{shown}': {message}")
+
+
+def clone(checkout: Asked, path: Path, *options: str) -> Asked:
+    subprocess.run(["git", "clone", "-q", *options, checkout.root.as_uri(), str(path)], check=True)
+    return Asked(path, checkout._patch, checkout._printed)
+
+
+def test_a_shallow_clone_answers_only_what_it_can_know(checkout: Asked, tmp_path: Path) -> None:
+    checkout.git("checkout", "-q", "-b", "side")
+    checkout.commit("dockerfiles/torch/side.sh", "true\n")
+    checkout.git("checkout", "-q", "main")
+    checkout.commit("README.md", "two\n")
+    checkout.commit(STACK, config("2.14.0"))
+    two = clone(checkout, tmp_path / "two", "--depth", "2", "--no-single-branch")
+    assert two.matrix("HEAD~1") == ALL
+    assert two.mistake("HEAD~2") == f"--since 'HEAD~2': no commit of this shallow clone; {SHALLOW}"
+    assert two.mistake("origin/side") == f"--since 'origin/side': no ancestor of HEAD in this shallow clone; {SHALLOW}"
+    two.git("fetch", "-q", "--unshallow")
+    assert two.matrix("HEAD~2") == two.matrix("origin/side") == ALL
+
+
+def test_without_git_history_it_says_so(checkout: Asked) -> None:
+    shutil.rmtree(checkout.root / ".git")
+    assert checkout.mistake("HEAD") == (
+        f"{checkout.root}: git finds no checkout here, and --since takes one; `git status` says what is wrong"
+    )
+
+
+def test_a_commit_that_git_cannot_read_is_an_error_and_no_matrix(checkout: Asked) -> None:
+    tree = checkout.git("rev-parse", "HEAD:dockerfiles/torch")
+    checkout.commit("dockerfiles/torch/new.sh", "true\n")
+    (checkout.root / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    assert checkout.mistake("HEAD~1").startswith("an older tree cannot be read: git: ")
+    assert checkout.matrix("HEAD") == NONE
+
+
+def test_a_mistake_in_the_working_tree_is_an_error_and_no_matrix(checkout: Asked) -> None:
+    checkout.write(STACK, config("9.9.9"))
+    assert checkout.mistake("HEAD").startswith("stack local: slipway:torch")
+    checkout.write(STACK, config())
+    (checkout.root / DOCKERFILE).unlink()
+    assert "there is no such Dockerfile" in checkout.mistake("HEAD")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "why"),
+    [
+        (FLAVOR, "def oops(\n", "SyntaxError: '(' was never closed (local.py, line 1)"),
+        ("stacks/plan.py", "import missing\n", "ModuleNotFoundError: No module named 'missing'"),
+        ("stacks/plan.py", "import os\nos._exit(3)\n", "it ended with 3"),
+        ("stacks/plan.py", "describe = lambda stack: {1}\n", "TypeError: Object of type set is not JSON"),
+        ("stacks/plan.py", "describe = lambda stack: [{}]\n", "not a spec of today: name: Field required\n"),
+        (
+            "stacks/plan.py",
+            "describe = lambda stack: {}\n",
+            "not a spec of today: Input should be a valid list\n",
+        ),
+        ("stacks/plan.py", "def describe(stack):\n    raise SystemExit(2)\n", "it ended with 2\n"),
+        (STACK, config("9.9.9"), "stack local: slipway:torch"),
+    ],
+    ids=["flavor", "import", "crash", "no-json", "no-spec", "no-list", "exit", "stack"],
+)
+def test_a_past_that_cannot_be_resolved_makes_all_affected_and_says_why(
+    checkout: Asked, path: str, text: str, why: str
+) -> None:
+    good = (checkout.root / path).read_text()
+    checkout.commit(path, text)
+    checkout.write(path, good)
+    status, out, err = checkout.said("--since", "HEAD", "--json")
+    assert (status, json.loads(out)) == (0, ALL)
+    assert err.startswith(f"local: all images count as affected, for what they were cannot be resolved: {why}")
+    assert err.count("\n") == 1
+    assert str(checkout.root.parent) not in err
+
+
+def test_only_the_stack_that_cannot_be_resolved_is_affected(checkout: Asked) -> None:
+    checkout.write("stacks/Pulumi.gone.yaml", config("9.9.9"))
+    checkout.commit("stacks/Pulumi.other.yaml", "config:\n  slipway:flavor: lokal\n")
+    checkout.write("stacks/Pulumi.other.yaml", config())
+    checkout.git("rm", "-q", "stacks/Pulumi.gone.yaml")
+    status, out, err = checkout.said("--since", "HEAD")
+    assert (status, out.splitlines()) == (0, ["other", "  torch  cannot be compared", "removed: gone"])
+    assert err.startswith("other: all images count as affected")
+    assert "'lokal' is no flavor" in err
+
+
+def test_a_dockerfile_that_was_missing_is_a_past_that_cannot_be_resolved(checkout: Asked) -> None:
+    (checkout.root / DOCKERFILE).unlink()
+    checkout.commit("README.md", "two\n")
+    checkout.write(DOCKERFILE, "FROM scratch\n")
+    _, out, err = checkout.said("--since", "HEAD")
+    assert out.splitlines() == ["local", "  torch  cannot be compared"]
+    assert "resolved: dockerfiles/torch/Dockerfile: there is no such Dockerfile" in err
+
+
+def test_this_machines_mirrors_are_those_of_both_trees(checkout: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock names the mirror's images, so with a mirror other digests apply: then to both trees."""
+    checkout.commit("stacks/lock.toml", f'"mirror.test/debian:bookworm-slim" = "sha256:{"a" * 64}"\n')
+    monkeypatch.setenv(MIRRORS_VARIABLE, '{"images": {"docker.io/library": "mirror.test"}}')
+    assert checkout.matrix("HEAD") == NONE
+    assert checkout.lines("HEAD~1") == [
+        "local",
+        f"  torch  parents BASE_IMAGE digest none -> 'sha256:{'a' * 52}…'",
+    ]
+
+
+# The definition: an image is affected exactly when its spec, its files or a parent differs. Pure trees first.
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+@st.composite
+def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
+    """A stack's images, parents first; of ``then``, if given, some are kept, some changed and some left out."""
+    made: dict[str, Content] = {}
+    for name in NAMES:
+        fate = draw(st.sampled_from(["keep"] * 6 + ["make", "make", "drop"]))
+        kept = then.get(name) if then and fate == "keep" else None
+        if kept and set(kept.spec.siblings) <= set(made):
+            made[name] = kept
+        elif fate != "drop":
+            siblings = [other for other in made if draw(st.booleans())]
+            few = st.sampled_from(["1", "2"])
+            made[name] = Content(
+                ImageSpec(
+                    name=name,
+                    dockerfile=f"{name}/Dockerfile",
+                    target=draw(st.none() | few),
+                    args=draw(st.dictionaries(st.sampled_from(["X", "Y"]), few)),
+                    tuning=draw(st.dictionaries(st.just("MAX_JOBS"), few)),
+                    parents={
+                        "BASE_IMAGE": Outside(reference=draw(few)),
+                        **{f"P{parent}": Sibling(image=parent) for parent in siblings},
+                    },
+                    description=draw(few),
+                    licenses="MIT",
+                    suffix=Suffix(variant="v", torch=draw(st.none() | few)),
+                ),
+                labels=draw(st.dictionaries(st.just("label"), few)),
+                files=draw(st.dictionaries(st.sampled_from(["f", "g"]), few)),
+            )
+    return made
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[dict[str, Contents], dict[str, Contents]]:
+    stacks = st.sampled_from([["s"], ["s", "t"]])
+    then: dict[str, Contents] = {stack: draw(images()) for stack in draw(stacks)}
+    now: dict[str, Contents] = {stack: draw(images(then.get(stack))) for stack in draw(stacks)}
+    if draw(st.booleans()):
+        del draw(st.sampled_from([then, now]))["s"]
+    return then, now
+
+
+def differs(name: str, then: Contents, now: Contents) -> bool:
+    return name not in then or then[name] != now[name] or any(differs(p, then, now) for p in now[name].spec.siblings)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pairs())
+def test_an_image_is_affected_exactly_when_it_or_a_parent_differs(
+    trees: tuple[dict[str, Contents], dict[str, Contents]],
+) -> None:
+    then, now = trees
+    found = between(Told(then), now)
+    affected = {
+        stack: [name for name in contents if differs(name, then.get(stack, {}), contents)]
+        for stack, contents in now.items()
+    }
+    assert {stack: list(of) for stack, of in found.images.items()} == {k: v for k, v in affected.items() if v}
+    assert all(reasons for of in found.images.values() for reasons in of.values())
+    gone = {
+        stack: [name for name in of if name not in now[stack]] if stack in now else []
+        for stack, of in then.items()
+        if stack not in now or set(of) - set(now[stack])
+    }
+    assert found.removed == gone
+
+
+# Then real histories: files, YAML and git, resolved by each tree's own code.
+
+TOY = """
+from typing import Any, Literal
+from pydantic import Field
+from stacks.config.stack_config import StackConfig
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+
+class Config(StackConfig):
+    flavor: Literal["toy"] = "toy"
+    chain: dict[str, Any] = Field(default_factory=dict, description="Image: [word, parent].")
+
+def images(config):
+    return [
+        ImageSpec(
+            name=name, dockerfile=f"{name}/Dockerfile", args={"WORD": word},
+            parents={"BASE_IMAGE": Sibling(image=parent) if parent else Outside(reference="debian:12")},
+            description=name, licenses="MIT", suffix=Suffix(variant="toy"),
+        )
+        for name, (word, parent) in config.chain.items()
+    ]
+"""
+FILES = ("x", "y", "README.md")
+"""What lies beside each Dockerfile, where it does; the last is ignored."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A whole tree: each stack's images (word, parent), and each image's files beside its Dockerfile."""
+
+    stacks: Mapping[str, Mapping[str, tuple[str, str | None]]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def write(self, root: Path) -> None:
+        for old in (root / "stacks").glob("Pulumi.*"):
+            old.unlink()
+        shutil.rmtree(root / "dockerfiles", ignore_errors=True)
+        for stack, chain in self.stacks.items():
+            text = json.dumps({"config": {"slipway:flavor": "toy", "slipway:chain": chain}})
+            (root / f"stacks/Pulumi.{stack}.yaml").write_text(text)
+        for image, files in self.files.items():
+            folder = root / "dockerfiles" / image
+            folder.mkdir(parents=True)
+            ignore = f"*\n!{image}\n{image}/README.md\n"
+            for name, content in {"Dockerfile": "FROM scratch\n", "Dockerfile.dockerignore": ignore, **files}.items():
+                (folder / name).write_text(content)
+
+    def built(self, stack: str, image: str) -> object:
+        """All that an image is, its parents included: equal exactly when it is not affected."""
+        if image not in self.stacks.get(stack, {}):
+            return None
+        word, parent = self.stacks[stack][image]
+        seen = {name: content for name, content in self.files[image].items() if name != "README.md"}
+        return word, seen, parent, self.built(stack, parent) if parent else None
+
+
+WORDS = st.sampled_from(["one", "two", "$Format:%H$"])
+EXPORT = "x export-ignore\ny export-subst\n"
+"""Attributes that decide what git packs, and nothing of a build."""
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A tree with two stacks of the same images, mostly each on the one before."""
+    images = NAMES[: draw(st.integers(2, 4))]
+    stacks = {
+        stack: {
+            image: (draw(WORDS), draw(st.sampled_from([*reversed(images[:place]), None])))
+            for place, image in enumerate(images)
+        }
+        for stack in ("s", "t")
+    }
+    return World(stacks, {image: draw(st.dictionaries(st.sampled_from(FILES), WORDS)) for image in images})
+
+
+@st.composite
+def edited(draw: st.DrawFn, world: World) -> World:
+    """A tree like another but for an edit or two."""
+    stacks = {stack: dict(chain) for stack, chain in world.stacks.items()}
+    files = {image: dict(of) for image, of in world.files.items()}
+    for _ in range(draw(st.integers(1, 2))):
+        stack, image = draw(st.sampled_from(["s", "t"])), draw(st.sampled_from(NAMES[:4]))
+        chain = stacks.setdefault(stack, {})
+        match draw(st.sampled_from(["image", "image", "file", "file", "drop", "rename", "whole"])):
+            case "image":
+                before = [name for name in chain if name < image]
+                chain[image] = (draw(WORDS), draw(st.sampled_from([None, *before])))
+                files.setdefault(image, {})
+            case "file" if image in files:
+                files[image][draw(st.sampled_from(FILES))] = draw(WORDS)
+            case "rename" if files.get(image):
+                files[image]["renamed"] = files[image].pop(draw(st.sampled_from(sorted(files[image]))))
+            case "drop":
+                stacks[stack] = {
+                    name: (word, None if parent == image else parent)
+                    for name, (word, parent) in chain.items()
+                    if name != image
+                }
+            case "whole":
+                del stacks[stack]
+    return World({stack: chain for stack, chain in stacks.items() if chain}, files)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Sequence[World], World, int, bool, World]:
+    """Commits of main, one beside them, the place where that leaves main, whether main merges it, and what follows."""
+    commits = [draw(worlds())]
+    for _ in range(draw(st.integers(1, 3))):
+        commits.append(draw(edited(commits[-1])))
+    fork = draw(st.integers(0, len(commits) - 1))
+    return commits, draw(edited(commits[fork])), fork, draw(st.booleans()), draw(edited(commits[-1]))
+
+
+def expected(then: World, now: World) -> set[tuple[str, str]]:
+    everything = {(stack, image) for stack, chain in now.stacks.items() for image in chain}
+    return {(stack, image) for stack, image in everything if then.built(stack, image) != now.built(stack, image)}
+
+
+@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@given(histories(), st.data())
+def test_on_real_histories_the_definition_holds(
+    history: tuple[Sequence[World], World, int, bool, World], data: st.DataObject
+) -> None:
+    commits, beside, fork, merged, now = history
+    with tempfile.TemporaryDirectory() as folder:
+        checkout = make(Path(folder))
+        checkout.write("stacks/flavors/toy.py", TOY)
+        checkout.write(".gitattributes", data.draw(st.sampled_from(["", EXPORT])))
+        checkout.git("init", "-q", "-b", "main")
+
+        def commit(world: World, *parents: str) -> str:
+            world.write(checkout.root)
+            checkout.git("add", "-A")
+            named = [word for parent in parents for word in ("-p", parent)]
+            return checkout.git("commit-tree", *named, "-m", "x", checkout.git("write-tree"))
+
+        made = [commit(commits[0])]
+        for world in commits[1:]:
+            made.append(commit(world, made[-1]))
+        side = commit(beside, made[fork])
+        head = commit(commits[-1], made[-1], side) if merged else made[-1]
+        checkout.git("update-ref", "refs/heads/main", head)
+        now.write(checkout.root)
+        trees = {**dict(zip(made, commits, strict=True)), side: beside if merged else commits[fork], "0" * 40: World()}
+        ref = data.draw(st.sampled_from(list(trees)))
+        asked = subprocess.run(
+            [sys.executable, "-m", "stacks", "affected", "--since", ref, "--json"],
+            cwd=checkout.root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    found = [(job["stack"], image) for job in json.loads(asked.stdout)["include"] for image in job["images"]]
+    assert len(found) == len(set(found))
+    assert set(found) == expected(trees[ref], now)
+    for stack, image in found:
+        parent = now.stacks[stack][image][1]
+        assert (stack, parent) not in found or found.index((stack, parent)) < found.index((stack, image))

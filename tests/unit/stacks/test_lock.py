@@ -1,0 +1,333 @@
+"""The lock: digests asked of a registry, written, and built on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oci.client import digest, tag
+from oci.credentials import Login
+from stacks import lock, plan
+from stacks.config.mirrors import Mirrors
+from stacks.config.stack_file import ROOT
+from stacks.errors import SlipwayError
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.helpers.sample_repository import Checkout as Repository
+
+ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    skip_retry_waits(monkeypatch)
+    with serve() as served:
+        yield served
+
+
+def image(**parents: str) -> ImageSpec:
+    return ImageSpec(
+        name="a",
+        dockerfile="a/Dockerfile",
+        parents={name: Outside(reference=reference) for name, reference in parents.items()} | {"S": Sibling(image="s")},
+        description="d",
+        licenses="MIT",
+        suffix=Suffix(variant="base"),
+    )
+
+
+def test_a_tags_digest_is_the_registrys_and_for_several_platforms_their_indexs(registry: Registry) -> None:
+    registry.digests["acme/base:1.0"] = ONE
+    assert digest(f"{registry.address}/acme/base:1.0") == ONE
+    assert registry.asked == ["HEAD /v2/acme/base/manifests/1.0"]
+    assert registry.accepted.startswith("application/vnd.oci.image.index.v1+json, ")
+
+
+def test_an_anonymous_token_is_fetched_where_it_is_asked_for(registry: Registry) -> None:
+    registry.token = "anyone"
+    registry.digests["acme/base:1.0"] = ONE
+    assert digest(f"{registry.address}/acme/base:1.0") == ONE
+    assert registry.asked == [
+        "HEAD /v2/acme/base/manifests/1.0",
+        "GET /token {'service': ['test'], 'scope': ['repository:acme/base:pull']}",
+        "HEAD /v2/acme/base/manifests/1.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (404, "/acme/base:1.0: no such image, tag or digest in the registry; it may have been deleted (404)"),
+        (403, "/acme/base:1.0: the registry requires a login with pull access; run `docker login HOST` (403)"),
+        (429, "/acme/base:1.0: the registry's request limit is reached; try again later (429)"),
+        (500, "/acme/base:1.0: the registry responds with an error (500)"),
+        ("sha256:1", " sends no valid digest, but 'sha256:1'"),
+    ],
+)
+def test_a_refusal_is_one_line(registry: Registry, answer: str | int, line: str) -> None:
+    registry.digests["acme/base:1.0"] = answer
+    with pytest.raises(SlipwayError) as caught:
+        digest(f"{registry.address}/acme/base:1.0")
+    assert str(caught.value).startswith(registry.address)
+    assert str(caught.value).endswith(line.replace("HOST", registry.address))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_login_that_no_token_gives_is_one_line(registry: Registry) -> None:
+    registry.digests["acme/base:1.0"] = 401
+    with pytest.raises(
+        SlipwayError, match=r"the registry requires a login with pull access; run `docker login \S+` \(401\)$"
+    ):
+        digest(f"{registry.address}/acme/base:1.0")
+
+
+def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> None:
+    found = registry.manifest("acme/base:1.0", MANIFEST, {"as": "it is"})
+    registry.login = ("AWS", "token")
+    for _ in range(2):
+        tag(f"{registry.address}/acme/base@{found}", "keep-t", Login(registry.address, "AWS", "token"))
+    assert registry.digests["acme/base:keep-t"] == found
+    assert [line for line in registry.asked if line.startswith("PUT")] == [
+        f"PUT /v2/acme/base/manifests/keep-t {MANIFEST}"
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("login", "line"),
+    [
+        (
+            ("AWS", "hunter2"),
+            "the registry rejected the login, or the login has no push access; check slipway:registry's",
+        ),
+        (
+            None,
+            "the registry rejected the login, or the login has no push access; check slipway:registry's credentials (401)",
+        ),
+        (("AWS", "token"), "no such image, tag or digest in the registry; it may have been deleted (404)"),
+    ],
+)
+def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: tuple[str, str] | None, line: str) -> None:
+    registry.login = ("AWS", "token")
+    with pytest.raises(SlipwayError) as caught:
+        tag(f"{registry.address}/acme/base@{ONE}", "keep-t", Login(registry.address, *login) if login else None)
+    assert str(caught.value).startswith(f"{registry.address}/acme/base@{ONE}: {line}")
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_registry_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_retry_waits(monkeypatch)
+    with pytest.raises(SlipwayError, match=r"^127.0.0.1:9/a/b:1: request to 127.0.0.1:9 failed: .*refused"):
+        digest("127.0.0.1:9/a/b:1")
+
+
+def test_what_is_written_is_read_back_sorted_and_a_missing_lock_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    assert lock.read(tmp_path) == {}
+    lock.write(tmp_path, {"r/b:1": TWO, "r/a:1": ONE})
+    assert lock.read(tmp_path) == {"r/a:1": ONE, "r/b:1": TWO}
+    assert lock.path(tmp_path).read_text().splitlines()[1:] == [f'"r/a:1" = "{ONE}"', f'"r/b:1" = "{TWO}"']
+    assert [path.name for path in (tmp_path / "stacks").iterdir()] == ["lock.toml"]
+
+
+def test_a_broken_lock_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    lock.path(tmp_path).write_text("<<<<<<< ours\n")
+    with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: .*; run python -m stacks lock to write it anew$"):
+        lock.read(tmp_path)
+
+
+def test_parents_with_a_tag_are_locked_under_the_name_that_they_are_pulled_by() -> None:
+    spec = image(A="debian:12", B=f"r.example/x@{ONE}", C="scratch", D="nvidia/cuda:12", E="127.0.0.1:5000/x")
+    mirrors = Mirrors(images={"docker.io/nvidia": "m.example/nv"})
+    assert lock.pulled(spec, mirrors) == {"A": "docker.io/library/debian:12", "D": "m.example/nv/cuda:12"}
+
+
+def test_a_parent_is_pinned_only_where_it_is_pulled_from() -> None:
+    locked = {"docker.io/library/debian:12": ONE}
+    (pinned,) = lock.pinned([image(A="debian:12")], Mirrors(), locked)
+    assert pinned.parents["A"] == Outside(reference="debian:12", digest=ONE)
+    elsewhere = Mirrors(images={"docker.io": "m.example"})
+    assert lock.pinned([image(A="debian:12")], elsewhere, locked) == [image(A="debian:12")]
+
+
+class Checkout:
+    """A copy of the stacks and Dockerfiles whose parents come from a registry on loopback."""
+
+    def __init__(self, root: Path, registry: Registry) -> None:
+        self.root, self.registry = root, registry
+        for folder in ("cli", "dockerfiles", "oci", "stacks"):
+            ignored = shutil.ignore_patterns("__pycache__", "lock.toml")
+            shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        mirrors = {"images": {"docker.io": self.registry.address}}
+        return subprocess.run(
+            [sys.executable, "-m", "stacks", *arguments],
+            cwd=self.root,
+            env={**os.environ, "SLIPWAY_MIRRORS": json.dumps(mirrors)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def images(self) -> dict[str, Any]:
+        shown = json.loads(self.run("show", "base-cu121", "--json").stdout)
+        return {image["name"]: image for image in shown["images"]}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, registry: Registry) -> Checkout:
+    registry.digests |= {
+        "nvidia/cuda:12.1.1-base-ubuntu20.04": ONE,
+        "nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04": ONE,
+        "library/debian:bookworm-slim": ONE,
+    }
+    return Checkout(tmp_path, registry)
+
+
+def test_a_parent_that_moves_is_seen_after_it_is_locked_anew_and_not_before(checkout: Checkout) -> None:
+    reference = f"{checkout.registry.address}/nvidia/cuda:12.1.1-base-ubuntu20.04"
+    unlocked = checkout.images()["torch"]
+    assert unlocked["parents"]["BASE_IMAGE"] == reference
+
+    done = checkout.run("lock", "base-cu121")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{reference}: {ONE}" in done.stdout.splitlines()
+    locked = checkout.images()["torch"]
+    assert locked["parents"]["BASE_IMAGE"] == f"{reference}@{ONE}"
+    assert locked["tag"] != unlocked["tag"]
+
+    checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"] = TWO
+    assert checkout.images()["torch"] == locked
+    assert f"{reference}: {ONE} -> {TWO}" in checkout.run("lock", "base-cu121").stdout.splitlines()
+    moved = checkout.images()["torch"]
+    assert moved["parents"]["BASE_IMAGE"] == f"{reference}@{TWO}"
+    assert moved["tag"] != locked["tag"]
+
+
+def test_locking_some_stacks_keeps_the_others_entries_and_locking_all_drops_what_is_unused(checkout: Checkout) -> None:
+    lock.write(checkout.root, {"r.example/unused:1": TWO})
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert lock.read(checkout.root)["r.example/unused:1"] == TWO
+    for stack in (checkout.root / "stacks").glob("Pulumi.*.yaml"):
+        if stack.name != "Pulumi.base-cu121.yaml":
+            stack.unlink()
+    assert checkout.run("lock").returncode == 0
+    assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}
+
+
+def test_a_parent_that_is_not_there_ends_it_and_writes_nothing(checkout: Checkout) -> None:
+    del checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"]
+    done = checkout.run("lock", "base-cu121")
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"\S+/nvidia/cuda:12.1.1-base-ubuntu20.04: no such image, tag or digest in the registry; it may have been deleted \(404\)\n",
+        done.stderr,
+    )
+    assert lock.read(checkout.root) == {}
+
+
+BRANCH = "https://github.com/pytorch/vision#release/9"
+
+
+@pytest.fixture
+def vision(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository with a branch, which git takes for torchvision's on GitHub."""
+    made = Repository(tmp_path_factory.mktemp("github") / "pytorch/vision")
+    made.root.mkdir(parents=True)
+    made.git("init", "-q", "--initial-branch=release/9")
+    made.commit("README", "one")
+    for name, value in {
+        "COUNT": "1",
+        "KEY_0": f"url.{made.root.parents[1]}/.insteadOf",
+        "VALUE_0": "https://github.com/",
+    }.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    return made
+
+
+def of_branch(checkout: Checkout, branch: str) -> dict[str, Any]:
+    text = f"""config:
+  slipway:flavor: universal
+  slipway:cuda: false
+  slipway:torch: {{commits: {{vision: {branch}}}}}
+"""
+    (checkout.root / "stacks/Pulumi.branch.yaml").write_text(text)
+    checkout.registry.digests |= {"library/ubuntu:24.04": ONE}
+    done = checkout.run("show", "branch", "--json")
+    return {image["name"]: image for image in json.loads(done.stdout)["images"]} if not done.returncode else {}
+
+
+def test_a_branch_is_built_at_the_commit_that_it_was_locked_to(checkout: Checkout, vision: Repository) -> None:
+    assert of_branch(checkout, "release/9") == {}
+    assert checkout.run("show", "branch").stderr == (
+        "stack branch: vision-source: the branch 'release/9' of https://github.com/pytorch/vision is not locked to a "
+        "commit: run python -m stacks lock STACK, and again whenever a newer one is to be built\n"
+    )
+    first = vision.git("rev-parse", "HEAD")
+    assert f"{BRANCH}: {first}" in checkout.run("lock", "branch").stdout.splitlines()
+    built = of_branch(checkout, "release/9")
+    assert built["vision-source"]["args"]["COMMIT"] == first
+
+    vision.commit("README", "two")
+    assert of_branch(checkout, "release/9") == built
+    checkout.run("lock", "branch")
+    newer = of_branch(checkout, "release/9")
+    assert newer["vision-source"]["args"]["COMMIT"] == vision.git("rev-parse", "HEAD")
+    moved = {name for name in newer if newer[name]["tag"] != built[name]["tag"]}
+    assert moved == {"vision-source", "vision-wheel", "dist", "train"}
+
+
+def test_a_branch_that_is_not_there_is_one_line(checkout: Checkout, vision: Repository) -> None:
+    of_branch(checkout, "release/8")
+    done = checkout.run("lock", "branch")
+    assert (done.returncode, done.stderr) == (1, f"{BRANCH.partition('#')[0]} has no branch 'release/8'\n")
+    vision.root.rename(vision.root.with_name("moved"))
+    done = checkout.run("lock", "branch")
+    assert done.returncode == 1
+    assert re.fullmatch(r"https://github.com/pytorch/vision: .+\n", done.stderr)
+
+
+def test_the_lock_is_no_part_of_the_plan_of_a_checkout_without_it(tmp_path: Path) -> None:
+    (tmp_path / "stacks").mkdir()
+    _, specs = plan.specs({"flavor": "base"}, "x", tmp_path)
+    assert all(not isinstance(p, Outside) or p.digest is None for spec in specs for p in spec.parents.values())
+
+
+@pytest.mark.parametrize("stack", ["local", "base-cu121", "nccl-cu121", "nccl-cu132"])
+def test_a_refresh_dates_torch_which_its_children_follow_and_nothing_that_wheels_are_built_in(stack: str) -> None:
+    _, ordered = plan.resolve(stack)
+    dated = lock.dated(ordered, "2026-11-21")
+    assert [spec.name for spec in dated if lock.REFRESH_ARG in spec.args] == ["torch"]
+    assert lock.dated(ordered, None) == ordered
+    for before, after in zip(ordered, dated, strict=True):
+        assert before == after or before.args == {k: v for k, v in after.args.items() if k != lock.REFRESH_ARG}
+
+
+def test_a_refresh_is_a_date_that_stays_until_the_next_and_gives_new_tags_to_what_is_upgraded(
+    checkout: Checkout,
+) -> None:
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    before = checkout.images()
+    assert checkout.run("lock", "base-cu121", "--refresh").returncode == 0
+    date = lock.refreshed(checkout.root)
+    assert date is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
+    after = checkout.images()
+    assert after["torch"]["args"]["REFRESH"] == date
+    changed = {name for name in before if before[name]["tag"] != after[name]["tag"]}
+    assert changed == {"torch", "torch-extras"}
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert lock.refreshed(checkout.root) == date
+    assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}
