@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, get_args
 
 import pytest
@@ -17,6 +18,7 @@ from stacks.config.registries.this_machine import LocalRegistry
 from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.config import Extras
 from stacks.references import qualified
+from tests.helpers import refusals
 
 
 def camel(model: type[Model]) -> list[str]:
@@ -46,10 +48,7 @@ def load(**values: Any) -> Any:
     return flavors.load({"flavor": "local", **values}, "stack x")
 
 
-def refusal(**values: Any) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        load(**values)
-    return str(caught.value)
+refusal = partial(refusals.refusal, load)
 
 
 def test_a_flavor_is_all_that_is_needed() -> None:

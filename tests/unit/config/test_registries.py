@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
+from tests.helpers import refusals
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
 ECR = {"kind": "ecr", "repository": f"{HOST}/ml"}
@@ -42,10 +44,7 @@ def load(registry: dict[str, Any], **values: Any) -> StackConfig:
     return flavors.load({"flavor": "local", "registry": registry, **values}, "stack x")
 
 
-def refusal(registry: dict[str, Any], **values: Any) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        load(registry, **values)
-    return str(caught.value)
+refusal = partial(refusals.refusal, load)
 
 
 def ecr(**values: Any) -> EcrRegistry:

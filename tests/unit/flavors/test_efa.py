@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.identity.dockerfile import arguments
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions.efa_ngc import efa_environment
+from tests.helpers import refusals
 
 
 def spec(**values: Any) -> ImageSpec:
@@ -21,11 +22,7 @@ def spec(**values: Any) -> ImageSpec:
     return image
 
 
-def refusal(**values: Any) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        spec(**values)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refusal = partial(refusals.refusal_line, spec)
 
 
 def test_a_flavor_alone_is_the_stack_of_its_name() -> None:

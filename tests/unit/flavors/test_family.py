@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+from tests.helpers import refusals
 
 SEED: dict[str, Any] = {
     "cuda": "12.1.1",
@@ -40,10 +42,7 @@ def specs(flavor: str = "nccl", **values: Any) -> dict[str, ImageSpec]:
     return {spec.name: spec for spec in in_order(flavors.flavor(flavor).images(config))}
 
 
-def refusal(flavor: str = "nccl", **values: Any) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        load(flavor, **values)
-    return str(caught.value)
+refusal = partial(refusals.refusal, load)
 
 
 def images(built: dict[str, ImageSpec]) -> list[str]:

@@ -23,6 +23,7 @@ from stacks.versions.pytorch import Companion, check_torch_cuda, companion_versi
 from stacks.versions.tables import line, table
 from stacks.versions.torch_libraries import nccl_versions
 from tests.helpers import dockerfile_stages as dockerfile
+from tests.helpers.refusals import refusal
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
@@ -261,12 +262,6 @@ def test_every_hpcx_is_built_on(major: str, distro: str) -> None:
     assert own.args["HPCX_ARCHIVE"] == f"{table('hpcx')[major][distro]}-x86_64.tbz"
 
 
-def refusal(values: dict[str, Any]) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        flavors.load(values, "x")
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("name", table("distros"))
 def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_its_reason(name: str) -> None:
     row = table("distros")[name]
@@ -274,7 +269,7 @@ def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_i
     reason = row.get("refused") or ("has no apt" if row["packages"] != "apt" else None)
     if reason or not cudas:
         asked = {"flavor": "base", "cuda": cudas[-1] if cudas else "12.1.1", "distro": name}
-        assert (reason or "has no nvidia/cuda image of CUDA 12.1.1; allowed: ") in refusal(asked)
+        assert (reason or "has no nvidia/cuda image of CUDA 12.1.1; allowed: ") in refusal(flavors.load, asked, "x")
         return
     for python in distro_release(name).pythons:
         assert any(
@@ -303,7 +298,7 @@ def test_every_capability_of_a_cuda_is_compiled_for_or_no_torch_that_it_builds_k
             assert witness(**values, archList=f"{arch}+PTX")
         if not knowing:
             asked = {"flavor": "base", "extras": NO_EXTRAS, **built[-1], "archList": arch}
-            assert f"slipway:archList: '{arch}' is not known to torch " in refusal(asked)
+            assert f"slipway:archList: '{arch}' is not known to torch " in refusal(flavors.load, asked, "x")
 
 
 @pytest.mark.parametrize("name", table("cuda")["name"])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions.aks import aks_node
 from stacks.versions.nodes import GPU, INFINIBAND, node
 from stacks.versions.tables import table
+from tests.helpers import refusals
 
 SEEDS_COMMIT = "878d65fe006b07ccef715ccc5ab521afb94e78a8"
 
@@ -25,11 +26,7 @@ def spec(**values: Any) -> ImageSpec:
     return image
 
 
-def refusal(**values: Any) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        spec(**values)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refusal = partial(refusals.refusal_line, spec)
 
 
 def test_a_flavor_alone_is_the_stack_of_its_name() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
-from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.distros import distro_names
 from stacks.versions.pytorch import torch_versions
+from tests.helpers import refusals
 
 SEED: dict[str, Any] = {
     "cuda": "11.3.1",
@@ -50,11 +51,7 @@ def specs(**values: Any) -> dict[str, ImageSpec]:
     return {spec.name: spec for spec in in_order(flavors.flavor("universal").images(config))}
 
 
-def refusal(**values: Any) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        specs(**values)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refusal = partial(refusals.refusal_line, specs)
 
 
 def changed(before: dict[str, ImageSpec], after: dict[str, ImageSpec]) -> set[str]:

@@ -16,6 +16,7 @@ from oci.credentials import Login
 from oci.transport import _RETRY
 from stacks.errors import SlipwayError
 from tests.fakes.registry import MANIFEST, Registry, digest_of, serve, skip_retry_waits
+from tests.helpers.refusals import refusal_line
 
 AS_IT_IS = _RETRY
 """How requests are made again, before :func:`skip_retry_waits` takes the waits out."""
@@ -32,11 +33,8 @@ def read(stream: IO[bytes]) -> bytes:
     return stream.read()
 
 
-def refusal(repository: Repository, digest: str) -> str:
-    with pytest.raises(SlipwayError) as caught:
-        repository.blob(digest, read)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def unreadable(repository: Repository, digest: str) -> str:
+    return refusal_line(repository.blob, digest, read)
 
 
 def test_a_manifest_is_what_its_digest_says(registry: Registry) -> None:
@@ -61,7 +59,7 @@ def test_a_blob_is_read_as_it_comes_and_what_is_left_is_read_for_its_digest(regi
 def test_other_bytes_than_the_digest_says_are_never_a_result(registry: Registry) -> None:
     digest = digest_of(b"right")
     registry.blobs[digest] = b"wrong"
-    found = refusal(Repository(f"{registry.address}/a/b:1"), digest)
+    found = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
     assert found == (f"{registry.address}/a/b:1: a blob is corrupt: its digest is {digest_of(b'wrong')}, not {digest}")
 
 
@@ -83,7 +81,7 @@ def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> No
     registry.refusals = [status] * 3
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
     registry.refusals = [status] * 4
-    assert refusal(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status})")
+    assert unreadable(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status})")
 
 
 def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +100,7 @@ def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry:
     registry.broken = 2
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
     registry.broken = 3
-    found = refusal(Repository(f"{registry.address}/a/b:1"), digest)
+    found = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
     assert found.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
 
 
@@ -127,7 +125,7 @@ def test_what_is_not_there_is_said_to_be_gone_and_is_no_error_for_who_asks_wheth
         SlipwayError, match=r"no such image, tag or digest in the registry; it may have been deleted \(404\)"
     ):
         repository.manifest()
-    assert "may have been deleted (404)" in refusal(repository, digest)
+    assert "may have been deleted (404)" in unreadable(repository, digest)
 
 
 def test_the_login_of_a_github_job_is_for_its_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +144,7 @@ def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry, t
     reference = f"{registry.address}/a/b:1"
     assert Repository(reference, Login(registry.address, "me", "s3cret")).blob(digest, read) == b"content"
     for login in (None, Login("elsewhere.example", "me", "s3cret"), Login(registry.address, "me", "other")):
-        found = refusal(Repository(reference, login), digest)
+        found = unreadable(Repository(reference, login), digest)
         assert found.endswith(
             f"the registry requires a login with pull access; run `docker login {registry.address}` (401)"
         )
