@@ -24,13 +24,13 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     for stack in stacks or stack_names():
         unlocked = graph.unlocked(read_stack(stack), f"stack {stack}")
         for spec in unlocked.specs:
-            references.update(lock.pulled(spec, unlocked.config.mirrors).values())
-            branches.update(lock.followed(spec, unlocked.config.mirrors).values())
+            references.update(lock.tagged_parents(spec, unlocked.config.mirrors).values())
+            branches.update(lock.branches(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
     current = {name: client.digest(name) for name in sorted(references)}
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
     kept = before if stacks else {}
-    date = datetime.now(UTC).date().isoformat() if refresh else lock.refreshed(ROOT)
+    date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     lock.write(ROOT, {**kept, **current}, date)
     for name, digest in current.items():
         old = before.get(name)

@@ -15,7 +15,7 @@ from cli import config_schema, readme_tables
 from cli import job as jobs
 from cli.text_table import aligned
 from stacks import impact, plan
-from stacks.checks.collisions import Built, collisions, owned_twice, tagged_twice
+from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError
 from stacks.jobs import slurm
@@ -154,14 +154,14 @@ def _check(_: argparse.Namespace) -> int:
         for doubt in made.config.doubts:
             print(f"warning: {name}: {doubt}", file=sys.stderr)
         specs = [image.spec for image in made.images]
-        built.append(Built(name, made.config.registry.repository, specs))
+        built.append(StackImages(name, made.config.registry.repository, specs))
         if made.config.publish:
             owned[name] = made.config.registry.created_repositories(spec.name for spec in specs)
             tagged[name] = frozenset(f"{image.repository}:{tag}" for image in made.images for tag in image.extra_tags)
         products = sum(spec.product for spec in specs)
         beside = f" from {products} build products" if products else ""
         print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{beside}, ok")
-    mistakes += collisions(built) + owned_twice(owned) + tagged_twice(tagged)
+    mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
     for mistake in dict.fromkeys(mistakes):  # what is wrong with the branch is wrong with every stack
         print(mistake, file=sys.stderr)
     return 1 if mistakes else 0

@@ -1,4 +1,4 @@
-"""The error a user sees: their mistake or their machine's state, in one line each, never a traceback."""
+"""The error that a user sees: one line for each mistake, never a traceback."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable
 
 
 class SlipwayError(Exception):
-    """A mistake in what the user asked for; ``str()`` is what they read, one line for each mistake."""
+    """A mistake of the user, or a fault of the machine; ``str()`` has one line for each."""
 
 
 def one_line(value: object, limit: int = 120) -> str:
     """Show ``value`` on one line, at most ``limit`` characters long.
 
-    Control characters are escaped, and all that may be a credential in an address is starred: up to the last ``@``.
+    Control characters are escaped. In an address, everything up to the last ``@`` may be a credential and is starred.
     """
     text = value if isinstance(value, str) else repr(value)
     text = re.sub(r"//.*@", "//***@", text, flags=re.DOTALL)
@@ -22,13 +22,13 @@ def one_line(value: object, limit: int = 120) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def shown(value: object, limit: int = 120) -> str:
-    """Show one side of a difference: the value on one line in quotes, or ``none`` where there is none."""
+def quoted(value: object, limit: int = 120) -> str:
+    """Return a value on one line in quotes, or ``none`` for None."""
     return "none" if value is None else f"'{one_line(value, limit)}'"
 
 
 def suggest(value: str, allowed: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or nothing when none is near."""
+    """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or an empty text when none is near."""
     near = difflib.get_close_matches(value, list(allowed), n=1, cutoff=0.6)
     return f" (did you mean '{near[0]}'?)" if near else ""
 

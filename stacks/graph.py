@@ -11,7 +11,7 @@ from stacks import flavors, lock
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.spec import ImageSpec, Outside, in_order
+from stacks.spec import ImageSpec, Outside, parents_first
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     """
     graph = unlocked(values, where, root)
     try:
-        ordered = in_order(lock.pinned(graph.specs, graph.config.mirrors, lock.read(root)))
-        return Graph(where, graph.config, tuple(lock.dated(ordered, lock.refreshed(root))), root)
+        ordered = parents_first(lock.pinned(graph.specs, graph.config.mirrors, lock.read(root)))
+        return Graph(where, graph.config, tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))), root)
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None

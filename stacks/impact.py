@@ -19,7 +19,7 @@ from stacks import plan
 from stacks.config.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
-from stacks.errors import SlipwayError, one_line, shown, suggest
+from stacks.errors import SlipwayError, one_line, quoted, suggest
 from stacks.identity import context, older_trees
 from stacks.identity.git import git
 from stacks.identity.older_trees import Content, Contents, Told
@@ -170,7 +170,7 @@ def _difference(way: tuple[str, ...], before: object, after: object) -> str:
     name = " ".join(one_line(part) for part in way)
     if way[0] == "files":
         return f"{name} {'added' if before is None else 'removed' if after is None else 'changed'}"
-    return f"{name} {shown(before, _LONGEST)} -> {shown(after, _LONGEST)}"
+    return f"{name} {quoted(before, _LONGEST)} -> {quoted(after, _LONGEST)}"
 
 
 def lines(affected: Affected) -> Iterator[str]:

@@ -1,12 +1,11 @@
 """``stacks/lock.toml``: the digests of the parents that others publish, by the name under which they are pulled.
 
-A parent that the lock has is built on by digest, so that a tag that moves upstream changes nothing until
-``python -m stacks lock`` is run and its change committed; then a preview shows it. A mirror's images are locked under
-the mirror's name: it may hold other builds of them. A branch that is built is locked to its commit likewise, and is not
-built before it is.
+Images are built on the locked digest. A tag that moves upstream changes nothing until ``slipway lock`` is run and its
+change committed; then a preview shows it. A mirror's images are locked under the mirror's name, as it may hold other
+builds of them. A branch is locked to a commit, and is not built before.
 
-Beside them stands the date of the last refresh, if there was one: what a distribution has mended since a parent was
-published is no digest of that parent, and comes into the images with another date.
+The lock also has the date of the last refresh, if there was one. A distribution's security updates do not change a
+parent's digest; a new date upgrades the packages.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from stacks.references import qualified
 from stacks.spec import ImageSpec, Outside
 
 _FILE = "stacks/lock.toml"
-_HEADER = "# Digests of the parents that others publish. Written by `python -m stacks lock`; do not edit.\n"
+_HEADER = "# Digests of the parents that others publish. Written by `slipway lock`; do not edit.\n"
 _REFRESH = "refresh"
 """The key of the date; a reference has a ``/``."""
 
@@ -33,7 +32,7 @@ REFRESH_ARG = "REFRESH"
 
 
 def path(root: Path) -> Path:
-    """Return where the lock of a checkout is; it need not exist."""
+    """Return the path of a checkout's lock, which may not exist."""
     return root / _FILE
 
 
@@ -46,7 +45,7 @@ def read(root: Path) -> Mapping[str, str]:
     return {name: digest for name, digest in _read(root).items() if name != _REFRESH}
 
 
-def refreshed(root: Path) -> str | None:
+def refresh_date(root: Path) -> str | None:
     """Return the date of the last refresh; None where there was none.
 
     Raises:
@@ -55,8 +54,8 @@ def refreshed(root: Path) -> str | None:
     return _read(root).get(_REFRESH)
 
 
-def refresh_in(text: str) -> str | None:
-    """Return the date of the last refresh that a lock's text has; None where there was none.
+def refresh_date_in(text: str) -> str | None:
+    """Return the date of the last refresh in a lock's text; None where there was none.
 
     Raises:
         SlipwayError: see :func:`read`.
@@ -77,12 +76,12 @@ def _parsed(text: str) -> Mapping[str, str]:
     try:
         locked = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SlipwayError(f"{_FILE}: {error}; run python -m stacks lock to write it anew") from None
+        raise SlipwayError(f"{_FILE}: {error}; run `slipway lock` to write it anew") from None
     return locked
 
 
 def write(root: Path, locked: Mapping[str, str], refresh: str | None = None) -> None:
-    """Write the lock, sorted, in one step, with the date of the last refresh if there was one."""
+    """Write the lock, sorted, in one step; ``refresh`` is the date of the last refresh, if there was one."""
     date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")
@@ -90,8 +89,8 @@ def write(root: Path, locked: Mapping[str, str], refresh: str | None = None) -> 
     fresh.replace(path(root))
 
 
-def pulled(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
-    """Return the qualified references of a spec's outside parents that name a tag and no digest, by argument."""
+def tagged_parents(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
+    """Return the qualified references of a spec's outside parents that have a tag and no digest, by argument."""
     return {
         argument: qualified(mirrors.image(parent.reference))
         for argument, parent in spec.parents.items()
@@ -99,8 +98,8 @@ def pulled(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
     }
 
 
-def followed(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
-    """Return the address of the repository and the name of each branch that a spec is built of, by argument."""
+def branches(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
+    """Return the repository's address and the name of each branch that a spec is built from, by argument."""
     host = (mirrors.git or "https://github.com").rstrip("/")
     return {argument: (f"{host}/{branch.repository}", branch.name) for argument, branch in spec.branches.items()}
 
@@ -117,11 +116,11 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
         SlipwayError: the lock does not have one of them.
     """
     commits = {}
-    for argument, (address, branch) in followed(spec, mirrors).items():
+    for argument, (address, branch) in branches(spec, mirrors).items():
         if branch_key(address, branch) not in locked:
             raise SlipwayError(
                 f"{spec.name}: the branch '{one_line(branch)}' of {address} is not locked to a commit: run "
-                "python -m stacks lock STACK, and again whenever a newer one is to be built"
+                "`slipway lock STACK`, and again for a newer commit"
             )
         commits[argument] = locked[branch_key(address, branch)]
     return spec.model_copy(update={"args": {**spec.args, **commits}, "branches": {}}) if commits else spec
@@ -136,7 +135,7 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
     result = []
     for one in specs:
         spec = _at_commits(one, mirrors, locked)
-        digests = {argument: locked.get(name) for argument, name in pulled(spec, mirrors).items()}
+        digests = {argument: locked.get(name) for argument, name in tagged_parents(spec, mirrors).items()}
         parents = {
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent
             for argument, parent in spec.parents.items()
@@ -145,11 +144,11 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
     return result
 
 
-def dated(ordered: Sequence[ImageSpec], date: str | None) -> list[ImageSpec]:
-    """Return the specs, parents before children, with the date of a refresh in the images that are upgraded then.
+def with_refresh_date(ordered: Sequence[ImageSpec], date: str | None) -> list[ImageSpec]:
+    """Return the specs, parents before children, with the date of the last refresh in the images that it upgrades.
 
-    Those are images to be run of which no product is made, for another parent would compile all that is built in it; of
-    a chain of them the first, which the others follow.
+    An upgraded parent rebuilds its children. So the date goes into images that are run and that no product is built
+    on, where hours of compiling would follow, and of a chain of such images into the first only.
     """
     built_on: set[str] = set()
     for spec in reversed(ordered):

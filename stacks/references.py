@@ -43,7 +43,7 @@ def _repository(value: str) -> str:
 
 
 def check_reference(value: str) -> str:
-    """Return an image's reference; raises ValueError where it is none, or has neither tag nor digest."""
+    """Return an image's reference; raises ValueError for any other text, and without a tag or a digest."""
     match = _REFERENCE.fullmatch(value)
     if not match or not (match["tag"] or match["digest"]):
         raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
@@ -58,7 +58,7 @@ Reference = Annotated[str, AfterValidator(check_reference)]
 
 _DOCKER_HUB = "docker.io"
 _ALIASES = {"index.docker.io": _DOCKER_HUB}
-"""Hosts that Docker takes for another."""
+"""Aliases of a host, as Docker has them."""
 
 
 def _is_host(part: str) -> bool:
@@ -75,19 +75,20 @@ def qualified(reference: str) -> str:
     return f"{host}/library/{path}" if official else f"{host}/{path}"
 
 
-def named_by(prefix: str) -> tuple[str, ...]:
-    """Return what a prefix may stand for, in full: on Docker Hub one word is an organization or an official image."""
+def full_names(prefix: str) -> tuple[str, ...]:
+    """Return the full names of a prefix: on Docker Hub one word is an organization or an official image."""
     below = "/x/y"
     return (qualified(prefix + below).removesuffix(below), qualified(prefix))
 
 
 def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
-    """Return the longest of the registries and repositories that have an image, and what follows it in its name.
+    """Return the longest prefix of an image's name among registries and repositories, and the rest of the name.
 
-    ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``, ``index.docker.io/library/debian``: however it is spelled.
+    Each may be spelled as Docker allows: ``docker.io``, ``nvidia``, ``nvidia/cuda``, ``debian``,
+    ``index.docker.io/library/debian``. None where no prefix fits.
     """
     full = qualified(reference)
-    names = {name: prefix for prefix in prefixes for name in named_by(prefix)}
+    names = {name: prefix for prefix in prefixes for name in full_names(prefix)}
     for name in sorted(names, key=len, reverse=True):
         ends = "/:@" if "/" in name else "/"  # a colon behind a host is a port's, and so another registry's
         if full.startswith(tuple(name + end for end in ends)):
@@ -96,7 +97,7 @@ def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
 
 
 def check_prefixes(prefixes: Iterable[str]) -> None:
-    """Refuse what is no registry or repository, and one that is there in two spellings.
+    """Refuse a text that is no registry or repository, and two spellings of one.
 
     Raises:
         ValueError: naming it.
@@ -105,13 +106,13 @@ def check_prefixes(prefixes: Iterable[str]) -> None:
     for prefix in prefixes:
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"'{one_line(prefix)}': expected a registry or repository without a tag")
-        for name in named_by(prefix):
+        for name in full_names(prefix):
             if seen.setdefault(name, prefix) != prefix:
-                raise ValueError(f"'{seen[name]}' and '{prefix}' are the same; leave one out")
+                raise ValueError(f"'{seen[name]}' and '{prefix}' name the same; leave one out")
 
 
 def split(reference: str) -> tuple[str, str]:
-    """Return the repository of a reference, and what names an image in it: its digest, else its tag."""
+    """Return the repository of a reference and its version: the digest, else the tag, else nothing."""
     name, _, digest = reference.partition("@")
     if ":" in name.rpartition("/")[2]:
         name, _, tag = name.rpartition(":")

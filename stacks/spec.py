@@ -16,10 +16,10 @@ CONTEXT = "dockerfiles"
 """The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
 
 PRODUCT_ARG = "PRODUCT_IMAGE"
-"""Build argument of every product's Dockerfile: the product itself, by digest, where it need not be built."""
+"""Build argument of every product's Dockerfile: the published product by digest, which is taken and not built."""
 
 LABEL_PREFIX = "org.opencontainers.image."
-"""What the names of an image's labels begin with, which the OCI image specification defines."""
+"""Prefix of an image's labels (OCI image specification, annotations)."""
 
 
 class _Frozen(BaseModel):
@@ -27,9 +27,9 @@ class _Frozen(BaseModel):
 
 
 class Outside(_Frozen):
-    """A parent that somebody else publishes, by its public reference; mirrors apply when it is built.
+    """A parent that others publish, by its public reference; mirrors apply when an image is built on it.
 
-    ``digest`` is what the lock says that its tag stands for, ``sha256:...``.
+    ``digest`` is the tag's digest in the lock, ``sha256:...``.
     """
 
     reference: str
@@ -56,12 +56,12 @@ class ImageSpec(_Frozen):
     """One image: everything that decides its content except the files of its context.
 
     ``name`` is unique in its stack and the last part of the repository's name. ``dockerfile`` is relative to the
-    context. ``args`` are build arguments, none of them secret: they stay in the image's history. ``parents`` maps
-    each argument that stands in a ``FROM`` or a mount to what it names. ``branches`` maps arguments to branches
-    whose commits they are, until the lock has made them so.
+    context. ``args`` are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each
+    argument of a ``FROM`` or a mount to the image it names. ``branches`` maps arguments to branches; the lock replaces
+    them with commits.
 
-    A ``product`` is an image that others mount while they are built (sources, wheels), not one to run. ``tuning`` are
-    arguments that change how fast an image is built and nothing in it, such as numbers of parallel jobs.
+    A ``product`` (sources, wheels) is mounted by other builds and not run. ``tuning`` arguments, such as the number of
+    parallel jobs, change the speed of a build and not its result.
     """
 
     name: str
@@ -95,8 +95,8 @@ class ImageSpec(_Frozen):
     def labels(self) -> dict[str, str]:
         """The image's OCI labels: what it is and its versions, never a date or a revision.
 
-        A revision or a date would change every parent's digest, and so rebuild all that stands on it. A product has
-        none: nobody runs it, and a reworded description would compile all that stands on it anew.
+        A revision or a date would change the digest of every parent, and so rebuild its children. A product has no
+        labels: nobody runs it, and a reworded description would compile everything built on it again.
         """
         if self.product:
             return {}
@@ -123,7 +123,7 @@ class ImageSpec(_Frozen):
         return [parent.image for parent in self.parents.values() if isinstance(parent, Sibling)]
 
 
-def in_order(specs: Iterable[ImageSpec]) -> list[ImageSpec]:
+def parents_first(specs: Iterable[ImageSpec]) -> list[ImageSpec]:
     """Return the specs with parents before children, otherwise in the order given.
 
     Raises:

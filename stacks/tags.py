@@ -1,11 +1,10 @@
 """The grammar of image tags: rendered from what an image is, and parsed back.
 
-``[<branch>-]<revision>[-x<8 hex>]-<suffix>``, where the revision is the short hash of the last commit that touched
-the image, and the mark says that the tree, the configuration or a parent differs from that commit. Where there is no
-usable history the mark stands alone. The suffix is the variant followed by the fields that the image has, each as
-``-<field><version>``, in a fixed order. This is the scheme of coreweave/ml-containers: its pull request 16, and the
-distribution behind CUDA and the ABI behind the versions as its tags carry them today. A last part of one's own, the
-tail, tells apart what the fields do not name (its ``-flash_attn1.0.9`` of then); it looks like none of them.
+``[<branch>-]<revision>[-x<8 hex>]-<suffix>``. The revision is the short hash of the last commit that touched the image.
+The mark ``x...`` says that the tree, the configuration or a parent differs from that commit; without usable history it
+stands alone. The suffix is the variant, followed by the image's fields in a fixed order, each as ``-<field><version>``.
+This is the scheme of coreweave/ml-containers (pull request 16, and its tags of today for the distribution and the ABI).
+The tail, a last part that the user chooses, tells apart what no field names, like their ``-flash_attn1.0.9`` once did.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _FIELDS = {
     "audio": ("audio", _VERSION),
     "abi": ("abi", r"[01]"),
 }
-"""Each optional field in the order of the grammar: what stands before its value, and the value's pattern."""
+"""The optional fields in the order of the grammar: the prefix of each, and the pattern of its value."""
 
-# What could be a short hash is no variant: a tail behind it would make two readings.
+# A variant must not look like a short hash: with a tail after it, the tag could be read in two ways.
 _VARIANT = r"(?![a-f]{7,40}(?:-|$))[a-z][a-z_]*"
 _WORD = r"[A-Za-z_][A-Za-z0-9_.]*"
-# What reads like a field, with or without its value, or like the end of a version is no tail, for the same reason.
+# A tail must not look like a field, with or without its value, or like the end of a version, for the same reason.
 _RESERVED = "|".join(
     [_CANDIDATE, *(f"{prefix}(?:{value})?" if prefix else value for prefix, value in _FIELDS.values())]
 )
@@ -63,7 +62,7 @@ class _Frozen(BaseModel):
 
 
 class Suffix(_Frozen):
-    """The part of a tag that says what is in the image; fields that an image lacks are left out."""
+    """The part of a tag that names the image's contents; fields that an image lacks are left out."""
 
     variant: str
     cuda: str | None = None
@@ -86,7 +85,7 @@ class Suffix(_Frozen):
         for name, pattern in patterns.items():
             value = getattr(self, name)
             if value is not None and not re.fullmatch(pattern, value):
-                raise SlipwayError(f"{name}: '{one_line(value)}' cannot stand in a tag; expected the form {pattern}")
+                raise SlipwayError(f"{name}: '{one_line(value)}' is not valid in a tag; expected the form {pattern}")
         if self.tail is not None:
             check_tail(self.tail)
         return self
@@ -98,10 +97,10 @@ class Suffix(_Frozen):
 
 
 class Revision(_Frozen):
-    """Where an image's inputs come from: a commit, a branch that is not main, and how the tree differs.
+    """The origin of an image's inputs.
 
-    ``commit`` is the short hash; without usable history it is None and ``mark``, the first 8 hexadecimal digits of
-    the hash of spec and context, stands alone.
+    ``commit`` is the short hash, None without usable history. ``branch`` is any but main. ``mark`` is there where the
+    inputs differ from the commit's: the first 8 hexadecimal digits of the image's fingerprint.
     """
 
     branch: str | None = None
@@ -138,7 +137,7 @@ def parse(tag: str) -> tuple[Revision, Suffix]:
     match = _TAG.fullmatch(tag) if len(tag) <= LIMIT else None
     if not match:
         raise SlipwayError(
-            f"'{one_line(tag)}' is no tag of the form "
+            f"'{one_line(tag)}' is not a tag of the form "
             "[<branch>-]<short hash>[-x<8 hex>]-<variant>[-<field><version>][-<tail>]"
         )
     groups = match.groupdict()
@@ -148,44 +147,44 @@ def parse(tag: str) -> tuple[Revision, Suffix]:
 
 
 def check_tail(tail: str) -> str:
-    """Return a tail that can stand at the end of every tag.
+    """Return the tail if it is valid at the end of every tag.
 
     Raises:
-        ValueError: it has a character that it must not have, or reads like one of the fields.
+        ValueError: it has a forbidden character, or looks like one of the fields.
     """
     if not re.fullmatch(_WORD, tail):
         raise ValueError("expected letters, digits, '_' and '.', starting with a letter or '_', such as flash_attn1")
     if re.fullmatch(_RESERVED, tail):
-        raise ValueError("reads like one of the tag's own fields, or a version's end; choose another word")
+        raise ValueError("looks like one of the tag's fields, or the end of a version; choose another word")
     return tail
 
 
 def check_extra(tag: str) -> str:
-    """Return a tag that images can have beside their own.
+    """Return the tag if it is valid as an additional tag of images.
 
     Raises:
-        ValueError: it is no tag, or reads like one of the images' own, or like one by which a registry keeps images.
+        ValueError: it is no tag, or looks like an image's own tag, a signature's, or one that keeps an image in ECR.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
         raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 128 characters")
     if tag.startswith(("sha256-", "keep-")):
-        raise ValueError("tags that begin with 'sha256-' are signatures', and with 'keep-' Slipway's own")
+        raise ValueError("tags that begin with 'sha256-' are for signatures, and with 'keep-' for Slipway")
     if _TAG.fullmatch(tag):
-        raise ValueError("reads like a tag that never moves; choose another word, such as latest")
+        raise ValueError("looks like a tag that never moves; choose another word, such as latest")
     return tag
 
 
 def branch_prefix(branch: str) -> str | None:
-    """Return what a branch puts before its tags: nothing for ``main``, else its name made fit for a tag.
+    """Return the prefix of a branch's tags: None for ``main``, else its name with the characters of a tag.
 
     Raises:
-        SlipwayError: nothing of the name can stand in a tag.
+        SlipwayError: the name has no character that is valid in a tag.
     """
     if branch == "main":
         return None
     safe = re.sub(r"[^A-Za-z0-9_.]+", "-", branch).strip("-.")
     if not safe:
         raise SlipwayError(
-            f"the branch name '{one_line(branch)}' has no letter or digit that can stand in a tag; rename it"
+            f"the branch name '{one_line(branch)}' has no letter or digit that is valid in a tag; rename it"
         )
     return safe

@@ -20,8 +20,8 @@ def run(options: argparse.Namespace) -> int:
     if not actions.open_pulls(actions.owner(), options.branch):
         return 0
     at, path = repository.fetch(ROOT, options.branch), lock.path(ROOT).relative_to(ROOT)
-    date = lock.refresh_in(repository.run(ROOT, "show", f"{at}:{path}"))
-    if date and date > (lock.refreshed(ROOT) or ""):
+    date = lock.refresh_date_in(repository.run(ROOT, "show", f"{at}:{path}"))
+    if date and date > (lock.refresh_date(ROOT) or ""):
         lock.write(ROOT, lock.read(ROOT), date)
         print(f"the refresh of {date} is proposed, and kept")
     return 0

@@ -1,8 +1,8 @@
-"""Tags that would stand for two things: images of one name and suffix whose specs are not equal.
+"""Rules over all stacks: two stacks must not give one tag to different images, or own one repository.
 
-A tag names what people choose by, not all that decides an image's content: extras' versions, compute capabilities,
-Python and where torch comes from are not in it. Within a stack the revision tells such changes apart; two
-stacks changed by one commit have one revision.
+A tag names what people choose an image by, not everything that decides its content: versions of extras, compute
+capabilities, Python and the origin of torch are not in it. Within a stack the revision tells such images apart; two
+stacks that one commit changes have the same revision.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Set as AbstractSet
 from itertools import combinations
 from typing import NamedTuple
 
-from stacks.errors import shown
+from stacks.errors import quoted
 from stacks.spec import ImageSpec, Outside
 
-_MOST_SHOWN = 3
-"""Differences that a line shows; one is enough to see why."""
+_MOST = 3
+"""Differences in a line; one is enough to see why."""
 
 
-class Built(NamedTuple):
-    """What a stack builds: its name, the prefix of its images' names, and its specs."""
+class StackImages(NamedTuple):
+    """A stack's images: its name, the prefix of its images' names, and its specs."""
 
     stack: str
     repository: str
     specs: Sequence[ImageSpec]
 
 
-def collisions(stacks: Iterable[Built]) -> list[str]:
-    """Return one line for each two stacks of which images could have equal names and tags but unequal content.
+def collisions(stacks: Iterable[StackImages]) -> list[str]:
+    """Return one line for each pair of stacks whose images could have equal names and tags but different contents.
 
-    Products do not count: their tags are their content.
+    Products do not count, as their tags identify their content.
     """
     lines = []
     for one, other in combinations(stacks, 2):
@@ -45,8 +45,8 @@ def collisions(stacks: Iterable[Built]) -> list[str]:
     return lines
 
 
-def tagged_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
-    """Return one line for each two stacks that both move one extra tag; ``stacks`` maps each to its own, in full."""
+def shared_tags(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return one line for each pair of stacks that move the same tag; ``stacks`` maps each to its full references."""
     return [
         f"stacks {one} and {other}: both move the tag {min(ours & theirs)}; take it out of slipway:extraTags in one of "
         "them, or give that another repository"
@@ -55,8 +55,8 @@ def tagged_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
     ]
 
 
-def owned_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
-    """Return one line for each two stacks that both create a repository; ``stacks`` maps each to those it creates."""
+def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return one line for each pair of stacks that create the same repository; ``stacks`` has those of each."""
     lines = []
     for (one, ours), (other, theirs) in combinations(stacks.items(), 2):
         if both := sorted(ours & theirs):
@@ -68,8 +68,8 @@ def owned_twice(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
     return lines
 
 
-def _contents(built: Built) -> dict[tuple[str, str, str], dict[str, str]]:
-    """Return all that decides an image's content, by repository, name and suffix: its reference but the revision."""
+def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Return what decides each image's content, by repository, name and suffix: its reference without the revision."""
     by_name = {spec.name: spec for spec in built.specs}
     return {
         (built.repository, spec.name, spec.suffix.render()): _content(spec, by_name)
@@ -90,11 +90,11 @@ def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str
 
 
 def _differences(pairs: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> str:
-    """Say what differs, and where first: the same argument goes to many images."""
+    """Return the first places where contents differ; an argument that goes to many images counts once."""
     found: dict[tuple[str, str], str] = {}
     for one, other in pairs:
         for key in {**one, **other}:
             if one.get(key) != other.get(key):
-                values = f"{shown(one.get(key))} and {shown(other.get(key))}"
+                values = f"{quoted(one.get(key))} and {quoted(other.get(key))}"
                 found.setdefault((key.rpartition(" ")[2], values), f"{key} ({values})")
-    return ", ".join(list(found.values())[:_MOST_SHOWN])
+    return ", ".join(list(found.values())[:_MOST])

@@ -12,14 +12,14 @@ from stacks.errors import SlipwayError
 from stacks.graph import Graph
 
 UNPACKED = 4
-"""Room that an image takes while it is built, in its compressed size: unpacked, and its layers while they are made."""
+"""Disk space that a build takes, as a multiple of the image's compressed size: unpacked image and layers in work."""
 
 _STACK = re.compile(r"[A-Za-z0-9_-]{1,36}")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What EC2 says of an instance type (DescribeInstanceTypes).
+    """An instance type, as EC2 describes it (DescribeInstanceTypes).
 
     ``gpus`` are NVIDIA's, ``efa`` is the most EFA interfaces, ``cards`` are network cards, ``disks`` local NVMe disks,
     ``cluster`` says whether it may be in a cluster placement group, ``spot`` whether there is spot capacity of it, and
@@ -64,7 +64,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Site:
-    """What AWS says of all that a configuration names.
+    """The AWS resources that a configuration names, as AWS describes them.
 
     ``image_gb`` is the size of the image's own root volume, ``root_device`` the name of it; ``prices`` are of spot
     capacity and ``on_demand_prices`` of the other, in US dollars per hour and by type, as far as AWS tells.
@@ -83,7 +83,7 @@ class Site:
     builder: Machine | None = None
 
     def gpus(self, asked: int | None) -> int:
-        """Return how many GPUs each machine must have: as many as are asked for, else the fewest of any type."""
+        """Return the GPUs of each machine: the number requested, else the fewest of any type."""
         return min(machine.gpus for machine in self.machines) if asked is None else asked
 
     @property

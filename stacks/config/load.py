@@ -16,7 +16,7 @@ from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.references import named_by
+from stacks.references import full_names
 from stacks.versions.incompatible import Incompatible
 
 ENCRYPTED = "[secret]"
@@ -84,7 +84,7 @@ def _no_text(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
         yield from _no_text(item, (*keys, str(index)))
 
 
-_NAMED: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": named_by, "downloads": lambda address: (address,)}
+_NAMED: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, "downloads": lambda address: (address,)}
 """The mirrors that are a mapping: by key, what an entry stands for, however it is spelled."""
 
 

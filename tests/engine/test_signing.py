@@ -243,8 +243,8 @@ def test_a_parent_that_must_be_signed_is_verified_before_anything_is_built(proje
 
     project.configure(base=parent, trust={prefix: {"publicKey": keys.public, **log}})
     assert project.stacks("show", "t", code=1) == (
-        f"stack t: slipway:trust: {parent}: its tag may move after it is verified; run python -m stacks lock, so that it "
-        "is built on by digest\n"
+        f"stack t: slipway:trust: {parent}: its tag may move after it is verified; run `slipway lock`, so that "
+        "images are built on its digest\n"
     )
     project.stacks("lock", "t")
     other = Keys(keys.private.parent.with_name("others"))

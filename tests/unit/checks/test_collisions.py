@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from stacks import flavors
-from stacks.checks.collisions import Built, collisions, owned_twice
+from stacks.checks.collisions import StackImages, collisions, shared_repositories
 from stacks.config.stack_file import ROOT, stack_file
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import in_order
+from stacks.spec import parents_first
 
 
-def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> Built:
+def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> StackImages:
     # A CUDA that has wheels of all three.
     config = flavors.load({"flavor": flavor, "cuda": "13.0.2", **values}, stack)
-    return Built(stack, repository, in_order(flavors.flavor(flavor).images(config)))
+    return StackImages(stack, repository, parents_first(flavors.flavor(flavor).images(config)))
 
 
 def test_equal_stacks_and_stacks_with_unequal_tags_do_not_collide() -> None:
@@ -96,8 +96,8 @@ def test_check_reports_a_collision_and_fails(tmp_path: Path) -> None:
 
 
 def test_a_repository_has_one_owner() -> None:
-    assert owned_twice({"a": {"r/x"}, "b": {"r/y"}, "c": set()}) == []
-    (line,) = owned_twice({"a": {"r/x", "r/y", "r/z"}, "b": {"r/y", "r/z"}})
+    assert shared_repositories({"a": {"r/x"}, "b": {"r/y"}, "c": set()}) == []
+    (line,) = shared_repositories({"a": {"r/x", "r/y", "r/z"}, "b": {"r/y", "r/z"}})
     assert line == (
         "stacks a and b: both create the repository r/y and 1 more; say slipway:registry.create: false in one of them, "
         "or give it another repository"

@@ -585,12 +585,12 @@ def test_a_refresh_that_is_proposed_is_kept_until_it_is_merged(
 ) -> None:
     proposing(night, locked=MOVED, refresh=there)
     assert proposed.run(REQUEST) == 0
-    assert lock.refreshed(night.root) == kept
+    assert lock.refresh_date(night.root) == kept
     assert not lock.read(night.root), "digests are asked for anew"
     night.git("checkout", "-q", LOCK)
     github.pulls.clear()
     assert proposed.run(REQUEST) == 0
-    assert lock.refreshed(night.root) == "2026-01-05", "nobody wants what is closed"
+    assert lock.refresh_date(night.root) == "2026-01-05", "nobody wants what is closed"
 
 
 # Machines

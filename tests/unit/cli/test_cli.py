@@ -79,7 +79,7 @@ def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
     monkeypatch.setattr("stacks.identity.history._branch", lambda _: "///")
     assert main(["check"]) == 1
     assert (
-        capsys.readouterr().err == "the branch name '///' has no letter or digit that can stand in a tag; rename it\n"
+        capsys.readouterr().err == "the branch name '///' has no letter or digit that is valid in a tag; rename it\n"
     )
 
 

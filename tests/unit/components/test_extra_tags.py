@@ -52,7 +52,7 @@ def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> N
     [
         (
             ["a1b2c3d-base-cuda12.1.1"],
-            "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': reads like a tag that never moves",
+            "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': looks like a tag that never moves",
         ),
         (["keep-mine"], "slipway:extraTags.0: 'keep-mine': tags that begin with"),
         (["sha256-abc"], "slipway:extraTags.0: 'sha256-abc': tags that begin with"),

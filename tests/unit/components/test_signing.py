@@ -15,7 +15,7 @@ from components.supply_chain.verified_parent import VerifyParent
 from oci import cosign, slsa
 from oci.credentials import Login
 from stacks import flavors, graph, plan
-from stacks.checks.collisions import tagged_twice
+from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents
 from stacks.config.signing import Signer, trusted
 from stacks.errors import SlipwayError
@@ -80,7 +80,7 @@ def test_who_signs(signing: dict[str, Any], who: str, log: bool) -> None:
         (
             "trust",
             {"debian": {"publicKey": PUBLIC}, "docker.io/library/debian": {"publicKey": PUBLIC}},
-            "'debian' and 'docker.io/library/debian' are the same; leave one out",
+            "'debian' and 'docker.io/library/debian' name the same; leave one out",
         ),
         ("trust", {"docker.io": {}}, "give publicKey, or identity and issuer"),
     ],
@@ -199,7 +199,7 @@ def test_a_parent_that_must_be_signed_is_built_on_by_digest(digest: str) -> None
 
 def test_two_stacks_do_not_move_one_tag() -> None:
     ours, theirs = frozenset({"r.example/x/torch:latest"}), frozenset({"r.example/x/torch:latest", "r.example/x/a:b"})
-    (line,) = tagged_twice({"one": ours, "two": theirs, "three": frozenset({"r.example/y/torch:latest"})})
+    (line,) = shared_tags({"one": ours, "two": theirs, "three": frozenset({"r.example/y/torch:latest"})})
     assert line.startswith(
         "stacks one and two: both move the tag r.example/x/torch:latest; take it out of slipway:extraTags"
     )

@@ -14,7 +14,7 @@ from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+from stacks.spec import CONTEXT, ImageSpec, Outside, parents_first
 from tests.helpers import refusals
 
 SEED: dict[str, Any] = {
@@ -39,7 +39,7 @@ def load(flavor: str = "nccl", **values: Any) -> Any:
 
 def specs(flavor: str = "nccl", **values: Any) -> dict[str, ImageSpec]:
     config = load(flavor, **values)
-    return {spec.name: spec for spec in in_order(flavors.flavor(flavor).images(config))}
+    return {spec.name: spec for spec in parents_first(flavors.flavor(flavor).images(config))}
 
 
 refusal = partial(refusals.refusal, load)
@@ -538,7 +538,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ),
         (
             {"tagSuffix": "torch2"},
-            "slipway:tagSuffix: 'torch2': reads like one of the tag's own fields",
+            "slipway:tagSuffix: 'torch2': looks like one of the tag's fields",
         ),
         (
             {"tagSuffix": "a-b"},

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from stacks import flavors
-from stacks.checks.collisions import Built, collisions
+from stacks.checks.collisions import StackImages, collisions
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import ImageSpec, in_order
+from stacks.spec import ImageSpec, parents_first
 from stacks.tags import Revision, parse, render
 from stacks.versions.archs import default_archs, parse_archs
 from stacks.versions.cuda_toolkit import cuda_release, cuda_versions
@@ -40,7 +40,7 @@ def accepted(values: dict[str, Any]) -> bool:
 
 def specs(values: dict[str, Any]) -> list[ImageSpec]:
     config = flavors.load(values, "stack x")
-    return in_order(flavors.flavor(config.flavor).images(config))
+    return parents_first(flavors.flavor(config.flavor).images(config))
 
 
 def cudas_for(torch: str, source: str, platform: str = "linux/amd64") -> list[str]:
@@ -152,7 +152,7 @@ def test_equal_names_and_tags_are_equal_images_or_check_says_so(
     suffixes = {spec.name: spec.suffix for spec in one if not spec.product}
     alike = [spec.name for spec in two if not spec.product and suffixes.get(spec.name) == spec.suffix]
     unequal = [name for name in alike if prints[name] != others[name]]
-    reported = collisions([Built("a", "r.example", one), Built("b", "r.example", two)])
+    reported = collisions([StackImages("a", "r.example", one), StackImages("b", "r.example", two)])
     assert bool(reported) == bool(unequal)
     for name in unequal:
         assert re.search(rf"[ :]{name}[, ]", reported[0])

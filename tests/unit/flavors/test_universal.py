@@ -11,7 +11,7 @@ import pytest
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Outside, in_order
+from stacks.spec import CONTEXT, ImageSpec, Outside, parents_first
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.distros import distro_names
 from stacks.versions.pytorch import torch_versions
@@ -48,7 +48,7 @@ CPU: dict[str, Any] = {"cuda": False, "cudnn": None, "archList": None}
 
 def specs(**values: Any) -> dict[str, ImageSpec]:
     config = flavors.load({"flavor": "universal", **SEED, **values}, "stack x")
-    return {spec.name: spec for spec in in_order(flavors.flavor("universal").images(config))}
+    return {spec.name: spec for spec in parents_first(flavors.flavor("universal").images(config))}
 
 
 refusal = partial(refusals.refusal_line, specs)

@@ -143,14 +143,14 @@ def test_what_is_written_is_read_back_sorted_and_a_missing_lock_is_empty(tmp_pat
 def test_a_broken_lock_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     lock.path(tmp_path).write_text("<<<<<<< ours\n")
-    with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: .*; run python -m stacks lock to write it anew$"):
+    with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: .*; run `slipway lock` to write it anew$"):
         lock.read(tmp_path)
 
 
 def test_parents_with_a_tag_are_locked_under_the_name_that_they_are_pulled_by() -> None:
     spec = image(A="debian:12", B=f"r.example/x@{ONE}", C="scratch", D="nvidia/cuda:12", E="127.0.0.1:5000/x")
     mirrors = Mirrors(images={"docker.io/nvidia": "m.example/nv"})
-    assert lock.pulled(spec, mirrors) == {"A": "docker.io/library/debian:12", "D": "m.example/nv/cuda:12"}
+    assert lock.tagged_parents(spec, mirrors) == {"A": "docker.io/library/debian:12", "D": "m.example/nv/cuda:12"}
 
 
 def test_a_parent_is_pinned_only_where_it_is_pulled_from() -> None:
@@ -273,7 +273,7 @@ def test_a_branch_is_built_at_the_commit_that_it_was_locked_to(checkout: Checkou
     assert of_branch(checkout, "release/9") == {}
     assert checkout.run("show", "branch").stderr == (
         "stack branch: vision-source: the branch 'release/9' of https://github.com/pytorch/vision is not locked to a "
-        "commit: run python -m stacks lock STACK, and again whenever a newer one is to be built\n"
+        "commit: run `slipway lock STACK`, and again for a newer commit\n"
     )
     first = vision.git("rev-parse", "HEAD")
     assert f"{BRANCH}: {first}" in checkout.run("lock", "branch").stdout.splitlines()
@@ -308,9 +308,9 @@ def test_the_lock_is_no_part_of_the_plan_of_a_checkout_without_it(tmp_path: Path
 @pytest.mark.parametrize("stack", ["local", "base-cu121", "nccl-cu121", "nccl-cu132"])
 def test_a_refresh_dates_torch_which_its_children_follow_and_nothing_that_wheels_are_built_in(stack: str) -> None:
     _, ordered = plan.resolve(stack)
-    dated = lock.dated(ordered, "2026-11-21")
+    dated = lock.with_refresh_date(ordered, "2026-11-21")
     assert [spec.name for spec in dated if lock.REFRESH_ARG in spec.args] == ["torch"]
-    assert lock.dated(ordered, None) == ordered
+    assert lock.with_refresh_date(ordered, None) == ordered
     for before, after in zip(ordered, dated, strict=True):
         assert before == after or before.args == {k: v for k, v in after.args.items() if k != lock.REFRESH_ARG}
 
@@ -321,7 +321,7 @@ def test_a_refresh_is_a_date_that_stays_until_the_next_and_gives_new_tags_to_wha
     assert checkout.run("lock", "base-cu121").returncode == 0
     before = checkout.images()
     assert checkout.run("lock", "base-cu121", "--refresh").returncode == 0
-    date = lock.refreshed(checkout.root)
+    date = lock.refresh_date(checkout.root)
     assert date is not None
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", date)
     after = checkout.images()
@@ -329,5 +329,5 @@ def test_a_refresh_is_a_date_that_stays_until_the_next_and_gives_new_tags_to_wha
     changed = {name for name in before if before[name]["tag"] != after[name]["tag"]}
     assert changed == {"torch", "torch-extras"}
     assert checkout.run("lock", "base-cu121").returncode == 0
-    assert lock.refreshed(checkout.root) == date
+    assert lock.refresh_date(checkout.root) == date
     assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}

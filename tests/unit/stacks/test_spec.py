@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import ImageSpec, Outside, Sibling, in_order
+from stacks.spec import ImageSpec, Outside, Sibling, parents_first
 from stacks.tags import Suffix
 
 
@@ -32,7 +32,7 @@ def image(name: str, *parents: str, **changes: Any) -> ImageSpec:
 @given(st.permutations(["a", "b", "c", "d"]))
 def test_parents_come_before_children_in_whatever_order_they_are_given(order: list[str]) -> None:
     graph = {"a": image("a"), "b": image("b", "a"), "c": image("c", "a", "b"), "d": image("d", "c")}
-    names = [spec.name for spec in in_order(graph[name] for name in order)]
+    names = [spec.name for spec in parents_first(graph[name] for name in order)]
     assert names == ["a", "b", "c", "d"]
 
 
@@ -46,7 +46,7 @@ def test_parents_come_before_children_in_whatever_order_they_are_given(order: li
 )
 def test_a_graph_that_cannot_be_is_one_line(specs: list[ImageSpec], message: str) -> None:
     with pytest.raises(SlipwayError) as caught:
-        in_order(specs)
+        parents_first(specs)
     assert str(caught.value).startswith(message)
 
 
