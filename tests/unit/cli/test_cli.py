@@ -78,9 +78,7 @@ def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
 ) -> None:
     monkeypatch.setattr("stacks.identity.history._branch", lambda _: "///")
     assert main(["check"]) == 1
-    assert (
-        capsys.readouterr().err == "the branch name '///' has no letter or digit that is valid in a tag; rename it\n"
-    )
+    assert capsys.readouterr().err == "the branch name '///' has no letter or digit that is valid in a tag; rename it\n"
 
 
 def test_list_names_the_others_when_one_stack_is_wrong(
