@@ -1,4 +1,4 @@
-"""What must be there before the first image is built: credentials to push, programs to sign and verify."""
+"""Checks before the first build: credentials to push, and the programs that sign and verify."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from stacks.plan import Plan
 
 
 def check(plan: Plan) -> None:
-    """Refuse to start builds that could not be pushed, signed, or stand on parents that are verified.
+    """Check that the images of a plan can be pushed and signed, and their parents verified.
 
     Raises:
-        SlipwayError: naming what is missing.
+        SlipwayError: credentials, a program or a key is missing.
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
         credentials.check(plan.config.registry)
     if signing or plan.signers:
-        from oci import cosign  # noqa: PLC0415 - no other stack should pay for it
+        from oci import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)

@@ -1,7 +1,7 @@
-"""Where an image comes from, as SLSA provenance: source, revision, date, what it was built with and on.
+"""SLSA provenance of an image: source, revision, date, build arguments and parents.
 
-The form is that of SLSA v1 (https://slsa.dev/spec/v1.1/provenance), with the fields that BuildKit itself fills
-(https://docs.docker.com/build/metadata/attestations/slsa-definitions/), so that one policy reads both.
+The format is SLSA v1 (https://slsa.dev/spec/v1.1/provenance) with the fields that BuildKit fills
+(https://docs.docker.com/build/metadata/attestations/slsa-definitions/), so one policy reads both.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from stacks.references import qualified, split
 
 _BUILD_TYPE: Final = "https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md"
 _BY_HAND: Final = "urn:slipway:by-hand"
-"""The builder where no job of GitHub Actions builds: nobody vouches for more than the signature."""
+"""The builder outside GitHub Actions, which only the signature identifies."""
 _IMAGE: Final = "pkg:docker/"
-"""How the package URL of an image begins."""
+"""Prefix of an image's package URL."""
 
 
 def predicate(
-    ref: str, made: Mapping[str, Any], dockerfile: str, parents: Mapping[str, str], root: Path, login: Login | None
+    ref: str, contents: Mapping[str, Any], dockerfile: str, parents: Mapping[str, str], root: Path, login: Login | None
 ) -> dict[str, Any]:
-    """Return the provenance of an image that has been pushed as ``ref``.
+    """Return the provenance of the image pushed as ``ref``.
 
-    ``made`` is what it is made of, as :func:`stacks.differences.shown` has it; ``parents`` are the references that it
-    was built on, by argument. Source and revision are those of the checkout; the date is the one that the
-    image itself carries.
+    ``contents`` are a planned image's contents, as previews show them; ``parents`` are the references it was built
+    on, by build argument. Source and revision are the checkout's; the date is in the image's configuration.
 
     Raises:
-        SlipwayError: the registry does not give the image.
+        SlipwayError: the image cannot be fetched.
     """
     repository = Repository(ref, login)
     config = repository.json(repository.manifest().content["config"]["digest"])
     source = source_of(root)
-    own = [{"uri": source["uri"], "digest": {"gitCommit": source["revision"]}}] if source["revision"] else []
+    arguments = {**contents["args"], **contents["labels"]}
+    git_source = [{"uri": source["uri"], "digest": {"gitCommit": source["revision"]}}] if source["revision"] else []
     return {
         "buildDefinition": {
             "buildType": _BUILD_TYPE,
@@ -49,18 +49,18 @@ def predicate(
                 "request": {
                     "frontend": "dockerfile.v0",
                     "args": {
-                        **{f"build-arg:{key}": value for key, value in {**made["args"], **made["labels"]}.items()},
-                        **({"target": made["target"]} if made.get("target") else {}),
+                        **{f"build-arg:{key}": value for key, value in arguments.items()},
+                        **({"target": contents["target"]} if contents.get("target") else {}),
                     },
                 },
             },
             "internalParameters": {
-                "builderPlatform": made["platform"],
+                "builderPlatform": contents["platform"],
                 "uncommitted": source["uncommitted"],
-                "files": dict(made["files"]),
+                "files": dict(contents["files"]),
             },
-            "resolvedDependencies": own
-            + [_parent(parent, made["platform"]) for parent in parents.values() if parent != "scratch"],
+            "resolvedDependencies": git_source
+            + [_parent(parent, contents["platform"]) for parent in parents.values() if parent != "scratch"],
         },
         "runDetails": {
             "builder": {"id": _builder()},
@@ -70,9 +70,9 @@ def predicate(
 
 
 def source_of(root: Path) -> dict[str, Any]:
-    """Return where a checkout comes from: ``uri``, ``revision``, and whether it has what is ``uncommitted``.
+    """Return a checkout's ``uri`` and ``revision``, and whether it has ``uncommitted`` changes.
 
-    The address has no credentials; it and the revision are empty where git knows none.
+    The URI has no credentials. Both are empty if git knows none.
     """
     revision = (git(root, "rev-parse", "HEAD") or "").strip()
     address = (git(root, "remote", "get-url", "origin") or "").strip()
@@ -81,7 +81,7 @@ def source_of(root: Path) -> dict[str, Any]:
 
 
 def _public(address: str) -> str:
-    """Return a remote's address as git+https has it, without credentials; nothing for a path of this machine."""
+    """Return a remote's address as a git+https URI without credentials; empty for a path of this machine."""
     if ssh := re.fullmatch(r"(?:ssh://)?(?:[^@/]+@)([^:/]+)[:/](.+)", address):
         return f"git+https://{ssh[1]}/{ssh[2].removesuffix('.git')}"
     parts = urlsplit(address)
@@ -92,12 +92,12 @@ def _public(address: str) -> str:
 
 
 def _parent(reference: str, platform: str) -> dict[str, Any]:
-    """Return an image that was built on, as a package URL; its digest where it was named by one."""
+    """Return a parent as a package URL, with its digest if the reference has one."""
     name, version = split(qualified(reference))
-    found: dict[str, Any] = {"uri": f"{_IMAGE}{name}@{version}?platform={quote(platform, safe='')}"}
+    dependency: dict[str, Any] = {"uri": f"{_IMAGE}{name}@{version}?platform={quote(platform, safe='')}"}
     if version.startswith("sha256:"):
-        found["digest"] = {"sha256": version.removeprefix("sha256:")}
-    return found
+        dependency["digest"] = {"sha256": version.removeprefix("sha256:")}
+    return dependency
 
 
 def _builder() -> str:
@@ -111,17 +111,17 @@ def _invocation() -> str:
     return f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}" if run else ""
 
 
-def summary(said: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ``source``, ``revision`` and ``date`` of a provenance; each empty where it does not say."""
-    source = said["buildDefinition"]["externalParameters"]["configSource"]
+def summary(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Return the ``source``, ``revision`` and ``date`` of a provenance; each may be empty."""
+    source = provenance["buildDefinition"]["externalParameters"]["configSource"]
     return {
         "source": source["uri"],
         "revision": source["digest"]["sha1"],
-        "date": said["runDetails"]["metadata"]["finishedOn"] or "",
+        "date": provenance["runDetails"]["metadata"]["finishedOn"] or "",
     }
 
 
-def parents(said: Mapping[str, Any]) -> list[str]:
-    """Return the images that a provenance says were built on: ``repository@sha256:...``, or ``repository@tag``."""
-    uris = [one["uri"] for one in said["buildDefinition"]["resolvedDependencies"]]
+def parents(provenance: Mapping[str, Any]) -> list[str]:
+    """Return the parents in a provenance: ``repository@sha256:...``, or ``repository@tag``."""
+    uris = [dependency["uri"] for dependency in provenance["buildDefinition"]["resolvedDependencies"]]
     return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]

@@ -94,7 +94,7 @@ def store(image: Image, place: Callable[[str], Path]) -> None:
 
 def _fetch(image: Image, writer: Callable[[str, int], Write]) -> None:
     """Have configuration and layers written, each once, with what ``writer`` returns for its digest and its size."""
-    sizes = {str(image.manifest.content["config"]["digest"]): image.own}
+    sizes = {str(image.manifest.content["config"]["digest"]): image.config_size}
     sizes |= {layer.digest: layer.size for layer in image.layers}
     progress = Progress(f"fetching {image.reference}", sum(sizes.values()))
     before = 0

@@ -1,7 +1,7 @@
-"""Which packages a file of an image stands for: databases of dpkg and rpm by their content, pip and conda by names.
+"""The packages that a file of an image records: dpkg and rpm in databases, pip and conda in file names.
 
-Python's metadata folders are named after the package and its version (PyPA, recording installed projects), and so are
-conda's records, so that they tell of a package even where only their removal is seen.
+Python's metadata folders (PyPA, recording installed projects) and conda's records are named after the package and its
+version, so the removal of one names the package too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Final
 from oci.layers import berkeley_db
 
 Packages = Mapping[str, str]
-"""Versions by the names of packages."""
+"""Versions by package name."""
 
 Parser = Callable[[bytes], Packages]
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Packages that a manager has at one place: ``where`` is the prefix of an environment, empty for the system's."""
+    """Packages of one manager in one environment: ``where`` is its prefix, empty for the system's."""
 
     manager: str
     where: str
@@ -33,15 +33,15 @@ class Listed:
 
 
 def database(path: str) -> Parser | None:
-    """Return what reads the packages from the content of the file at a path, if it is a database of them."""
-    found = _database(path)
-    return found[1] if found else None
+    """Return the parser for the content of the file at a path, if it is a package database."""
+    kind = _database(path)
+    return kind[1] if kind else None
 
 
 def listed(path: str, content: Packages | None) -> Listed | None:
-    """Return the packages that a path stands for, if any; ``content`` are those that were read from a database."""
-    if found := _database(path):
-        return Listed(found[0], "", content or {})
+    """Return the packages that the file at a path records, if any; ``content`` are those of a database."""
+    if kind := _database(path):
+        return Listed(kind[0], "", content or {})
     for manager, pattern in _NAMED.items():
         if match := pattern.fullmatch(path):
             name = re.sub(r"[-_.]+", "-", match["name"]).lower() if manager == "pip" else match["name"]
@@ -50,67 +50,67 @@ def listed(path: str, content: Packages | None) -> Listed | None:
 
 
 def _database(path: str) -> tuple[str, Parser] | None:
-    return next((found for pattern, found in _DATABASES.items() if pattern.fullmatch(path)), None)
+    return next((kind for pattern, kind in _DATABASES.items() if pattern.fullmatch(path)), None)
 
 
 def _dpkg(content: bytes) -> Packages:
-    """Read a status file (dpkg, deb-control): a paragraph for each package, of which only installed ones count."""
-    found = {}
+    """Return the installed packages of a status file, which has a paragraph for each (dpkg, deb-control)."""
+    packages = {}
     for paragraph in content.decode(errors="replace").split("\n\n"):
         fields = dict(_FIELD.findall(paragraph))
-        # Distroless images have a file for each package, whose paragraph has no status.
+        # Distroless images have one file for each package, without a status.
         if "Package" in fields and fields.get("Status", "install ok installed").endswith(" installed"):
-            several = fields.get("Multi-Arch") == "same" and "Architecture" in fields
-            name = f"{fields['Package']}:{fields['Architecture']}" if several else fields["Package"]
-            found[name] = fields.get("Version", "")
-    return found
+            multi_arch = fields.get("Multi-Arch") == "same" and "Architecture" in fields
+            name = f"{fields['Package']}:{fields['Architecture']}" if multi_arch else fields["Package"]
+            packages[name] = fields.get("Version", "")
+    return packages
 
 
 _FIELD: Final = re.compile(r"^(Package|Version|Status|Architecture|Multi-Arch): *(.*?) *$", re.MULTILINE)
 
 
 def _rpm(content: bytes) -> Packages:
-    """Read rpm's database, as rpm 4.16 and later write it: an SQLite file with a header for each package.
+    """Return the packages of a database of rpm 4.16 or later: an SQLite file with a header for each package.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the database is malformed.
     """
-    # Bytes 18 and 19 say that a log stands beside it (SQLite file format, 1.3), which no copy in memory may have.
+    # Bytes 18 and 19 select a write-ahead log (SQLite file format, 1.3), which a copy in memory cannot have.
     image = content[:18] + b"\x01\x01" + content[20:]
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.deserialize(image)
             return _installed(blob for (blob,) in connection.execute("SELECT blob FROM Packages"))
         except sqlite3.Error as error:
-            raise ValueError(f"rpm's database cannot be read: {error!r}") from None
+            raise ValueError(f"malformed rpm database: {error!r}") from None
 
 
 def _older_rpm(content: bytes) -> Packages:
-    """Read rpm's database, as those before 4.16 write it, in Rocky Linux 8 and UBI 8: a hash of Berkeley DB.
+    """Return the packages of a database of rpm before 4.16 (Rocky Linux 8, UBI 8): a Berkeley DB hash file.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the database is malformed.
     """
     return _installed(berkeley_db.values(content))
 
 
 def _installed(headers: Iterable[bytes]) -> Packages:
-    """Return the packages that headers of rpm describe.
+    """Return the packages of rpm headers.
 
     Raises:
-        ValueError: one is none, or they cannot be had.
+        ValueError: a header is malformed.
     """
-    found: defaultdict[str, list[str]] = defaultdict(list)
+    packages: defaultdict[str, list[str]] = defaultdict(list)
     try:
-        for each in headers:
-            header = dict(_header(each))
+        for blob in headers:
+            header = dict(_header(blob))
             epoch = f"{header[_EPOCH]}:" if _EPOCH in header else ""
             version = f"{epoch}{header[_VERSION]}-{header[_RELEASE]}"
             name = f"{header[_NAME]}.{header[_ARCH]}" if _ARCH in header else str(header[_NAME])
-            found[name].append(version)
+            packages[name].append(version)
     except (IndexError, KeyError, ValueError, struct.error) as error:
-        raise ValueError(f"rpm's database cannot be read: {error!r}") from None
-    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}  # several of kernels and public keys
+        raise ValueError(f"malformed rpm database: {error!r}") from None
+    return {name: ", ".join(sorted(versions)) for name, versions in packages.items()}  # kernels, public keys
 
 
 _NAME, _VERSION, _RELEASE, _EPOCH, _ARCH = 1000, 1001, 1002, 1003, 1022
@@ -118,7 +118,7 @@ _INT32, _STRING, _I18N = 4, 6, 9
 
 
 def _header(blob: bytes) -> Iterator[tuple[int, str | int]]:
-    """Yield the strings and numbers of an rpm header: two counts, entries of 16 bytes, their data (rpm, format)."""
+    """Yield tags and values of an rpm header: two counts, entries of 16 bytes, their data (rpm, package format)."""
     entries, size = struct.unpack_from(">II", blob)
     start = 8 + 16 * entries
     data = blob[start : start + size]

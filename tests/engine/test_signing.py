@@ -296,7 +296,7 @@ def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_
     assert "slipway:signing.key: 'keys/cosign.key': there is no such file" in project.up(check=False, PATH=have).shown
     project.write("keys/cosign.key", "")
     (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v3.0.4\n")
-    said = "slipway:signing: the cosign on PATH is v3.0.4, which keeps signatures in another form"
+    said = "slipway:signing: the cosign on PATH is v3.0.4, whose signatures have another format"
     assert said in project.up(check=False, PATH=have).shown
     (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v2.6.5\n")
     assert "slipway:signing.key: $COSIGN_PASSWORD is not set" in project.up(check=False, PATH=have).shown

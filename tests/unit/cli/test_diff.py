@@ -246,11 +246,11 @@ def test_a_list_of_images_is_refused_with_its_platforms(registry: Registry, caps
     registry.manifest("a:all", INDEX, {"manifests": [*entries, attestation]})
     name = f"{registry.address}/a:all"
     assert mistake(capsys, name, one) == (
-        f"{name}: a list of images, where one is expected; name one by its digest: "
+        f"{name}: an index of several images; name one by its digest: "
         f"linux/amd64 ({entries[0]['digest']}), linux/arm64 ({entries[1]['digest']})"
     )
     assert fetch(name, platform="linux/arm64").digest == entries[1]["digest"]
-    with pytest.raises(SlipwayError, match="a list of images, none of them for linux/s390x: linux/amd64"):
+    with pytest.raises(SlipwayError, match="an index without an image for linux/s390x: linux/amd64"):
         fetch(name, platform="linux/s390x")
     assert mistake(capsys, one, other) == (
         f"{one} is for linux/amd64 and {other} for linux/arm64: only images of one platform can be compared"
@@ -275,10 +275,11 @@ def test_what_is_no_image_is_one_line(registry: Registry, capsys: pytest.Capture
     registry.manifest("a:chart", "application/vnd.cncf.helm", {"config": {}})
     registry.manifest("a:empty", "application/vnd.oci.image.manifest.v1+json", {})
     address = registry.address
-    assert mistake(capsys, f"{address}/a:chart", image) == f"{address}/a:chart: no image, but application/vnd.cncf.helm"
-    assert "its manifest or configuration is not as specified: KeyError('config')" in mistake(
-        capsys, f"{address}/a:empty", image
+    assert (
+        mistake(capsys, f"{address}/a:chart", image)
+        == f"{address}/a:chart: not an image, its media type is 'application/vnd.cncf.helm'"
     )
+    assert "malformed manifest or configuration: KeyError('config')" in mistake(capsys, f"{address}/a:empty", image)
     assert "may have been deleted (404)" in mistake(capsys, f"{address}/a:none", image)
     assert "expected an image reference with a tag or a digest" in mistake(capsys, f"{address}/a", image)
     assert "two images by their references" in mistake(capsys, image)

@@ -128,7 +128,7 @@ def test_who_asks_is_the_stack_where_a_parent_stands_in_its_registry(
     trust = {"r.example": {"publicKey": THEIRS}, "acme": {"publicKey": THEIRS}, "debian": {"publicKey": THEIRS}}
     registry = {"kind": "generic", "repository": "r.example/x"}
     base = f"r.example/base/debian:1@{NOW}"
-    with pytest.raises(SlipwayError, match="slipway:trust: 'acme': no image of the stack stands on one from there"):
+    with pytest.raises(SlipwayError, match="slipway:trust: 'acme': no parent image comes from there"):
         ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
     trust = {"r.example": {"publicKey": THEIRS}}
     asked, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)

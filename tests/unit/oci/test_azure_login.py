@@ -91,7 +91,7 @@ def test_the_jobs_token_is_exchanged_for_entras_and_that_for_the_registrys(host:
             "AADSTS700213: no record",
         ),
         ("/oauth2/exchange", (401, {"errors": [{"code": "UNAUTHORIZED", "message": "no AcrPush"}]}), "no AcrPush"),
-        ("/oauth2/exchange", (403, {}), "it says no reason"),
+        ("/oauth2/exchange", (403, {}), "no reason given"),
         ("/oauth2/exchange", (200, {}), "KeyError: 'refresh_token'"),
         ("/oauth2/exchange", (200, []), "TypeError: "),
     ],
@@ -100,7 +100,9 @@ def test_a_refusal_is_one_line_without_a_token(host: str, path: str, answer: tup
     Azure.answers[path] = answer
     with pytest.raises(SlipwayError) as caught:
         azure_login.login(host)
-    assert str(caught.value).startswith(f"slipway:registry: no login by $AZURE_CLIENT_ID: http://{host}{path}: {said}")
+    assert str(caught.value).startswith(
+        f"slipway:registry: login with $AZURE_CLIENT_ID failed: http://{host}{path}: {said}"
+    )
     assert "\n" not in str(caught.value)
     assert "entras" not in str(caught.value)
 

@@ -151,7 +151,7 @@ def test_a_file_that_differs_takes_less_than_a_kilobyte() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
 def test_what_is_no_archive_is_unreadable(content: bytes) -> None:
-    with pytest.raises(Unreadable, match="not a layer's archive"):
+    with pytest.raises(Unreadable, match="malformed layer archive"):
         index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
 
 
