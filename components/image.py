@@ -1,4 +1,4 @@
-"""``ImageVariant``: one image of a plan as a ``docker.Image``, in terms that a preview can show."""
+"""``ImageVariant``: one image of a plan as a ``docker.Image`` whose changes a preview shows."""
 
 from __future__ import annotations
 

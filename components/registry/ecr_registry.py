@@ -1,6 +1,6 @@
-"""``EcrRegistry``: repositories in Amazon's registry, and tokens for them that are made when they are needed.
+"""``kind: ecr``: repositories in Amazon's registry, and short-lived tokens for them.
 
-Imported only by stacks that push there: ``pulumi_aws`` costs every program that loads it.
+Only stacks that push there import it: loading ``pulumi_aws`` takes seconds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from stacks.config.registries import ecr
 from stacks.plan import Plan
 
 KEEP = "keep-"
-"""Start of the tag that each stack gives to what it exports, by which the lifecycle policy knows it."""
+"""Prefix of the tag that a stack gives to the images it exports; the lifecycle policy keeps these."""
 
-BESIDE = "sha256-"
-"""Start of the tags under which cosign keeps the signatures and attestations of a digest."""
+ATTACHED = "sha256-"
+"""Prefix of the tags under which cosign stores the signatures and attestations of a digest."""
 
 
 def immutable(moving: Sequence[str]) -> dict[str, Any]:
-    """Return how an image's tags are: its own never move; the stack's does, and so do those that ``moving`` matches."""
+    """Return a repository's tag settings: immutable, but for the stack's own tag and those that ``moving`` matches."""
     patterns = (f"{KEEP}*", *moving)
     return {
         "image_tag_mutability": "IMMUTABLE_WITH_EXCLUSION",
@@ -37,26 +37,26 @@ def immutable(moving: Sequence[str]) -> dict[str, Any]:
 
 
 MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
-"""A product's tag is its content: whoever else builds the same one pushes the same tag, with other times in it."""
+"""A product's tag names its content: two stacks that build it push one tag, with other times in the layers."""
 
 _TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
 
 _MOST_KEPT = 1000
-"""More tags of :data:`KEEP` than a repository will ever have: it has one for each stack. Of signatures, the newest."""
+"""Tags with a kept prefix that a repository may have: one for each stack, and the newest signatures."""
 
 _DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
-"""Registries that ECR reaches at another host than their images' names have."""
+"""Hosts at which ECR reaches a registry, where they differ from the host in its images' names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EcrRegistryArgs(RegistryArgs):
     """What an :class:`EcrRegistry` is made of.
 
-    ``account`` and ``region`` say whose registry ``repository`` is in; ``images`` and ``products`` are the names that a
-    repository is needed for, unless ``create`` is false, and ``stack`` names the tag by which they are kept. ``moving``
-    are further tags that move, with ``*`` for any characters. ``caches`` maps the registries to pull through to the
-    prefix of their repositories and the ARN of a secret to log in with. ``signed`` is false where the machine has no
-    AWS credentials, which a preview does without.
+    ``repository`` is in the registry of ``account`` and ``region``. Each of ``images`` and ``products`` gets a
+    repository, unless ``create`` is false. ``stack`` names the tag that keeps its images. ``moving`` are patterns of
+    further mutable tags, with ``*`` for any characters. ``caches`` maps each registry to pull through to the prefix of
+    its repositories and the ARN of a secret to log in with. ``signed`` is false where the machine has no AWS
+    credentials, which a preview does not need.
     """
 
     account: str
@@ -76,7 +76,7 @@ class EcrRegistryArgs(RegistryArgs):
 class EcrRegistry(Registry):
     """Amazon's registry: a repository for each image, immutable tags, scans, encryption and a lifecycle policy.
 
-    Without pushing there is nothing of it: no AWS provider, no repository, no token.
+    Where the stack does not push, none of these exist, nor an AWS provider, nor a token.
     """
 
     def __init__(self, name: str, args: EcrRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -86,7 +86,7 @@ class EcrRegistry(Registry):
         super().__init__(name, args, opts)
 
     def _declare(self) -> None:
-        """Declare the provider, which refuses another account's credentials, the repositories and the caches."""
+        """Declare the AWS provider, which refuses credentials of another account, the repositories and the caches."""
         args = self._args
         if not args.publish:
             return
@@ -111,28 +111,28 @@ class EcrRegistry(Registry):
                 )
 
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
-        """Return a token for 12 hours that is asked for once ``after`` is known, as a secret; none at a preview."""
+        """Return a token, valid 12 hours, that is requested once ``after`` is known; none at a preview."""
         if not self.publish or pulumi.runtime.is_dry_run():
             return Login()
         token: pulumi.Output[Mapping[str, str]] = pulumi.Output.all(*after, *self._repositories).apply(self._token)
         return Login(token["userName"], pulumi.Output.secret(token["password"]))
 
     def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
-        """Give an exported digest the stack's own tag, which takes it from the lifecycle policy."""
+        """Tag an exported digest with the stack's tag, which the lifecycle policy keeps."""
         if not self.publish:
             return
-        # Asked for after the push: a token made before it may have ended with the build.
+        # Requested after the push: an earlier token may have expired during the build.
         tag = ExtraTagArgs(ref=ref, tag=f"{KEEP}{self._args.stack}", login=self.login([ref]))
         ExtraTag(f"{name}-keep", tag, pulumi.ResourceOptions(parent=parent))
 
     async def _token(self, _: Sequence[object]) -> Mapping[str, str]:
-        """Ask AWS for a token. The SDK's own function ends the program with a traceback where AWS refuses."""
+        """Request a token from AWS. The SDK's function would end the program with a traceback where AWS refuses."""
         options = pulumi.InvokeOptions(provider=self._provider)
         try:
             token: Mapping[str, str] = await invoke_async(_TOKEN, {"registryId": self._args.account}, options)
         except Exception as error:  # the SDK's, for whatever the provider says
-            said = " ".join(str(error).rpartition("returned an error: ")[2].split())
-            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {said}") from None
+            reason = " ".join(str(error).rpartition("returned an error: ")[2].split())
+            raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {reason}") from None
         return token
 
     def _repository(self, image: str, mutability: Mapping[str, Any]) -> None:
@@ -150,26 +150,26 @@ class EcrRegistry(Registry):
         aws.ecr.LifecyclePolicy(
             f"{self._name}-{image}",
             repository=repository.name,
-            policy=json.dumps(lifecycle(args.keep_newest, signed=f"{BESIDE}*" in args.moving)),
+            policy=json.dumps(lifecycle(args.keep_newest, signed=f"{ATTACHED}*" in args.moving)),
             opts=self._opts,
         )
 
 
 def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfigurationArgsDict:
-    """Return a repository's encryption: by a key of one's own, else AES-256 with AWS's."""
+    """Return a repository's encryption: with the given KMS key, else AES-256 with AWS's key."""
     return {"encryption_type": "KMS", "kms_key": kms_key} if kms_key else {"encryption_type": "AES256"}
 
 
 def lifecycle(newest: int, *, signed: bool = False) -> dict[str, Any]:
-    """Return the policy that keeps what stacks export, what is ``signed`` of it, and beside it the newest images.
+    """Return the policy that keeps exported images, their signatures where ``signed``, and the ``newest`` others.
 
-    A rule that can match nothing more than it keeps takes its images from all later rules: "an image that matches the
+    A rule with a limit that is never reached protects its images from all later rules: "an image that matches the
     tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
     lifecycle policies). A rule for ``any`` must come last.
     """
     kept = {KEEP: "Keep what a stack exports."}
     if signed:
-        kept[BESIDE] = "Keep signatures and attestations."
+        kept[ATTACHED] = "Keep signatures and attestations."
     rules = [
         _rule(what, {"tagStatus": "tagged", "tagPrefixList": [prefix]}, _MOST_KEPT) for prefix, what in kept.items()
     ]
@@ -186,9 +186,9 @@ def _rule(description: str, selection: Mapping[str, Any], most: int) -> dict[str
 
 
 def _unsigned() -> dict[str, Any]:
-    """Return what lets Amazon's provider start without credentials, for a preview: it asks nothing of AWS then.
+    """Return the provider's settings for a preview without credentials, which calls no AWS API.
 
-    It refuses to start where it finds none (pulumi-aws #4076), so it is given a pair that opens nothing.
+    The provider does not start without credentials (pulumi-aws #4076), so it gets a pair without any rights.
     """
     return {
         "access_key": "preview",
@@ -221,6 +221,6 @@ def declare(plan: Plan) -> Registry:
                 name: (prefix, config.pull_through_cache[name].credential) for name, prefix in config.prefixes.items()
             },
             signed=not pulumi.runtime.is_dry_run() or aws_environment.signed(),
-            moving=[*([f"{BESIDE}*"] if plan.config.signing else []), *(f"*{tag}" for tag in plan.config.extra_tags)],
+            moving=[*([f"{ATTACHED}*"] if plan.config.signing else []), *(f"*{tag}" for tag in plan.config.extra_tags)],
         ),
     )

@@ -16,9 +16,9 @@ from stacks.plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordRegistryArgs(RegistryArgs):
-    """A user name, and a password or token that outlives a build; both or neither.
+    """A user name and a password or token that outlives a build; both or neither.
 
-    Without them ``short_lived`` gives both, for as long as they last.
+    Without them ``short_lived`` returns both, if it is given.
     """
 
     username: str | None = None
@@ -35,7 +35,7 @@ class PasswordRegistry(Registry):
 
     @property
     def lasts(self) -> bool:
-        """Whether it is given."""
+        """Whether a password is given."""
         return self.publish and self._args.password is not None
 
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:

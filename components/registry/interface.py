@@ -1,4 +1,4 @@
-"""Registries: under which name images are pushed, and with what credentials."""
+"""What every kind of registry offers: the names that images are pushed under, and credentials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pulumi
 
 @dataclass(frozen=True)
 class Login:
-    """User name and password for a push. Without both, the machine's own Docker login serves."""
+    """User name and password for a push. Without both, the machine's Docker login is used."""
 
     username: pulumi.Input[str] | None = None
     password: pulumi.Input[str] | None = None
@@ -18,14 +18,14 @@ class Login:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryArgs:
-    """What every registry is made of: the prefix of every image's name, host and path, and whether to push at all."""
+    """The prefix of every image's name (host and path), and whether images are pushed."""
 
     repository: str
     publish: bool = True
 
 
 class Registry(pulumi.ComponentResource):
-    """What every registry offers an image: a repository, credentials, and whether to push at all."""
+    """A registry: a repository for each image, and credentials."""
 
     repository: str
     """The prefix of every image's name: host and path."""
@@ -34,7 +34,7 @@ class Registry(pulumi.ComponentResource):
     """The registry's ``host[:port]``."""
 
     publish: bool
-    """Whether images are pushed; without, a build needs no credential."""
+    """Whether images are pushed; a build alone needs no credential."""
 
     def __init__(self, name: str, args: RegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(f"slipway:registry:{type(self).__name__}", name, {"repository": args.repository}, opts)
@@ -45,19 +45,19 @@ class Registry(pulumi.ComponentResource):
         self.register_outputs({"repository": args.repository})
 
     def _declare(self) -> None:
-        """Declare what the registry itself consists of; most exist already."""
+        """Declare the registry's own resources; most registries exist already and have none."""
 
     @property
     def lasts(self) -> bool:
-        """Whether there is a login, and it outlives an update."""
+        """Whether there is a login that outlives an update."""
         return False
 
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:  # noqa: ARG002 - what lasts longer than a build needs no order
-        """Return credentials, made once ``after`` is known: as late as may be, where they do not last."""
+        """Return credentials, requested once ``after`` is known: short-lived ones as late as possible."""
         return Login()
 
     def keep(self, name: str, ref: pulumi.Output[str], parent: pulumi.Resource) -> None:
-        """See that the image ``name``, pushed as ``ref``, stays in the registry as long as the stack exports it.
+        """Keep the image ``name``, pushed as ``ref``, in the registry as long as the stack exports it.
 
         Most registries delete nothing by themselves.
         """

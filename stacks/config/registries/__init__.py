@@ -1,8 +1,8 @@
 """``slipway:registry``: where a stack's images are pushed, one module for each kind of registry.
 
-A module here that defines a model with a ``kind`` is a kind of registry; :mod:`components.registry` has a module of the
-same kind. All kinds answer the same questions (:class:`RegistryModel`). Credentials are secrets of the configuration or
-come from the environment; :mod:`oci.credentials` says whether there are any, and nothing asks for them before a push.
+Each subclass of :class:`RegistryModel` in a module here is a kind of registry. Its component is in
+``components/registry/<kind>_registry.py``. Credentials are secrets of the configuration, or come from the environment;
+:mod:`oci.credentials` checks them before a push.
 """
 
 from __future__ import annotations

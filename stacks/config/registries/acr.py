@@ -14,7 +14,7 @@ from stacks.references import Repository
 
 
 class AcrRegistry(GenericRegistry):
-    """Azure's container registry, with a service principal, a token of the registry's own, or who the job is."""
+    """Azure's container registry, with a service principal, a token of the registry, or the job's identity."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {"username": "AZURE_CLIENT_ID", "password": "AZURE_CLIENT_SECRET"}
     # Names, with a domain label's hash, and regional endpoints; the suffixes are Azure's clouds.

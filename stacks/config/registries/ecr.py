@@ -21,7 +21,7 @@ _UPSTREAMS = {
     "quay.io": False,
     "registry.k8s.io": False,
 }
-"""Registries that ECR can cache, and whether it wants a credential for them (ECR user guide, pull through cache)."""
+"""Registries that ECR can cache, and whether it needs a credential for them (ECR user guide, pull through cache)."""
 
 _PREFIX = re.compile(r"(?=.{2,30}$)[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _SECRET = re.compile(r"arn:aws(?:-\w+)*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:ecr-pullthroughcache/[\w/+=.@-]+")
@@ -29,7 +29,7 @@ _KMS_KEY = re.compile(r"arn:aws(?:-\w+)*:kms:(?P<region>[a-z0-9-]+):[0-9]{12}:ke
 _ECR_HOST = re.compile(
     r"(?P<account>[0-9]{12})\.dkr[.-]ecr(?:-fips)?\.(?P<region>[a-z]{2,4}(?:-[a-z]+)+-[0-9])\.[a-z0-9.-]+(?::[0-9]+)?"
 )
-"""An account's ECR in a region, in any of AWS's partitions and forms (`.dkr.ecr.`, `.dkr-ecr.`, FIPS)."""
+"""The host of an account's ECR in a region, in every partition and form (`.dkr.ecr.`, `.dkr-ecr.`, FIPS)."""
 
 
 def _prefix(value: str) -> str:
@@ -47,7 +47,7 @@ def _secret(value: str) -> str:
 
 
 class PullThroughCache(Model):
-    """How ECR caches one registry."""
+    """The settings of ECR's cache of one registry."""
 
     prefix: Annotated[str, AfterValidator(_prefix)] | None = Field(
         None, description="First part of the cached repositories' names. Default: the registry's own name."
@@ -59,7 +59,7 @@ class PullThroughCache(Model):
 
 
 class EcrRegistry(RegistryModel):
-    """Amazon's container registry. AWS's own environment and configuration say who asks; no secret stands here."""
+    """Amazon's container registry. The credentials are AWS's own, from its environment and files."""
 
     kind: Literal["ecr"] = Field(description="Amazon's Elastic Container Registry.")
     repository: Repository = Field(
@@ -73,13 +73,12 @@ class EcrRegistry(RegistryModel):
     region: str = Field("", description="AWS region. Default: the host's, as account.")
     create: bool = Field(
         default=True,
-        description="Create and own the repositories and cache rules. false where another stack does, or where they "
-        "are there already.",
+        description="Create and own the repositories and cache rules; false where they exist or another stack creates them.",
     )
     keep_newest: int = Field(
         30,
         ge=1,
-        description="Images that each repository keeps beside those that a stack exports now; older ones expire.",
+        description="Newest images that each repository keeps, besides those that a stack exports; older ones expire.",
     )
     kms_key: str | None = Field(
         None,
@@ -98,7 +97,7 @@ class EcrRegistry(RegistryModel):
     @model_validator(mode="before")
     @classmethod
     def _from_host(cls, values: Any) -> Any:
-        """Read account and region from the host, where they are not given."""
+        """Take account and region from the host, unless they are given."""
         if not isinstance(values, Mapping) or not isinstance(values.get("repository"), str):
             return values
         host = _ECR_HOST.fullmatch(values["repository"].partition("/")[0])
@@ -132,7 +131,7 @@ class EcrRegistry(RegistryModel):
         for name, cache in value.items():
             if name not in _UPSTREAMS:
                 raise ValueError(
-                    f"'{one_line(name)}' is none that ECR caches{suggest(name, _UPSTREAMS)}; "
+                    f"'{one_line(name)}' is not a registry that ECR caches{suggest(name, _UPSTREAMS)}; "
                     f"allowed: {', '.join(_UPSTREAMS)}"
                 )
             if _UPSTREAMS[name] and cache.credential is None:
@@ -157,15 +156,15 @@ class EcrRegistry(RegistryModel):
         return {name: cache.prefix or name for name, cache in self.pull_through_cache.items()}
 
     def created_repositories(self, images: Iterable[str]) -> frozenset[str]:
-        """Return a repository for each image, unless another stack has them."""
+        """Return a repository for each image, unless ``create`` is false."""
         return frozenset(f"{self.repository}/{image}" for image in images) if self.create else frozenset()
 
     @property
     def cached(self) -> Mapping[str, str]:
-        """The registries that ECR caches, with where their repositories stand in it."""
+        """The registries that ECR caches, with the prefix of their repositories in it."""
         return {name: f"{self.host}/{prefix}" for name, prefix in self.prefixes.items()}
 
     def pull_reference(self, reference: str) -> str:
-        """Return the name under which ECR caches a parent; the reference itself where it caches none of its kind."""
+        """Return the name under which ECR caches a parent; the reference itself where ECR does not cache its registry."""
         upstream, _, rest = qualified(reference).partition("/")
         return f"{self.cached[upstream]}/{rest}" if upstream in self.cached else reference

@@ -15,25 +15,25 @@ from stacks.references import Repository
 
 
 class GenericRegistry(RegistryModel):
-    """A registry that takes a user name and a password; without them the machine's own Docker login serves."""
+    """A registry with a user name and a password; without them the machine's Docker login is used."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {
         "username": "SLIPWAY_REGISTRY_USERNAME",
         "password": "SLIPWAY_REGISTRY_PASSWORD",
     }
-    """Environment variables that stand in for what the configuration leaves out."""
+    """Environment variables with the defaults of both."""
 
     HOSTS: ClassVar[re.Pattern[str] | None] = None
-    """What the registry's host looks like; None where it may be any."""
+    """The pattern of the registry's host; None for any host."""
 
     EXAMPLE: ClassVar[str] = ""
-    """A repository whose host fits."""
+    """A repository with such a host, for the error."""
 
     ANONYMOUS: ClassVar[bool] = True
-    """Whether there are registries of this kind that take a push from anybody."""
+    """Whether registries of this kind may accept an anonymous push."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = ()
-    """Environment variables that will do in their place: who the program is, for a login that does not last."""
+    """Environment variables with the program's identity, which gives a short-lived login."""
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
@@ -48,18 +48,18 @@ class GenericRegistry(RegistryModel):
     @model_validator(mode="before")
     @classmethod
     def _from_environment(cls, values: Any) -> Any:
-        """Fill in from the environment, if both are there then: a fork's job has a user name, but no secrets.
+        """Take missing values from the environment, if both are there then: a fork's job has a user name but no secret.
 
-        What is given and is another there, shows that the other half there is somebody else's.
+        Where a given value differs from the environment's, the environment is another account's and not used.
         """
         if not isinstance(values, Mapping):
             return values
-        there = {key: os.environ.get(variable) or None for key, variable in cls.VARIABLES.items()}
-        given = {key: values[key] for key in there if values.get(key) is not None}
-        if any(there[key] not in {None, _plain(value)} for key, value in given.items()):
+        environment = {key: os.environ.get(variable) or None for key, variable in cls.VARIABLES.items()}
+        given = {key: values[key] for key in environment if values.get(key) is not None}
+        if any(environment[key] not in {None, _plain(value)} for key, value in given.items()):
             return values
-        found = {**there, **given}
-        return values if None in found.values() else {**values, **found}
+        login = {**environment, **given}
+        return values if None in login.values() else {**values, **login}
 
     @field_validator("repository")
     @classmethod

@@ -22,7 +22,7 @@ class RegistryModel(Model):
             """The prefix of every image's name: host and path."""
 
     def check_complete(self) -> None:
-        """Refuse credentials that are only half there. Called where images are pushed.
+        """Refuse incomplete credentials. Called where images are pushed.
 
         Raises:
             ValueError: naming what is missing and how to give it.
@@ -30,18 +30,18 @@ class RegistryModel(Model):
 
     @property
     def of_this_machine(self) -> bool:
-        """Whether it is the toolchain's, which nothing beyond this machine reaches."""
+        """Whether it is the toolchain's registry, which only this machine reaches."""
         return False
 
-    def created_repositories(self, images: Iterable[str]) -> frozenset[str]:  # noqa: ARG002 - most registries make repositories by themselves
-        """Return the full names of the repositories that a stack with these images creates, and so alone may have."""
+    def created_repositories(self, images: Iterable[str]) -> frozenset[str]:  # noqa: ARG002 - most registries create repositories at a push
+        """Return the full names of the repositories that a stack with these images creates and owns."""
         return frozenset()
 
     def pull_reference(self, reference: str) -> str:
-        """Return where a build pulls an outside parent from: the reference itself, but for a registry that caches."""
+        """Return the reference that a build pulls an outside parent by: itself, or the registry's cache of it."""
         return reference
 
     @property
     def cached(self) -> Mapping[str, str]:
-        """The registries that are pulled through this one, with where their repositories stand in it."""
+        """The registries that this one caches, with the prefix of their repositories in it."""
         return {}

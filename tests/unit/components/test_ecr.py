@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.registry.ecr_registry import BESIDE, KEEP, encryption, lifecycle
+from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle
 from stacks.config.stack_file import ROOT
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, TOKEN, run
 
@@ -164,11 +164,11 @@ def test_where_images_are_signed_signatures_stay_and_move_with_the_tags_that_are
     recorder, _ = run(registry=ECR, signing={"key": KMS_SIGNER}, extraTags=["latest"])
     repository = recorder.of_type(REPOSITORY)["registry-torch"]
     filters = [entry["filter"] for entry in repository["imageTagMutabilityExclusionFilters"]]
-    assert filters == ["keep-*", f"{BESIDE}*", "*latest"]
+    assert filters == ["keep-*", f"{ATTACHED}*", "*latest"]
     policy = json.loads(recorder.of_type(POLICY)["registry-torch"]["policy"])
     assert policy == lifecycle(30, signed=True)
     assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2, 3]
-    assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [BESIDE], None]
+    assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [ATTACHED], None]
 
 
 def test_encryption_is_aws_own_unless_a_key_is_named() -> None:

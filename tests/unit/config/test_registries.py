@@ -103,7 +103,7 @@ def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
         ({**ECR, "scan": "x"}, "slipway:registry: unknown key 'scan'; the keys here are: kind, repository, account"),
         (
             {**ECR, "pullThroughCache": {"dockr.io": {}}},
-            "slipway:registry.pullThroughCache: 'dockr.io' is none that ECR",
+            "slipway:registry.pullThroughCache: 'dockr.io' is not a registry that ECR",
         ),
         (
             {**ECR, "pullThroughCache": {"docker.io": {}}},
