@@ -41,7 +41,7 @@ class PasswordRegistry(Registry):
     def login(self, after: Sequence[pulumi.Input[str]]) -> Login:
         """Return the user name and the password, the password as a secret; none where nothing is pushed.
 
-        What does not last is short_lived for once ``after`` is known, and at no preview.
+        A short-lived login is requested once ``after`` is known, and never at a preview.
         """
         if not self.publish:
             return Login()

@@ -73,7 +73,7 @@ class EcrRegistry(RegistryModel):
     region: str = Field("", description="AWS region. Default: the host's, as account.")
     create: bool = Field(
         default=True,
-        description="Create and own the repositories and cache rules; false where they exist or another stack creates them.",
+        description="Create and own the repositories and cache rules; false where they exist, or another stack does.",
     )
     keep_newest: int = Field(
         30,
