@@ -165,6 +165,6 @@ class EcrRegistry(RegistryModel):
         return {name: f"{self.host}/{prefix}" for name, prefix in self.prefixes.items()}
 
     def pull_reference(self, reference: str) -> str:
-        """Return the name under which ECR caches a parent; the reference itself where ECR does not cache its registry."""
+        """Return the name under which ECR caches a parent; the reference itself where it is not cached."""
         upstream, _, rest = qualified(reference).partition("/")
         return f"{self.cached[upstream]}/{rest}" if upstream in self.cached else reference
