@@ -16,29 +16,18 @@ import yaml
 
 from cli.export.output import beside
 from cli.plain_yaml import PlainDumper
+from stacks import flavors
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError, one_line
+from stacks.jobs.runtime import Workspace
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 from stacks.versions.efa_ngc import ngc_versions
 
-PROJECT: Final = "/workspace"
-"""Where a container has the project's folder, unless its image has a place for one."""
+_MARK: Final = "# Written by `slipway compose"
+_MARKS: Final = (_MARK, "# Written by `python -m stacks compose")
+"""How a file begins that this may replace: as it is written today, and as it was by the command's older name."""
 
-_PLACE: Final = "PROJECT_ROOT"
-"""Argument of images that have such a place, where Python looks for modules too."""
-
-_OWNER: Final = "USER_ID"
-"""Argument of images that are made for one person, whose user id it is."""
-
-_GROUP: Final = "conda"
-"""Group in such images to which their environment belongs (dockerfiles/universal/layers/conda); its id differs.
-
-An engine reads an account's own groups from the image only where a user is named without a group, and looks names of
-further ones up in the image's /etc/group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
-"""
-
-_MARK: Final = "# Written by `python -m stacks compose"
 _SHARED_MEMORY: Final = "8gb"
 """What data loaders and NCCL may share; Docker's own limit is 64 MB."""
 
@@ -48,7 +37,7 @@ _HEAD: Final = """\
 """
 _ENV: Final = """\
 {mark} {stack}`: what docker-compose.yaml takes from here.
-# Whose the files are that containers write to this folder: id -u, id -g.
+# User and group that own the files which containers write to this folder: id -u, id -g.
 UID={uid}
 GID={gid}
 # What images are built from, on the machine whose client builds them.
@@ -60,43 +49,43 @@ SHM_SIZE={shm}
 """
 
 
-def of_user(plan: Plan, user: int) -> PlannedImage:
-    """Return which of a stack's images a user works in: one that is made for them, else the last."""
-    return next((image for image in plan.images if _is_of(image, user)), plan.image())
+def of_user(plan: Plan, uid: int) -> PlannedImage:
+    """Return which of a stack's images a user works in: the one made for that user id, else the last."""
+    personal = (image for image in plan.images if not image.spec.product and _workspace(plan, image).uid == uid)
+    return next(personal, plan.image())
 
 
-def _is_of(image: PlannedImage, user: int) -> bool:
-    return not image.spec.product and image.spec.args.get(_OWNER) == str(user)
+def _workspace(plan: Plan, image: PlannedImage) -> Workspace:
+    return flavors.runtime(plan.config).workspaces.get(image.spec.name, Workspace())
 
 
 def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
-    """Write the files to a folder; return their paths.
+    """Write the files to a folder, all or none; return their paths.
 
     Raises:
-        SlipwayError: one is there already, and is not to be replaced or was not written by this; or it cannot be
-            written.
+        SlipwayError: a file exists and ``force`` is not given, or this did not write it; or it cannot be written.
     """
     paths = [folder / name for name in files]
     for path in paths:
-        if os.path.lexists(path) and not _ours(path):
+        if os.path.lexists(path) and not _is_ours(path):
             raise SlipwayError(
                 f"{one_line(str(path))}: is the project's own, and is never replaced; move what it says to another "
                 "file, or name another folder with --project"
             )
     with ExitStack() as all_or_none:
-        places = [all_or_none.enter_context(beside(path, force=force, ours=_ours)) for path in paths]
-        for place, text in zip(places, files.values(), strict=True):
-            place.write_text(text, encoding="utf-8", newline="\n")
+        targets = [all_or_none.enter_context(beside(path, force=force, ours=_is_ours)) for path in paths]
+        for target, text in zip(targets, files.values(), strict=True):
+            target.write_text(text, encoding="utf-8", newline="\n")
     return paths
 
 
-def _ours(path: Path) -> bool:
+def _is_ours(path: Path) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     try:
-        return path.read_text(encoding="utf-8", errors="replace").startswith(_MARK)
+        return path.read_text(encoding="utf-8", errors="replace").startswith(_MARKS)
     except PermissionError:
-        return False  # so somebody else's
+        return False
 
 
 def files(
@@ -107,36 +96,41 @@ def files(
     Args:
         plan: the stack.
         image: which of its images the service ``train`` runs.
-        owner: user and group that the containers run as.
+        owner: user id and group id that the containers run as.
         gpus: reserve all of the machine's GPUs; without, services run on CPUs.
         host: share the machine's network, in place of one of the containers' own.
 
     Raises:
-        SlipwayError: the host's network is asked for where there is none to share.
+        SlipwayError: ``host`` is given in WSL, where the engine has another network than this machine.
     """
     if host and _is_wsl():
         raise SlipwayError("--host-network: in WSL the engine's network is not this machine's; publish ports instead")
     uid, gid = owner
-    own = _is_of(image, uid)
+    workspace = _workspace(plan, image)
+    personal = workspace.uid == uid
     # In an image that is not the caller's own, that user has no home and may not write bytecode.
-    foreign = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
+    homeless = {"HOME": "${HOME_FOLDER}", "PYTHONPYCACHEPREFIX": "${HOME_FOLDER}/pycache"}
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
     services = {
         "train": {
             "image": image.reference,
             "platform": image.spec.platform,
             "build": _build(image),
-            "environment": {} if own else foreign,
-            **({"group_add": [_GROUP]} if own else {}),
-            **_common(image.spec.args.get(_PLACE, PROJECT), gpus, host),
+            "environment": {} if personal else homeless,
+            **({"group_add": list(workspace.groups)} if personal and workspace.groups else {}),
+            **_common(workspace.folder, gpus, host),
         },
-        "ngc": {"image": plan.config.mirrors.image(ngc), "environment": foreign, **_common(PROJECT, gpus, host)},
+        "ngc": {
+            "image": plan.config.mirrors.image(ngc),
+            "environment": homeless,
+            **_common(Workspace().folder, gpus, host),
+        },
     }
-    said = {"mark": _MARK, "stack": plan.stack}
+    fields = {"mark": _MARK, "stack": plan.stack}
     return {
-        "docker-compose.yaml": _HEAD.format(**said)
+        "docker-compose.yaml": _HEAD.format(**fields)
         + yaml.dump({"services": services}, Dumper=PlainDumper, sort_keys=False),
-        ".env": _ENV.format(**said, uid=uid, gid=gid, dockerfiles=_quoted(ROOT / CONTEXT), shm=_SHARED_MEMORY),
+        ".env": _ENV.format(**fields, uid=uid, gid=gid, dockerfiles=_quoted(ROOT / CONTEXT), shm=_SHARED_MEMORY),
     }
 
 
@@ -146,13 +140,13 @@ def _quoted(path: Path) -> str:
     return f"'{text}'"
 
 
-def _common(place: str, gpus: bool, host: bool) -> dict[str, Any]:
-    """Return what every service has; ``place`` is where it has the project."""
+def _common(folder: str, gpus: bool, host: bool) -> dict[str, Any]:
+    """Return what every service has; ``folder`` is where it has the project."""
     devices = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
     return {
         "user": "${UID}:${GID}",
-        "volumes": [f".:{place}"],
-        "working_dir": place,
+        "volumes": [f".:{folder}"],
+        "working_dir": folder,
         "command": ["sleep", "infinity"],
         "init": True,
         "shm_size": "${SHM_SIZE}",

@@ -1,4 +1,4 @@
-"""``python -m stacks verify``: that what a stack has published is signed, and stands on parents that are."""
+"""``slipway verify``: that what a stack has published is signed, and stands on parents that are."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""Entry point of ``python -m stacks``."""
+"""Entry point of ``python -m stacks``, the command ``slipway`` by its older name."""
 
-import signal
-import sys
+from cli.main import run
 
-from cli.main import main
-
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends us, without a traceback
-sys.exit(main())
+run()

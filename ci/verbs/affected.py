@@ -1,4 +1,4 @@
-"""``python -m ci affected``: the matrix of the stacks that a change touches, from ``python -m stacks affected``."""
+"""``python -m ci affected``: the matrix of the stacks that a change touches, from ``slipway affected``."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def compared(stack: str, told: Mapping[str, Any] | None, differing: Collection[s
     try:
         found = diff(stack, ROOT, before=told["outputs"])
     except SlipwayError as error:
-        return f"python -m stacks diff: {error}\n\n"
+        return f"slipway diff: {error}\n\n"
     images = tuple(image for image in found.images if image.name in differing)
     made = report.of_stack(replace(found, images=images))
     actions.summary(f"{text.markdown(made)}\n")

@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     Or what is proposed next would take the refresh back before anybody has merged it.
 
     Raises:
-        SlipwayError: git or GitHub refuses, or the branch's lock is not what ``python -m stacks lock`` writes.
+        SlipwayError: git or GitHub refuses, or the branch's lock is not what ``slipway lock`` writes.
     """
     if not actions.open_pulls(actions.owner(), options.branch):
         return 0

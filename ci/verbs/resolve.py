@@ -85,7 +85,7 @@ def find(asked: Asked) -> tuple[str, str]:
     said = "several images are meant" if found else "no image is meant; of this folder there are"
     raise SlipwayError(
         f"{_said(asked)}: {said}: {', '.join(shown[:_MOST_SHOWN])}{more}; "
-        "give image-name, tag-suffix or more build-args as `python -m stacks show STACK` has them"
+        "give image-name, tag-suffix or more build-args as `slipway show STACK` has them"
     )
 
 

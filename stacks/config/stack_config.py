@@ -51,7 +51,7 @@ class StackConfig(Model):
     budgets: dict[str, Size] = Field(
         default_factory=dict,
         description="Most compressed bytes that an image may have, by its name: {torch: 3.5 GB}. Above it, "
-        "`python -m stacks diff` fails.",
+        "`slipway diff` fails.",
     )
     extra_tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
         (),

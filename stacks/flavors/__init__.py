@@ -1,5 +1,7 @@
 """One module per flavor: a ``Config`` model with the flavor's keys, and ``images(config)``, the specs it builds.
 
+A module may have two functions more: ``runtime(config)`` and ``job(config, images, nodes)``.
+
 A module placed here is a flavor; nothing else lists them.
 """
 
@@ -8,12 +10,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
+from stacks.jobs.runtime import Runtime
 from stacks.spec import ImageSpec
 
 
@@ -24,6 +27,28 @@ class Flavor(Protocol):
 
     def images(self, config: Any) -> list[ImageSpec]:
         """Return the flavor's images, in any order."""
+
+
+@runtime_checkable
+class HasRuntime(Protocol):
+    """What a flavor's module offers as well whose images run otherwise than most do."""
+
+    def runtime(self, config: Any) -> Runtime:
+        """Return what its images need of the machines that run them."""
+
+
+@runtime_checkable
+class HasJob(Protocol):
+    """What a flavor's module offers as well that has an example of a job."""
+
+    def job(self, config: Any, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
+        """Return Kubernetes objects; ``images`` maps the stack's images to their references."""
+
+
+def runtime(config: StackConfig) -> Runtime:
+    """Return what the images of a stack need of the machines that run them."""
+    module = flavor(config.flavor)
+    return module.runtime(config) if isinstance(module, HasRuntime) else Runtime()
 
 
 def names() -> list[str]:

@@ -16,6 +16,7 @@ from stacks.config.values import DefaultedTorchRelease, SwitchedVersion, Url, Ve
 from stacks.errors import one_line, suggest
 from stacks.flavors.torch_family.config import ArchList, JobCount, MaxJobs, is_commit
 from stacks.flavors.torch_family.images import FETCHER, Component, source_of, titles, triton, tuning, wheels
+from stacks.jobs.runtime import Runtime, Workspace
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions.archs import arch_list, default_archs
@@ -136,7 +137,7 @@ Ref = Annotated[str, AfterValidator(_commit_or_branch)]
 
 
 class Commits(Model):
-    """Commits to build instead of the releases' own; a branch is one once `python -m stacks lock` has said which."""
+    """Commits to build instead of the releases' own; a branch is one once `slipway lock` has said which."""
 
     torch: Ref | None = Field(None, description="Commit or branch of pytorch/pytorch.")
     vision: Ref | None = Field(None, description="Commit or branch of pytorch/vision.")
@@ -408,6 +409,21 @@ class Config(StackConfig):
 def images(config: Config) -> list[ImageSpec]:
     """Return what is built of sources, in one image of compilers, and the images to train in."""
     return list(_Chain(config).specs())
+
+
+def runtime(config: Config) -> Runtime:
+    """Return whose each train image is, where it has the project, and whether there is CUDA.
+
+    The environment of a train image belongs to the group ``conda``, whose id differs by image. An engine reads a user's
+    own groups from the image only where the container names no group, and looks further groups up by name in the
+    image's /etc/group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
+    """
+    return Runtime(
+        no_gpu=None if config.cuda else "slipway:cuda: 'false'",
+        workspaces={
+            one.image: Workspace(folder=config.project_root, uid=one.uid, groups=("conda",)) for one in config.train
+        },
+    )
 
 
 class _Chain:

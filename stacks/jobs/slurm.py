@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from stacks import flavors
 from stacks.errors import SlipwayError
-from stacks.flavors import megatron, universal
 from stacks.plan import Plan, PlannedImage
-from stacks.versions.aks import aks_node
-
-_MOST_HAVE: Final = 8
-"""GPUs of a node of DGX's and HGX's kind, and of EC2's p4d and p5."""
 
 _SCRIPT: Final = """\
 #!/bin/bash
 # Runs a Python script on all GPUs of {nodes} nodes. Nodes need enroot and Slurm's plugin pyxis, and no Docker.
 #
-#   python -m stacks export {stack} {image} --format sqsh --output {image}.sqsh
+#   slipway export {stack} {image} --format sqsh --output {image}.sqsh
 #   sbatch {stack}.sbatch train.py --epochs 3
 #
 # both in a folder that every node has; the script sees it as /workspace. IMAGE names a squashfs elsewhere.
@@ -39,7 +35,7 @@ fi
 folder=$SLURM_SUBMIT_DIR
 image=${{IMAGE:-$folder/{image}.sqsh}}
 if [ ! -r "$image" ]; then
-    echo "$image: there is no such squashfs on $(hostname); \\`python -m stacks export\\` writes it" >&2
+    echo "$image: there is no such squashfs on $(hostname); \\`slipway export\\` writes it" >&2
     exit 2
 fi
 read -r first < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
@@ -56,18 +52,14 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     """Return a batch script of so many nodes for one of a stack's images.
 
     Raises:
-        SlipwayError: no node is asked for, or the image is for the CPU alone.
+        SlipwayError: ``nodes`` is less than one, or the image has no CUDA.
     """
-    if isinstance(plan.config, universal.Config) and plan.config.cuda is False:
+    runtime = flavors.runtime(plan.config)
+    if runtime.no_gpu:
         raise SlipwayError(
-            f"stack {plan.stack}: slipway:cuda: 'false': the script runs a process on each GPU, for which the image "
-            "has no CUDA; take a stack that has it"
+            f"stack {plan.stack}: {runtime.no_gpu}: the script runs a process on each GPU, and the image has no CUDA; "
+            "choose a stack that has it"
         )
     if nodes < 1:
         raise SlipwayError(f"--nodes {nodes}: give 1 or more")
-    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=_gpus(plan))
-
-
-def _gpus(plan: Plan) -> int:
-    """Return the GPUs of a node: those of the stack's own kind of node, if it has one, else as most have."""
-    return aks_node(plan.config.nodes).gpus if isinstance(plan.config, megatron.Config) else _MOST_HAVE
+    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=runtime.gpus_per_node)

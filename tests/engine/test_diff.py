@@ -1,4 +1,4 @@
-"""``python -m stacks diff STACK``: what Pulumi's state and the registry have, beside what would be built now."""
+"""``slipway diff STACK``: what Pulumi's state and the registry have, beside what would be built now."""
 
 from __future__ import annotations
 

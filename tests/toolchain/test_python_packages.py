@@ -23,17 +23,21 @@ def _pin(package: str) -> str:
     return found[0]
 
 
+def _lock(clone: Clone, package: str) -> None:
+    clone.checkout.lock.write_text(_pin("uv") + _pin(package))
+
+
 @pytest.fixture
 def small(clone: Clone) -> Clone:
-    """A clone whose lock lists one small package."""
-    clone.checkout.lock.write_text(_pin("iniconfig"))
+    """A clone whose lock lists one small package beside uv, which installs the command."""
+    _lock(clone, "iniconfig")
     return clone
 
 
 def _installed(clone: Clone) -> set[str]:
     """Return what an environment has beside what `python -m venv` puts there by itself."""
     found = {folder.name.partition("-")[0] for folder in clone.checkout.venv.glob("lib/*/site-packages/*.dist-info")}
-    return found - {"pip", "setuptools"}
+    return found - {"pip", "setuptools", "slipway", "uv"}
 
 
 def test_an_installation_that_is_killed_is_done_again_and_then_kept(
@@ -55,9 +59,9 @@ def test_an_installation_that_is_killed_is_done_again_and_then_kept(
     assert small.get("python_env") == part
     assert marker.exists()
 
-    small.checkout.lock.write_text(_pin("pluggy"))
+    _lock(small, "pluggy")
     assert python_env.find(small.checkout) is None, "another lock asks for another environment"
-    small.checkout.lock.write_text(_pin("iniconfig"))
+    _lock(small, "iniconfig")
     assert python_env.find(small.checkout) is not None
     moved = small.root.rename(small.root.with_name("moved"))
     assert python_env.find(Checkout(moved)) is None, "the scripts of an environment hold its path"
@@ -74,7 +78,7 @@ def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
     assert re.match(r"slipway: `\S+python -m pip install .*` failed \(1\): .*; all output is in .*/logs/pip.log", error)
     assert "DO NOT MATCH THE HASHES" in (small.checkout.logs / "pip.log").read_text()
     assert python_env.find(small.checkout) is None
-    small.checkout.lock.write_text(_pin("iniconfig"))
+    _lock(small, "iniconfig")
     small.get("python_env")
     assert _installed(small) == {"iniconfig"}
 

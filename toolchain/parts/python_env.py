@@ -1,9 +1,10 @@
-"""The Python environment: `.slipway/venv`, exactly what requirements.lock lists, each file checked by its hash."""
+"""The Python environment `.slipway/venv`: what requirements.lock lists, each by its hash, and `slipway`."""
 
 import hashlib
 import importlib.util
 import platform
 import sys
+import tomllib
 from typing import Final
 
 from toolchain.checkout import Checkout
@@ -19,9 +20,22 @@ def _python() -> str:
 
 
 def key(checkout: Checkout) -> str:
-    """Return what an environment is good for: one list of packages, one minor version of Python (its folders' name)."""
-    lock = hashlib.sha256(checkout.lock_text().encode()).hexdigest()
+    """Return what an environment is good for: one list of packages and commands, one minor version of Python."""
+    scripts = tomllib.loads((checkout.root / "pyproject.toml").read_text())["project"]["scripts"]
+    lock = hashlib.sha256(f"{checkout.lock_text()}{scripts}".encode()).hexdigest()
     return f"{lock} Python {_python()}"
+
+
+def _install_command(checkout: Checkout) -> None:
+    """Put `slipway` on the environment's PATH: this project, editable, built by uv itself without a network."""
+    uv = checkout.venv / "bin" / "uv"
+    command(
+        [
+            *(uv, "pip", "install", "--quiet", "--offline", "--no-cache", "--no-config", "--no-deps"),
+            *("--python", checkout.venv / "bin" / "python", "--editable", checkout.root),
+        ],
+        checkout.logs / "slipway.log",
+    )
 
 
 def find(checkout: Checkout) -> Part | None:
@@ -40,6 +54,7 @@ def get(checkout: Checkout) -> Part:
     with step("Installing Python packages"):
         command([sys.executable, "-m", "venv", "--clear", checkout.venv], checkout.logs / "venv.log")
         pip.install(checkout.venv / "bin" / "python", checkout.lock, checkout.logs / "pip.log")
+        _install_command(checkout)
     part = Part(NAME, str(checkout.venv), f"Python {platform.python_version()}", path=[str(checkout.venv / "bin")])
     return remember(checkout, part, key(checkout))
 

@@ -1,4 +1,4 @@
-"""``python -m stacks``: what it prints, and one line for each mistake."""
+"""``slipway``: what it prints, and one line for each mistake."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from cli import main as cli
+from cli import stack_checks
+from cli.commands import look
 from cli.main import main
 from stacks import plan
 from stacks.config.stack_file import read_stack, stack_names
@@ -30,7 +31,7 @@ def test_check_warns_of_what_no_table_knows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = plan.make("nccl-cu132", {**read_stack("nccl-cu132"), "nccl": "2.32.3-1"})
-    monkeypatch.setattr(cli, "stack_names", lambda: ["nccl-cu132"])
+    monkeypatch.setattr(stack_checks, "stack_names", lambda: ["nccl-cu132"])
     monkeypatch.setattr(plan, "make", lambda _: made)
     assert main(["check"]) == 0
     said = "warning: nccl-cu132: slipway:nccl: not known to be in NVIDIA's apt archive: 2.32.3-1+cuda13.2; "
@@ -84,7 +85,7 @@ def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
 def test_list_names_the_others_when_one_stack_is_wrong(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "stack_names", lambda: ["local", "lokal"])
+    monkeypatch.setattr(look, "stack_names", lambda: ["local", "lokal"])
     assert main(["list"]) == 1
     printed = capsys.readouterr()
     assert printed.out.split()[0] == "local"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +82,16 @@ def test_a_mirror_and_a_dollar_are_what_they_are() -> None:
 
 
 def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home() -> None:
-    planned = plan.make("local")
-    (last,) = planned.images
-
-    def personal(name: str, user: int) -> PlannedImage:
-        return replace(last, spec=last.spec.model_copy(update={"name": name, "args": {"USER_ID": str(user)}}))
-
-    alice, bob = personal("train-alice", 1234), personal("train-bob", 1235)
-    both = replace(planned, images=(alice, bob))
+    people = [{"name": "alice", "uid": 1234}, {"name": "bob", "uid": 1235}]
+    both = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": people})
+    alice, bob = both.image("train-alice"), both.image("train-bob")
     assert compose.of_user(both, 1234) is alice
     assert compose.of_user(both, 1235) is bob
     assert compose.of_user(both, 9) is bob
-    assert compose.of_user(planned, 1234) is last
-    for image, home in ((alice, False), (bob, True), (last, True)):
-        services, _ = made(both, image)
+    local = plan.make("local")
+    assert compose.of_user(local, 1234) is local.image()
+    for planned, image, home in ((both, alice, False), (both, bob, True), (local, local.image(), True)):
+        services, _ = made(planned, image)
         assert ("HOME" in services["train"]["environment"]) is home
         assert "HOME" in services["ngc"]["environment"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from cli import config_schema
+from cli.generated import pulumi_project
 from stacks import flavors
 from stacks.config.stack_file import NAMESPACE, ROOT
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def test_the_committed_block_is_current() -> None:
     text = (ROOT / "Pulumi.yaml").read_text()
-    assert text.endswith(config_schema.config_block()), "run `python -m stacks schema`"
+    assert text.endswith(pulumi_project.config_block()), "run `slipway schema`"
 
 
 def test_types_and_defaults_come_from_the_models() -> None:
-    entries = yaml.safe_load(config_schema.config_block())["config"]
+    entries = yaml.safe_load(pulumi_project.config_block())["config"]
     assert entries["slipway:publish"]["type"] == "boolean"
     assert entries["slipway:publish"]["default"] is True
     assert entries["slipway:platform"]["default"] == "linux/amd64"
@@ -32,8 +32,8 @@ def test_types_and_defaults_come_from_the_models() -> None:
 def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
     project = tmp_path / "Pulumi.yaml"
     project.write_text("name: x\n")
-    assert config_schema.write(project)
-    assert not config_schema.write(project)
+    assert pulumi_project.write(project)
+    assert not pulumi_project.write(project)
     assert yaml.safe_load(project.read_text())["name"] == "x"
 
 

@@ -1,4 +1,4 @@
-"""``python -m stacks diff REF REF``: what is said of two images, and that nothing is read for it that need not be."""
+"""``slipway diff REF REF``: what is said of two images, and that nothing is read for it that need not be."""
 
 from __future__ import annotations
 

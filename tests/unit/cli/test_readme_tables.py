@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import readme_tables
+from cli.generated import readme_tables
 from stacks import flavors
 from stacks.config.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
@@ -18,7 +18,7 @@ from stacks.spec import CONTEXT
 
 def test_every_table_is_current() -> None:
     for path, text in readme_tables.readmes().items():
-        assert path.read_text() == text, "run `python -m stacks docs`"
+        assert path.read_text() == text, "run `slipway docs`"
 
 
 def test_every_flavor_with_keys_of_its_own_has_its_table_in_one_readme() -> None:

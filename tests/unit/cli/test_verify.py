@@ -1,4 +1,4 @@
-"""``python -m stacks verify``: the parents whose signature is asked for are those that the published images stand on."""
+"""``slipway verify``: the parents whose signature is asked for are those that the published images stand on."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import readme_tables
+from cli.generated import readme_tables
 from stacks.config.stack_file import ROOT
 from stacks.flavors import nccl, universal
 from stacks.identity.dockerfile import arguments

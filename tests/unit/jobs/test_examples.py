@@ -108,7 +108,7 @@ def test_grace_nodes_are_in_one_nvlink_domain() -> None:
     [
         (
             ["local"],
-            "stack local: there is no example of a job for the flavor 'local'; there is one for: efa, megatron; for Slurm there is one for all that have CUDA: --slurm\n",
+            "stack local: the flavor 'local' has no example of a job for Kubernetes; those that have one: efa, megatron; with --slurm every stack with CUDA has one\n",
         ),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),

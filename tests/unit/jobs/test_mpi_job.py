@@ -73,7 +73,7 @@ def test_a_stack_that_it_is_not_for_is_refused(values: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["local"], "stack local: there is no example of a job for the flavor 'local'; there is one for: efa"),
+        (["local"], "stack local: the flavor 'local' has no example of a job for Kubernetes; those that have one: efa"),
         (["efa", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more"),
     ],
 )

@@ -23,7 +23,7 @@ JOB = {
 
 
 def written(stack: str, image: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Return the script of a stack in a folder with its squashfs, as `python -m stacks job` prints it."""
+    """Return the script of a stack in a folder with its squashfs, as `slipway job` prints it."""
     assert main(["job", stack, "--slurm"]) == 0
     (folder / f"{image}.sqsh").touch()
     path = folder / f"{stack}.sbatch"
@@ -77,8 +77,8 @@ def test_a_stack_without_cuda_is_one_line() -> None:
     with pytest.raises(SlipwayError) as caught:
         slurm.script(made, made.image(), 2)
     assert str(caught.value) == (
-        "stack universal-cu113: slipway:cuda: 'false': the script runs a process on each GPU, for which the image has no "
-        "CUDA; take a stack that has it"
+        "stack universal-cu113: slipway:cuda: 'false': the script runs a process on each GPU, and the image has no "
+        "CUDA; choose a stack that has it"
     )
 
 

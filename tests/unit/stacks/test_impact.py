@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli import main as cli
+from cli.commands import compare
 from cli.main import main
 from stacks.config.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import ROOT
@@ -39,7 +39,7 @@ class Asked(Checkout):
         self._patch, self._printed = patch, printed
 
     def said(self, *words: str) -> tuple[int, str, str]:
-        self._patch.setattr(cli, "ROOT", self.root)
+        self._patch.setattr(compare, "ROOT", self.root)
         status = main(["affected", *words])
         return (status, *self._printed.readouterr())
 

@@ -1,4 +1,4 @@
-"""`renovate.json`: its rule reads every line that `python -m stacks lock` writes, and would write the like."""
+"""`renovate.json`: its rule reads every line that `slipway lock` writes, and would write the like."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _SHARED: Final = {
         "This very product, by digest, where the registry has it already: it is taken as it is, and nothing is built.",
     ),
     REFRESH_ARG: Described(
-        "`python -m stacks lock --refresh`",
+        "`slipway lock --refresh`",
         "A date, or any text: the distribution's packages that the parent has are upgraded, with another text anew.",
     ),
 }

@@ -15,7 +15,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 
 _TYPES = {bool: "boolean", int: "integer", str: "string"}
-_START = "# Generated from stacks/config.py by `python -m stacks schema`.\n"
+_START = "# Generated from the models of stacks/config by `slipway schema`.\n"
 
 
 def config_block() -> str:

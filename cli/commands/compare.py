@@ -1,0 +1,106 @@
+"""Commands that compare: ``affected`` with another commit, ``diff`` and ``verify`` with what is published."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from cli import completion
+from cli.command_line import Command, is_reference
+from stacks.config.stack_file import ROOT
+from stacks.errors import SlipwayError
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway affected --since origin/main", "what this branch rebuilds, and why"),
+        ("slipway affected --since HEAD~1 --json", "the same as a matrix of GitHub Actions"),
+    ],
+)
+@click.option("--since", metavar="REF", required=True, help="Compare with this branch, tag or commit.")
+@click.option("--json", "as_json", is_flag=True, help="Print a matrix of GitHub Actions, on one line.")
+def affected(since: str, *, as_json: bool) -> None:
+    """Say which stacks and images a change touches, and why."""
+    from stacks import impact
+
+    result = impact.since(since, ROOT)
+    for line in impact.unknown(result):
+        print(line, file=sys.stderr)
+    if as_json:
+        print(json.dumps(result.as_matrix()))
+        for line in impact.gone(result):  # a matrix has no place for what is not to be built
+            print(line, file=sys.stderr)
+        return
+    for line in impact.lines(result):
+        print(line)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway diff local", "what the stack last published, with what would be built now"),
+        ("slipway diff nccl-cu132 torch --markdown", "one of its images, for a pull request"),
+        ("slipway diff ghcr.io/acme/app:1.0 ghcr.io/acme/app:2.0", "any two images in registries"),
+    ],
+)
+@click.argument(
+    "what", metavar="STACK [IMAGE] | REF REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
+)
+@click.option("--thorough", is_flag=True, help="Read the layers that both images have as well.")
+@click.option("--json", "form", flag_value="json", help="Print all of it as JSON.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a pull request.")
+@click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
+@click.pass_context
+def diff(ctx: click.Context, what: tuple[str, ...], form: str | None, *, thorough: bool) -> None:
+    """Compare what a stack last published with what would be built now, or two images.
+
+    Exits with 1 where an image is larger than its budget.
+    """
+    from cli.diff import html, report, stack_diff, text
+    from cli.diff.comparison import compare
+    from oci.registry_image import fetch
+
+    over: list[str] = []
+    result: Any
+    as_report: Any
+    if len(what) == 2 and all(map(is_reference, what)):
+        result = compare(*map(fetch, what), thorough=thorough)
+        as_report = report.of_images
+    elif len(what) <= 2 and not any(map(is_reference, what)):
+        result = stack_diff.diff(what[0], ROOT, *what[1:], thorough=thorough)
+        over = report.over(result)
+        as_report = report.of_stack
+    else:
+        raise SlipwayError(
+            "diff compares a stack with what it published, STACK [IMAGE], or two images by their references, REF REF"
+        )
+    if form == "json":
+        # Part by part as it is written: all of it as one text, or as dictionaries, would be many times what is known.
+        json.dump(result, sys.stdout, indent=2, default=lambda part: part.as_json())
+        print()
+    else:
+        print({"markdown": text.markdown, "html": html.page, None: text.terminal}[form](as_report(result)))
+    for line in over:
+        print(line, file=sys.stderr)
+    ctx.exit(1 if over else 0)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway verify nccl-cu132", "all images, and the parents they were built on"),
+        ("slipway verify nccl-cu132 torch", "one image"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", required=False, shell_complete=completion.images)
+def verify(stack: str, image: str | None) -> None:
+    """Verify the signatures of what a stack has published."""
+    from cli import verify as verification
+
+    for line in verification.lines(stack, ROOT, image):
+        print(line, flush=True)

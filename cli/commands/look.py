@@ -1,0 +1,82 @@
+"""Commands that show what is there: ``list``, ``show``, ``completion``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from cli import completion
+from cli.command_line import Command
+from cli.text_table import aligned
+from stacks.config.stack_file import stack_names
+from stacks.errors import SlipwayError
+
+
+@click.command("list", cls=Command, examples=[("slipway list", "all stacks, a line for each")])
+def list_() -> None:
+    """List the stacks with their flavors and images."""
+    from stacks import plan
+
+    rows, mistakes = [], []
+    for name in stack_names():
+        try:
+            config, specs = plan.resolve(name)
+        except SlipwayError as error:
+            mistakes.append(str(error))
+        else:
+            rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs if not spec.product)))
+    for line in aligned(rows):
+        print(line)
+    if mistakes:
+        raise SlipwayError("\n".join(mistakes))
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway show local", "tags, arguments, parents and labels of each image"),
+        ("slipway show local --json", "the same for a program"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+def show(stack: str, *, as_json: bool) -> None:
+    """Print a stack's resolved graph of images."""
+    from stacks import plan
+
+    resolved = plan.make(stack).as_json()
+    if as_json:
+        print(json.dumps(resolved, indent=2))
+        return
+    for image in resolved["images"]:
+        print(f"{image['name']}  {image['tag']}")
+        print(f"  dockerfile  {image['dockerfile']}" + (f" (target {image['target']})" if image["target"] else ""))
+        print(f"  platform    {image['platform']}")
+        for kind in ("parents", "args", "labels"):
+            for key, value in image[kind].items():
+                print(f"  {kind:<10}  {key}={value}")
+
+
+@click.command(
+    "completion",
+    cls=Command,
+    examples=[
+        ('eval "$(slipway completion bash)"', "for this shell; in ~/.bashrc for every one"),
+        ('eval "$(slipway completion zsh)"', "likewise, in ~/.zshrc after compinit"),
+    ],
+)
+@click.argument("shell", type=click.Choice(completion.SHELLS))
+def completion_(shell: str) -> None:
+    """Print the script that completes commands, stacks and images in a shell."""
+    sys.stdout.write(completion.script(shell))
+
+
+@click.command(hidden=True, cls=Command, examples=[("slipway specs local", "what `slipway affected` reads")])
+@click.argument("stack", shell_complete=completion.stacks)
+def specs(stack: str) -> None:
+    """Print a stack's specs as JSON: trees from before ``plan.describe`` are read by it."""
+    from stacks import plan
+
+    print(json.dumps(plan.describe(stack)))

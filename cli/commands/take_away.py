@@ -1,0 +1,124 @@
+"""Commands that take an image elsewhere: ``export``, ``compose``, ``job``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from cli import completion
+from cli.command_line import Command, is_reference
+from stacks.errors import SlipwayError
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway export local --format tar --output torch.tar", "for `docker load`"),
+        ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
+        ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
+    ],
+)
+@click.argument(
+    "what", metavar="STACK [IMAGE] | REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tar", "oci", "sqsh"]),
+    help="An archive for `docker load`, an OCI layout, or a squashfs for enroot.",
+)
+@click.option("--output", metavar="FILE", type=Path, help="What to write; a folder for oci.")
+@click.option("--wheels", metavar="DIR", type=Path, help="Write the wheels that the image is made of to this folder.")
+@click.option("--force", is_flag=True, help="Replace what an earlier export has written there.")
+def export(what: tuple[str, ...], form: str | None, output: Path | None, wheels: Path | None, *, force: bool) -> None:
+    """Write an image, or a stack's wheels, to a file or a folder.
+
+    Without IMAGE the stack's last image is written.
+    """
+    from cli.export import formats, selection
+    from oci.registry_image import fetch
+    from stacks import plan
+
+    # Or it would leave what it has written so far, and say nothing where a program that it runs has ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    source, *names = what
+    reference = is_reference(source)
+    if len(names) > (not reference):
+        raise SlipwayError("export takes one image: STACK [IMAGE], or its reference, REF")
+    if bool(form) != bool(output) or bool(form) == bool(wheels):
+        raise SlipwayError("export takes --format with --output, or --wheels alone")
+    name = names[0] if names else None
+    if form and output:
+        format_ = formats.FORMATS[form]
+        format_.check()
+        image = fetch(source) if reference else selection.image(plan.make(source), name)
+        formats.export(image, format_, output, force=force)
+        print(output)
+    elif wheels:
+        images = [fetch(source)] if reference else selection.wheels(plan.make(source), name)
+        for wheel in formats.export_wheels(images, wheels, force=force):
+            print(wheels / wheel)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway compose local --project ~/project", "then: docker compose up -d train"),
+        ("slipway compose universal-cu132 --cpu --force", "anew, for a machine without a GPU"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", required=False, shell_complete=completion.images)
+@click.option(
+    "--project",
+    metavar="DIR",
+    type=Path,
+    default=Path(),
+    help="The project's folder, which containers work in.  [default: this one]",
+)
+@click.option("--cpu", is_flag=True, help="Ask for no GPU.")
+@click.option("--host-network", is_flag=True, help="Share the machine's network.")
+@click.option("--force", is_flag=True, help="Replace what an earlier run has written there.")
+def compose(stack: str, image: str | None, project: Path, *, cpu: bool, host_network: bool, force: bool) -> None:
+    """Write docker-compose.yaml and .env to work in a stack's image.
+
+    Without IMAGE it is the image made for your user id, else the stack's last.
+    """
+    from cli import compose as compose_files
+    from stacks import plan
+
+    planned = plan.make(stack)
+    user = os.getuid()
+    files = compose_files.files(
+        planned,
+        planned.image(image) if image else compose_files.of_user(planned, user),
+        owner=(user, os.getgid()),
+        gpus=not cpu,
+        host=host_network,
+    )
+    for path in compose_files.write(project, files, force=force):
+        print(path)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway job aks-megatron | kubectl apply -f -", "a training on two nodes"),
+        ("slipway job nccl-cu132 --slurm --nodes 4 > train.sbatch", "a batch script for four nodes"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.option("--nodes", metavar="N", type=int, default=2, show_default=True, help="How many nodes.")
+@click.option("--slurm", is_flag=True, help="A batch script for Slurm with enroot, for any stack with CUDA.")
+def job(stack: str, nodes: int, *, slurm: bool) -> None:
+    """Print an example of a job that runs a stack's image on a cluster."""
+    from cli import job as jobs
+
+    sys.stdout.write(jobs.batch_script(stack, nodes) if slurm else jobs.render(stack, nodes))

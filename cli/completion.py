@@ -1,0 +1,52 @@
+"""Completion of stacks' and images' names in a shell, and the script that switches it on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from stacks.config.stack_file import stack_names
+from stacks.errors import SlipwayError
+
+SHELLS: Final = ("bash", "zsh")
+"""The shells that there is a script for."""
+
+
+def stacks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the names of stacks that begin so."""
+    return [CompletionItem(name) for name in stack_names() if name.startswith(incomplete)]
+
+
+def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the images that begin so, of the stack that the line names; none where the stack has a mistake."""
+    from stacks import plan  # noqa: PLC0415 - completing anything else loads no models
+
+    try:
+        _, specs = plan.resolve(ctx.params["stack"])
+    except SlipwayError:
+        return []
+    return [
+        CompletionItem(spec.name, help=spec.description)
+        for spec in specs
+        if not spec.product and spec.name.startswith(incomplete)
+    ]
+
+
+def stack_then_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete ``STACK [IMAGE]`` of one argument that takes several words."""
+    words = ctx.params.get(param.name or "") or ()
+    if not words:
+        return stacks(ctx, param, incomplete)
+    ctx.params["stack"] = words[0]
+    return images(ctx, param, incomplete)
+
+
+def script(shell: str) -> str:
+    """Return the script that switches completion on in a shell."""
+    found = get_completion_class(shell)
+    assert found is not None, shell  # noqa: S101 - click has one for each of SHELLS
+    from cli.main import slipway  # noqa: PLC0415 - which has the command that prints this
+
+    return found(slipway, {}, "slipway", "_SLIPWAY_COMPLETE").source()

@@ -1,0 +1,37 @@
+"""``slipway check``: every stack by itself, and what two stacks cannot both have."""
+
+from __future__ import annotations
+
+import sys
+
+from stacks import plan
+from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
+from stacks.config.stack_file import stack_names
+from stacks.errors import SlipwayError
+
+
+def check() -> list[str]:
+    """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once."""
+    built, mistakes = [], []
+    owned: dict[str, frozenset[str]] = {}
+    tagged: dict[str, frozenset[str]] = {}
+    for name in stack_names():
+        try:
+            planned = plan.make(name)
+        except SlipwayError as error:
+            mistakes.append(str(error))
+            continue
+        for doubt in planned.config.doubts:
+            print(f"warning: {name}: {doubt}", file=sys.stderr)
+        specs = [image.spec for image in planned.images]
+        built.append(StackImages(name, planned.config.registry.repository, specs))
+        if planned.config.publish:
+            owned[name] = planned.config.registry.created_repositories(spec.name for spec in specs)
+            tagged[name] = frozenset(
+                f"{image.repository}:{tag}" for image in planned.images for tag in image.extra_tags
+            )
+        products = sum(spec.product for spec in specs)
+        source = f" from {products} build products" if products else ""
+        print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{source}, ok")
+    mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
+    return list(dict.fromkeys(mistakes))  # what is wrong with the branch is wrong with every stack

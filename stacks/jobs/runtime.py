@@ -1,0 +1,29 @@
+"""What it takes to run a stack's images: what a flavor says of them to Compose and to Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Workspace(BaseModel):
+    """How a person works in an image."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: str = Field("/workspace", description="Where the container has the project's folder.")
+    uid: int | None = Field(None, description="User id that the image was made for. None: for anybody.")
+    groups: tuple[str, ...] = Field((), description="Groups of the image that its user needs, by name.")
+
+
+class Runtime(BaseModel):
+    """What a stack's images need of the machines that run them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpus_per_node: int = Field(8, description="GPUs of a node. Default: those of DGX, of HGX, and of EC2's p4d and p5.")
+    no_gpu: str | None = Field(None, description="The key and value that leave CUDA out. None: the images have CUDA.")
+    workspaces: Mapping[str, Workspace] = Field(
+        default_factory=dict, description="How to work in an image, by its name, where it is not as in most."
+    )
