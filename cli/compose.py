@@ -19,7 +19,7 @@ from cli.plain_yaml import PlainDumper
 from stacks import flavors
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError, one_line
-from stacks.jobs.runtime import Workspace
+from stacks.jobs.requirements import Workspace
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import CONTEXT
 from stacks.versions.efa_ngc import ngc_versions
@@ -56,7 +56,7 @@ def of_user(plan: Plan, uid: int) -> PlannedImage:
 
 
 def _workspace(plan: Plan, image: PlannedImage) -> Workspace:
-    return flavors.runtime(plan.config).workspaces.get(image.spec.name, Workspace())
+    return flavors.requirements(plan.config).workspaces.get(image.spec.name, Workspace())
 
 
 def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:

@@ -1,6 +1,6 @@
 """One module per flavor: a ``Config`` model with the flavor's keys, and ``images(config)``, the specs it builds.
 
-A module may have two functions more: ``runtime(config)`` and ``job(config, images, nodes)``.
+A module may have two functions more: ``requirements(config)`` and ``job(config, images, nodes)``.
 
 A module placed here is a flavor; nothing else lists them.
 """
@@ -16,7 +16,7 @@ from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError, one_line, suggest
-from stacks.jobs.runtime import Runtime
+from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec
 
 
@@ -30,10 +30,10 @@ class Flavor(Protocol):
 
 
 @runtime_checkable
-class HasRuntime(Protocol):
+class HasRequirements(Protocol):
     """What a flavor's module offers as well whose images run otherwise than most do."""
 
-    def runtime(self, config: Any) -> Runtime:
+    def requirements(self, config: Any) -> Requirements:
         """Return what its images need of the machines that run them."""
 
 
@@ -45,10 +45,10 @@ class HasJob(Protocol):
         """Return Kubernetes objects; ``images`` maps the stack's images to their references."""
 
 
-def runtime(config: StackConfig) -> Runtime:
+def requirements(config: StackConfig) -> Requirements:
     """Return what the images of a stack need of the machines that run them."""
     module = flavor(config.flavor)
-    return module.runtime(config) if isinstance(module, HasRuntime) else Runtime()
+    return module.requirements(config) if isinstance(module, HasRequirements) else Requirements()
 
 
 def names() -> list[str]:

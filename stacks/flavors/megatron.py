@@ -12,7 +12,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.values import Release, SwitchedVersion, Version
 from stacks.flavors.torch_family.config import ArchList, Commit, JobCount, Pin, ref
 from stacks.jobs.pytorch_job import pytorch_job
-from stacks.jobs.runtime import Runtime
+from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.aks import aks_node, check_nemo, check_platform, doca_machine, launcher_commit, launchers_nemo
@@ -171,9 +171,9 @@ def images(config: Config) -> list[ImageSpec]:
     ]
 
 
-def runtime(config: Config) -> Runtime:
+def requirements(config: Config) -> Requirements:
     """Return the GPUs of the stack's kind of node."""
-    return Runtime(gpus_per_node=aks_node(config.nodes).gpus)
+    return Requirements(gpus_per_node=aks_node(config.nodes).gpus)
 
 
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:

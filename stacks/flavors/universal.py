@@ -16,7 +16,7 @@ from stacks.config.values import DefaultedTorchRelease, SwitchedVersion, Url, Ve
 from stacks.errors import one_line, suggest
 from stacks.flavors.torch_family.config import ArchList, JobCount, MaxJobs, is_commit
 from stacks.flavors.torch_family.images import FETCHER, Component, source_of, titles, triton, tuning, wheels
-from stacks.jobs.runtime import Runtime, Workspace
+from stacks.jobs.requirements import Requirements, Workspace
 from stacks.spec import Branch, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions.archs import arch_list, default_archs
@@ -411,14 +411,14 @@ def images(config: Config) -> list[ImageSpec]:
     return list(_Chain(config).specs())
 
 
-def runtime(config: Config) -> Runtime:
+def requirements(config: Config) -> Requirements:
     """Return whose each train image is, where it has the project, and whether there is CUDA.
 
     The environment of a train image belongs to the group ``conda``, whose id differs by image. An engine reads a user's
     own groups from the image only where the container names no group, and looks further groups up by name in the
     image's /etc/group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
     """
-    return Runtime(
+    return Requirements(
         no_gpu=None if config.cuda else "slipway:cuda: 'false'",
         workspaces={
             one.image: Workspace(folder=config.project_root, uid=one.uid, groups=("conda",)) for one in config.train

@@ -54,12 +54,12 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     Raises:
         SlipwayError: ``nodes`` is less than one, or the image has no CUDA.
     """
-    runtime = flavors.runtime(plan.config)
-    if runtime.no_gpu:
+    requirements = flavors.requirements(plan.config)
+    if requirements.no_gpu:
         raise SlipwayError(
-            f"stack {plan.stack}: {runtime.no_gpu}: the script runs a process on each GPU, and the image has no CUDA; "
+            f"stack {plan.stack}: {requirements.no_gpu}: the script runs a process on each GPU, and the image has no CUDA; "
             "choose a stack that has it"
         )
     if nodes < 1:
         raise SlipwayError(f"--nodes {nodes}: give 1 or more")
-    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=runtime.gpus_per_node)
+    return _SCRIPT.format(stack=plan.stack, image=image.spec.name, nodes=nodes, gpus=requirements.gpus_per_node)

@@ -1,4 +1,4 @@
-"""What it takes to run a stack's images: what a flavor says of them to Compose and to Slurm."""
+"""What a stack's images need of the machines that run them, as flavors tell Compose and Slurm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Workspace(BaseModel):
     groups: tuple[str, ...] = Field((), description="Groups of the image that its user needs, by name.")
 
 
-class Runtime(BaseModel):
+class Requirements(BaseModel):
     """What a stack's images need of the machines that run them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
