@@ -57,8 +57,8 @@ def script(plan: Plan, image: PlannedImage, nodes: int) -> str:
     requirements = flavors.requirements(plan.config)
     if requirements.no_gpu:
         raise SlipwayError(
-            f"stack {plan.stack}: {requirements.no_gpu}: the script runs a process on each GPU, and the image has no CUDA; "
-            "choose a stack that has it"
+            f"stack {plan.stack}: {requirements.no_gpu}: the script runs a process on each GPU, and the image has no "
+            "CUDA; choose a stack that has it"
         )
     if nodes < 1:
         raise SlipwayError(f"--nodes {nodes}: give 1 or more")
