@@ -31,7 +31,7 @@ def variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
         raise SlipwayError(
-            f"{name} is not set; GitHub Actions sets it, or .github/workflows/README.md says where it comes from"
+            f"{name} is not set; GitHub Actions sets it, or docs/guides/github-actions.md says where it comes from"
         )
     return value
 

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         SlipwayError: there is no such stack or image, a later commit was brought up, or the job lacks what
-            .github/workflows/README.md asks for.
+            docs/guides/github-actions.md asks for.
     """
     planned = plan.make(options.stack)
     names = [image.spec.name for image in planned.images]

@@ -114,7 +114,8 @@ def magma(cuda_version: str, *, field: str = "magma") -> Magma:
     """
     toolkit, tables = cuda_release(cuda_version), table("magma")
     if toolkit.line not in tables["package"]:
-        why = f"has no MAGMA package ({tables['gap'][toolkit.line]}), and 'magma: false' builds without"
+        gap = tables["gap"].get(toolkit.line, "no row of the table names this CUDA")
+        why = f"has no MAGMA package ({gap}), and 'magma: false' builds without"
         raise Incompatible(field, cuda_version, why, tables["package"], _MAGMA)
     package, archive = "magma-cuda" + toolkit.line.replace(".", ""), tables["archive"]
     archived = not older(toolkit.line, archive["cuda"])

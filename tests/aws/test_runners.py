@@ -50,8 +50,8 @@ def subnet(project: RunnersProject, *, public: bool, cidr: str = "172.31.200.0/2
 
 
 def documented() -> set[str]:
-    """Return the actions that docs/runners-ec2.md says are needed to deploy."""
-    policy = json.loads((ROOT / "docs/runners-ec2-policy.json").read_text())
+    """Return the actions that docs/runners/ec2.md says are needed to deploy."""
+    policy = json.loads((ROOT / "docs/runners/ec2-policy.json").read_text())
     return {action for statement in policy["Statement"] for action in statement["Action"]}
 
 

@@ -50,7 +50,7 @@ def test_each_may_do_what_it_must_and_nothing_that_it_must_not(whose: str) -> No
 
 
 def test_who_deploys_may_reach_the_builder_and_no_other_machine() -> None:
-    policy = json.loads((ROOT / "docs/runners-ec2-policy.json").read_text())
+    policy = json.loads((ROOT / "docs/runners/ec2-policy.json").read_text())
     assert iam.mistakes(policy, "who deploys") == []
     for sid in ("TagsOfWhatIsMade", "TagsOfWhatIsThere", "Builder", "KeyOfTheBuilder", "WayToTheBuilder"):
         bad = copy.deepcopy(policy)

@@ -1,0 +1,159 @@
+"""CONTRIBUTING.md is true: the files that its table names are there, and its examples pass `slipway check`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+from tests.unit.docs.pages import page, table
+
+GUIDE = page("CONTRIBUTING.md")
+ROWS = {change: (files, proof) for change, files, proof in table(GUIDE.text, "Change")}
+CHANGES = {
+    "flavor",
+    "registry kind",
+    "config key",
+    "extra",
+    "distribution",
+    "CUDA release",
+    "node type",
+    "check",
+    "command",
+    "tag field",
+    "provider version",
+    "webhook",
+}
+
+
+class Copy:
+    """A copy of what `slipway check` reads, to make a change in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for name in ("stacks", "cli", "oci", "dockerfiles"):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        self.before = self._files()
+
+    def _files(self) -> dict[str, bytes]:
+        files = (path for path in self.root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in files}
+
+    def _run(self, command: str) -> str:
+        words = [sys.executable, "-m", "stacks", command]
+        done = subprocess.run(words, cwd=self.root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def write(self, path: str, text: str) -> None:
+        """Write a new file."""
+        assert path not in self.before
+        (self.root / path).parent.mkdir(exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def insert(self, path: str, after: str, line: str) -> None:
+        """Insert lines behind the only place in a file that has this text."""
+        text = (self.root / path).read_text()
+        assert text.count(after) == 1, (path, after)
+        (self.root / path).write_text(text.replace(after, after + line))
+
+    def repeat(self, path: str, pattern: str, old: str, new: str) -> None:
+        """Write each part of a file that a pattern matches once more behind it, under another name."""
+        text, count = re.subn(
+            pattern,
+            lambda match: match[0] + match[0].replace(old, new).replace(old.upper(), new.upper()),
+            (self.root / path).read_text(),
+            flags=re.MULTILINE,
+        )
+        assert count, (path, pattern)
+        (self.root / path).write_text(text)
+
+    def generate(self) -> None:
+        """Write the tables in the images' READMEs again."""
+        self._run("docs")
+
+    def check(self, stack: str) -> None:
+        """Run the check of all stacks, and see that it passes and knows of one of them."""
+        assert re.search(rf"^{stack}: .*\bok$", self._run("check"), re.MULTILINE)
+
+    def changed(self) -> set[str]:
+        """Return the files that differ from those copied."""
+        after = self._files()
+        return {path for path in {*after, *self.before} if after.get(path) != self.before.get(path)}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def touched(change: str, **names: str) -> set[str]:
+    """Return the files that a row names without parentheses, with names in place of its placeholders."""
+    files = re.sub(r"\([^)]*\)", "", ROWS[change][0])
+    return {re.sub(r"<(\w+)>", lambda match: names[match[1]], path) for path in re.findall(r"`([^`]+)`", files)}
+
+
+def example(title: str, path: str) -> str:
+    """Return the block below the line that names a file, in the section of an example."""
+    section = GUIDE.text.partition(f"## Example: {title}\n")[2].partition("\n## ")[0]
+    match = re.search(
+        rf"`{re.escape(path)}`[^`]*?(?:`[^`]+`[^`]*?)*?\n\n( *)```\w+\n(.*?)^\1```$", section, re.DOTALL | re.MULTILINE
+    )
+    assert match, path
+    return re.sub(rf"^{match[1]}", "", match[2], flags=re.MULTILINE)
+
+
+def test_table_has_a_row_for_each_kind_of_change() -> None:
+    assert set(ROWS) == CHANGES
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+def test_row_names_files_that_exist(change: str) -> None:
+    files, proof = ROWS[change]
+    named = re.findall(r"`([^`]+)`", files)
+    assert named
+    assert not [path for path in named if not list(ROOT.glob(re.sub(r"<\w+>", "*", path)))]
+    assert not [path for path in re.findall(r"tests/\S+?(?=[ `])", proof) if not (ROOT / path).exists()]
+
+
+def test_new_flavor_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
+    files = touched("flavor", flavor="hello", stack="hello", image="hello")
+    for path in files:
+        copy.write(path, example("a flavor", path))
+    copy.check("hello")
+    assert copy.changed() == files
+
+
+def test_new_cuda_release_passes_check(copy: Copy) -> None:
+    rows = dict(re.findall(r"^\[(\w+)\]\n(.+\n)", example("a CUDA release", "stacks/versions/cuda.toml"), re.MULTILINE))
+    for heading, row in rows.items():
+        copy.insert("stacks/versions/cuda.toml", f"\n[{heading}]\n", row)
+    assert copy.changed() == touched("CUDA release")
+    copy.write(
+        "stacks/Pulumi.try.yaml", "config:\n  slipway:flavor: nccl\n  slipway:cuda: 13.5.0\n  slipway:tagSuffix: try\n"
+    )
+    copy.check("try")
+
+
+def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
+    files = touched("extra", extra="mamba")
+    recipe = "dockerfiles/wheels/recipes/mamba"
+    copy.write(recipe, example("an extra", recipe))
+    family, dockerfile = "stacks/flavors/torch_family", "dockerfiles/torch-extras/Dockerfile"
+    copy.repeat("dockerfiles/common/build/jobs.txt", r"^xformers .*\n", "xformers", "mamba")
+    copy.repeat(f"{family}/config.py", r"^    xformers: (?:Pin|JobCount) = .*\n", "xformers", "mamba")
+    copy.repeat(f"{family}/images.py", r'^    "xformers": .*\n', "xformers", "mamba")
+    copy.repeat(dockerfile, r"^(?:# XFORMERS_.*\nARG XFORMERS_.*|FROM \S+ AS xformers-wheel)\n", "xformers", "mamba")
+    copy.repeat(dockerfile, r"^    --mount=.*,target=/built/xformers \\\n", "xformers", "mamba")
+    copy.repeat(dockerfile, r"^RUN .*\n +--mount=.*/wheels/xformers,.*\n(?: +.*\n)+", "xformers", "mamba")
+    assert copy.changed() == files
+    copy.generate()
+    assert {path for path in copy.changed() - files if not path.endswith("README.md")} == set()
+    stack = "config:\n  slipway:flavor: base\n  slipway:extras: {mamba: 2.2.4}\n  slipway:tagSuffix: try\n"
+    copy.write("stacks/Pulumi.try.yaml", stack)
+    copy.check("try")
