@@ -12,6 +12,7 @@ import pulumi
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
+from stacks.differences import file_list
 from stacks.plan import Plan, PlannedImage
 from stacks.references import qualified
 
@@ -24,10 +25,11 @@ def deploy(plan: Plan) -> dict[str, Any]:
     """Declare everything a plan asks for and return the stack's outputs.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``; ``products`` does the same for what they are
-    built from (sources, wheels). ``plan`` has the contents of each, and ``planFiles`` maps each Dockerfile to its
-    context's files; all of both is known at preview. ``runners`` says where the stack's runners are, and whether the
-    GPU checks passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance, and a
-    product's signature, ``extraTags`` an image's further names, and ``verifiedParents`` the signers of outside parents.
+    built from (sources, wheels). ``plan`` has the contents of each, and ``planFiles`` lists the files of each
+    Dockerfile's context; all of both is known at preview. ``runners`` says where the stack's runners are, and whether
+    the GPU checks passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance,
+    and a product's signature, ``extraTags`` an image's further names, and ``verifiedParents`` the signers of outside
+    parents.
     """
     registry = _registry(plan)
     cluster = _cluster(plan)
@@ -79,7 +81,7 @@ def _plan_outputs(plan: Plan) -> dict[str, Any]:
     files: dict[str, Any] = {}
     for image in plan.images:
         contents[image.spec.name] = dict(image.contents)
-        files[image.spec.dockerfile] = contents[image.spec.name].pop("files")
+        files[image.spec.dockerfile] = file_list(contents[image.spec.name].pop("files"))
     return {"plan": contents, "planFiles": files}
 
 

@@ -45,11 +45,6 @@ class Checkout:
         return self.state / "bin"
 
     @property
-    def embedded(self) -> Path:
-        """The folder on PATH in which Pulumi finds the embedded provider."""
-        return self.state / "embedded"
-
-    @property
     def pulumi_home(self) -> Path:
         """Pulumi's own folder (plugins, workspaces), instead of the user's `~/.pulumi`."""
         return self.state / "pulumi"

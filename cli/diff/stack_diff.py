@@ -121,7 +121,7 @@ class _Published:
 
     def made_of(self, name: str, dockerfile: str) -> dict[str, Any]:
         """Return what an image was made of, as :func:`stacks.differences.shown` has it."""
-        return {**self._plans.get(name, {}), "files": self._files.get(dockerfile, {})}
+        return {**self._plans.get(name, {}), "files": differences.listed_files(self._files.get(dockerfile, {}))}
 
 
 def outputs(stack: str, root: Path) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Project:
     def __init__(self, root: Path, stack: str) -> None:
         self.root, self.stack = root, stack
         ignore = shutil.ignore_patterns("__pycache__")
-        for folder in ("stacks", "components", "dockerfiles"):
+        for folder in ("cli", "components", "dockerfiles", "oci", "stacks"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)
@@ -145,6 +145,10 @@ def lines(ways: dict[str, list[tuple[tuple[str, ...], Any, Any]]]) -> Iterator[s
     """Yield a pattern for each single value that differs, as Pulumi prints it."""
     for those in ways.values():
         for way, old, new in those:
+            if way[0] == "files":
+                yield from (rf"- {old}  {re.escape(way[1])}" for _ in [old] if old)
+                yield from (rf"\+ {new}  {re.escape(way[1])}" for _ in [new] if new)
+                continue
             mark = "+" if old is None else "-" if new is None else "~"
             values = " => ".join(json.dumps(value) for value in (old, new) if value is not None)
             yield rf"{re.escape(mark)} {re.escape(way[-1])} *: {re.escape(values)}"
@@ -213,3 +217,25 @@ def test_a_preview_warns_of_what_no_table_knows(tmp_path: Path) -> None:
     project.configure(nccl="2.32.3-1")
     shown = project.pulumi("preview", "-s", "nccl-cu132")
     assert "warning: slipway:nccl: not known to be in NVIDIA's apt archive: 2.32.3-1+cuda13.2;" in shown
+
+
+def test_plain_up_unchanged_lists_no_file(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "local")
+    up = ("up", "-s", "local", "--yes", "--skip-preview")
+    project.pulumi(*up)
+    (image,) = project.plan().images
+    output = project.pulumi(*up)
+    assert f'torch/Dockerfile: "{len(image.files)} files\\n\\n\\n..."' in output
+    assert not [path for path in image.files if path != "torch/Dockerfile" and path in output]
+
+
+def test_plain_preview_of_older_state_has_no_update(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "local")
+    deployment = project.root / "components/deployment.py"
+    text = deployment.read_text()
+    older = text.replace('file_list(contents[image.spec.name].pop("files"))', 'contents[image.spec.name].pop("files")')
+    assert older != text
+    deployment.write_text(older)
+    project.pulumi("up", "-s", "local", "--yes", "--skip-preview")
+    deployment.write_text(text)
+    assert re.search(r"Resources:\n\s+4 unchanged", project.pulumi("preview", "-s", "local"))

@@ -13,7 +13,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine import apt, golang
 from toolchain.machine.network import net
 from toolchain.parts import pulumi_cli
-from toolchain.parts.plugins.provider_choice import ON_DEMAND
+from toolchain.parts.plugins import provider_choice
 
 GO = """
 case "$1" in
@@ -145,7 +145,7 @@ def test_a_source_that_cannot_be_asked_is_one_line_without_its_password(
     said = "".join(process.communicate(timeout=60))
     assert process.returncode == 0, said
     assert builder.exists()
-    part = clone.get("provider_choice")
+    part = clone.get("plugins.provider_choice")
     assert part["used"] == "embedded provider"
     assert re.fullmatch(why, part["why"])
     noted = "".join(file.read_text() for file in (clone.checkout.state / "parts").iterdir())
@@ -221,11 +221,11 @@ def test_the_cli_on_path_is_asked_anew(clone: Clone, release: Release) -> None:
 
 def test_a_checkout_that_was_moved_gets_what_holds_its_path_anew(installable: Clone) -> None:
     installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
-    installable.get("provider_choice")
+    installable.get("plugins.provider_choice")
     installable.root = installable.root.rename(installable.root.with_name("moved"))
-    part = installable.get("provider_choice")
-    launcher = installable.checkout.embedded / "pulumi-resource-docker"
-    assert part["path"] == [str(launcher.parent)]
+    part = installable.get("plugins.provider_choice")
+    launcher = provider_choice._program(installable.checkout)
+    assert part["path"] == []
     assert f"PYTHONPATH={installable.root} " in launcher.read_text()
 
 
@@ -314,25 +314,26 @@ def test_the_official_plugin_is_used_where_it_can_be_had(installable: Clone, rel
     name, content = _plugin(installable)
     release.files[name] = content
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
-    part = installable.get("provider_choice")
+    part = installable.get("plugins.provider_choice")
     assert (part["used"], part["why"], part["env"]) == (
         "official plugin",
         "",
-        {"SLIPWAY_DOCKER_PROVIDER": "official", **ON_DEMAND},
+        {"SLIPWAY_DOCKER_PROVIDER": "official", **provider_choice.ON_DEMAND},
     )
-    assert not installable.checkout.embedded.exists()
+    program = provider_choice._program(installable.checkout)
+    assert provider_choice.MODULE not in program.read_text()
     asked = len(release.asked)
-    assert installable.get("provider_choice") == part
+    assert installable.get("plugins.provider_choice") == part
     assert len(release.asked) == asked
 
 
 def test_the_embedded_provider_is_used_where_the_plugin_cannot_be_had(installable: Clone, release: Release) -> None:
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
-    part = installable.get("provider_choice")
+    part = installable.get("plugins.provider_choice")
     assert part["used"] == "embedded provider"
     assert "404" in part["why"]
-    assert part["path"] == [str(installable.checkout.embedded)]
-    launcher = installable.checkout.embedded / "pulumi-resource-docker"
+    assert part["path"] == [], "Pulumi warns of a plugin on PATH at each start"
+    launcher = provider_choice._program(installable.checkout)
     assert launcher.stat().st_mode & 0o111
     assert "-m toolchain.docker_provider" in launcher.read_text()
 
@@ -340,15 +341,16 @@ def test_the_embedded_provider_is_used_where_the_plugin_cannot_be_had(installabl
 def test_the_provider_can_be_forced(installable: Clone, release: Release) -> None:
     installable.env |= {"SLIPWAY_PULUMI_PLUGIN_URL": release.url, "SLIPWAY_DOCKER_PROVIDER": "official"}
     assert re.search(
-        "^slipway: the official docker provider .* cannot be had: .*404", installable.refused("provider_choice")
+        "^slipway: the official docker provider .* cannot be had: .*404", installable.refused("plugins.provider_choice")
     )
     installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
-    assert installable.get("provider_choice")["why"] == "SLIPWAY_DOCKER_PROVIDER=embedded"
+    assert installable.get("plugins.provider_choice")["why"] == "SLIPWAY_DOCKER_PROVIDER=embedded"
     release.files.update([_plugin(installable)])
     installable.env["SLIPWAY_DOCKER_PROVIDER"] = "official"
-    assert installable.get("provider_choice")["used"] == "official plugin"
+    assert installable.get("plugins.provider_choice")["used"] == "official plugin"
+    assert provider_choice.MODULE not in provider_choice._program(installable.checkout).read_text()
     installable.env["SLIPWAY_DOCKER_PROVIDER"] = "offical"
-    assert installable.refused("provider_choice") == (
+    assert installable.refused("plugins.provider_choice") == (
         "slipway: SLIPWAY_DOCKER_PROVIDER=offical: allowed are official and embedded"
     )
 
@@ -369,7 +371,7 @@ def test_a_clouds_provider_is_installed_where_a_stack_needs_it(
     installable: Clone, release: Release, name: str, title: str, needed: str, instead: str
 ) -> None:
     version = installable.checkout.locked(f"pulumi-{name}")
-    program, part_name = f"pulumi-resource-{name}", f"{name}_plugin"
+    program, part_name = f"pulumi-resource-{name}", f"plugins.{name}_plugin"
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
     assert re.fullmatch(
         f"slipway: the {title} {version}, which {needed}, cannot be had: .*404.*; put {program} on PATH, or {instead}",

@@ -78,8 +78,7 @@ class BuildLog:
             self._vertex(vertex)
         for item in status.statuses:
             name = item.name or item.id
-            amount = f" {size(item.current)}" + (f" / {size(item.total)}" if item.total else "") if item.current else ""
-            self._show(f"{self._names.get(item.vertex, '')} {name}{amount}".strip())
+            self._show(f"{self._names.get(item.vertex, '')} {name}{amount(item.current, item.total)}".strip())
         for log in status.logs:
             for line in self._append(log.vertex, log.msg.decode("utf-8", "replace")):
                 self._show(line)
@@ -158,10 +157,19 @@ def error_of(message: dict[str, Any]) -> str:
 def transfer_line(message: dict[str, Any]) -> str:
     """Write one line for a layer's progress: its id, what happens, and how far it is."""
     detail = message.get("progressDetail") or {}
-    current, total = detail.get("current"), detail.get("total")
-    amount = f" {size(current)}" + (f" / {size(total)}" if total else "") if current else ""
     layer = f"{message['id']}: " if message.get("id") else ""
-    return f"{layer}{message.get('status', '')}{amount}"
+    return f"{layer}{message.get('status', '')}{amount(detail.get('current'), detail.get('total'))}"
+
+
+def amount(current: int | None, total: int | None) -> str:
+    """Write how many bytes of a layer are through, with a space before; "" where nothing is.
+
+    The engine counts the tar stream that it sends and takes the size of the files as the total. The stream also has
+    headers and padding, so that the count passes the total by some per cent: the total is the most that is shown.
+    """
+    if not current:
+        return ""
+    return f" {size(min(current, total))} / {size(total)}" if total else f" {size(current)}"
 
 
 def shortened(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 from typing import Final
 
 from toolchain.checkout import Checkout
@@ -21,9 +22,14 @@ def version(checkout: Checkout, name: str) -> str:
     return checkout.locked(f"pulumi-{name}")
 
 
+def folder(checkout: Checkout, name: str) -> Path:
+    """Return the folder that Pulumi looks for a plugin in."""
+    return checkout.pulumi_home / "plugins" / f"resource-{name}-v{version(checkout, name)}"
+
+
 def is_installed(checkout: Checkout, name: str) -> bool:
     """Tell whether a plugin is there, and whole."""
-    plugin = checkout.pulumi_home / "plugins" / f"resource-{name}-v{version(checkout, name)}"
+    plugin = folder(checkout, name)
     return plugin.is_dir() and not plugin.with_name(plugin.name + ".partial").exists()
 
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+from pathlib import Path
 from typing import Final
 
 from toolchain.checkout import Checkout
@@ -17,6 +18,8 @@ PLUGIN: Final = "docker"
 CHOICES: Final = ("official", "embedded")
 VARIABLE: Final = "SLIPWAY_DOCKER_PROVIDER"
 """Forces one of CHOICES. Without it the official one is used where it can be had."""
+MODULE: Final = "toolchain.docker_provider"
+"""The embedded provider."""
 ON_DEMAND: Final = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
 """Pulumi would get the plugin of every SDK that is there, used or not: AWS's for a stack that has nothing of AWS."""
 
@@ -31,19 +34,27 @@ def _forced() -> str | None:
 def find(checkout: Checkout) -> Part | None:
     """Return the provider that was chosen, unless the other one is now asked for or it is gone."""
     part, choice = recall(checkout, NAME, plugin.version(checkout, PLUGIN)), _forced()
-    if part is None or choice not in {None, part.env[VARIABLE]}:
+    if part is None or choice not in {None, part.env[VARIABLE]} or not plugin.is_installed(checkout, PLUGIN):
         return None
-    there = (
-        plugin.is_installed(checkout, PLUGIN)
-        if part.env[VARIABLE] == "official"
-        else (checkout.embedded / "pulumi-resource-docker").exists()
-    )
-    return part if there else None
+    return part if _is_embedded(checkout) == (part.env[VARIABLE] == "embedded") else None
+
+
+def _program(checkout: Checkout) -> Path:
+    """Return where the launcher goes: Pulumi warns at every start of a plugin on PATH, and not of one in its folder."""
+    return plugin.folder(checkout, PLUGIN) / "pulumi-resource-docker"
 
 
 def _launcher(checkout: Checkout) -> str:
     root, python = shlex.quote(str(checkout.root)), shlex.quote(str(checkout.venv / "bin" / "python"))
-    return f'#!/bin/sh\n{proxy.SHELL}PYTHONPATH={root} exec {python} -P -m toolchain.docker_provider "$@"\n'
+    return f'#!/bin/sh\n{proxy.SHELL}PYTHONPATH={root} exec {python} -P -m {MODULE} "$@"\n'
+
+
+def _is_embedded(checkout: Checkout) -> bool:
+    program = _program(checkout)
+    if not program.exists():
+        return False
+    with program.open("rb") as file:  # the official one is a program of many megabytes
+        return MODULE.encode() in file.read(4096)
 
 
 def get(checkout: Checkout) -> Part:
@@ -51,25 +62,19 @@ def get(checkout: Checkout) -> Part:
     if part := find(checkout):
         return part
     version, choice = plugin.version(checkout, PLUGIN), _forced()
+    shutil.rmtree(checkout.state / "embedded", ignore_errors=True)  # on the PATH of earlier versions, and found first
+    if choice == "embedded" or _is_embedded(checkout):
+        shutil.rmtree(plugin.folder(checkout, PLUGIN), ignore_errors=True)
     why = f"{VARIABLE}=embedded" if choice == "embedded" else plugin.install(checkout, PLUGIN)
     if not why:
-        # An embedded launcher would win over the plugin: Pulumi looks on PATH first.
-        shutil.rmtree(checkout.embedded, ignore_errors=True)
         used = Part(NAME, "official plugin", version, env={VARIABLE: "official", **ON_DEMAND})
     elif choice == "official":
         raise ToolchainError(
             f"the official docker provider {version} cannot be had: {why}; unset {VARIABLE} to use the embedded one"
         )
     else:
-        write(checkout.embedded / "pulumi-resource-docker", _launcher(checkout), mode=0o755)
-        used = Part(
-            NAME,
-            "embedded provider",
-            f"as {version}",
-            why,
-            env={VARIABLE: "embedded", **ON_DEMAND},
-            path=[str(checkout.embedded)],
-        )
+        write(_program(checkout), _launcher(checkout), mode=0o755)
+        used = Part(NAME, "embedded provider", f"as {version}", why, env={VARIABLE: "embedded", **ON_DEMAND})
     return remember(checkout, used, version)
 
 

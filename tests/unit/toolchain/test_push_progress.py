@@ -1,0 +1,42 @@
+"""The lines of progress that the embedded provider writes while it builds, pulls and pushes."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolchain.docker_provider.docker_api.protos import StatusResponse
+from toolchain.docker_provider.docker_api.push_progress import BuildLog, follow
+
+
+@pytest.mark.parametrize(
+    ("detail", "line"),
+    [
+        ({"current": 512, "total": 1024}, "a1: Pushing 512 B / 1.0 kB"),
+        ({"current": 1_060_000, "total": 1_000_000}, "a1: Pushing 1.0 MB / 1.0 MB"),
+        ({"current": 1_060_000}, "a1: Pushing 1.1 MB"),
+        ({"current": 0, "total": 10}, "a1: Pushing"),
+        ({}, "a1: Pushing"),
+    ],
+)
+def test_push_progress_never_exceeds_total(detail: dict[str, int], line: str) -> None:
+    lines: list[str] = []
+    follow([{"id": "a1", "status": "Pushing", "progressDetail": detail}], lines.append)
+    assert lines == [line]
+
+
+@given(current=st.integers(1, 10**13), total=st.integers(1, 10**13))
+def test_build_progress_never_exceeds_total(current: int, total: int) -> None:
+    status = StatusResponse()
+    item = status.statuses.add()
+    item.id, item.current, item.total = "layer", current, total
+    lines: list[str] = []
+    encoded = base64.b64encode(status.SerializeToString()).decode()
+    BuildLog(lines.append, str).follow([{"id": "moby.buildkit.trace", "aux": encoded}])
+    (line,) = lines
+    shown, _, most = line.removeprefix("layer ").partition(" / ")
+    if current >= total:
+        assert shown == most
