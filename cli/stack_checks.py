@@ -21,8 +21,8 @@ def check() -> list[str]:
         except SlipwayError as error:
             mistakes.append(str(error))
             continue
-        for doubt in planned.config.doubts:
-            print(f"warning: {name}: {doubt}", file=sys.stderr)
+        for warning in planned.config.warnings:
+            print(f"warning: {name}: {warning}", file=sys.stderr)
         specs = [image.spec for image in planned.images]
         built.append(StackImages(name, planned.config.registry.repository, specs))
         if planned.config.publish:

@@ -17,6 +17,7 @@ from stacks.config.signing import Signer, Signing
 from stacks.config.values import Label, Size
 from stacks.references import check_prefixes, covering, qualified
 from stacks.tags import check_extra, check_tail
+from stacks.versions.pytorch import Machine
 
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""
@@ -68,9 +69,14 @@ class StackConfig(Model):
     )
 
     @property
-    def doubts(self) -> list[str]:
-        """One line for each thing that the tables know neither to be possible nor not: what to warn of."""
+    def warnings(self) -> list[str]:
+        """A line for each version that the tables neither confirm nor rule out."""
         return []
+
+    @property
+    def machine(self) -> Machine:
+        """The platform's architecture."""
+        return "amd64" if self.platform == "linux/amd64" else "arm64"
 
     @field_validator("extra_tags")
     @classmethod

@@ -42,6 +42,12 @@ class Torch(Model):
         newest: str | None = getattr(torch_release(self.version), package)
         return newest if given is None else given or None
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The releases of torch and of the companions that the stack has, torch first."""
+        companions = {package: self.companion(package) for package in get_args(Package)}
+        return {"torch": self.version} | {package: version for package, version in companions.items() if version}
+
 
 def check_published(torch: Torch) -> None:
     """Refuse release candidates where published wheels are installed: no index holds them.
@@ -49,7 +55,7 @@ def check_published(torch: Torch) -> None:
     Raises:
         ValueError: naming the release to take.
     """
-    versions = {"version": torch.version, "vision": torch.companion("vision"), "audio": torch.companion("audio")}
-    for key, version in versions.items():
-        if version and final_version(version) != version:
+    for package, version in torch.versions.items():
+        if final_version(version) != version:
+            key = "version" if package == "torch" else package
             raise ValueError(f"{key} '{version}': no index holds release candidates; take {final_version(version)}")

@@ -1,4 +1,4 @@
-"""Types of single values: addresses, versions, certificates, sizes and labels, each with the error for a wrong one."""
+"""Types of single values: addresses, versions, commits, sizes, labels; each with the error for a wrong one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainValidator, PositiveInt
 
 
 def check_url(value: str) -> str:
@@ -67,6 +67,51 @@ def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidat
     return PlainValidator(validate)
 
 
+_COMMIT = re.compile(r"[0-9a-f]{7,40}")
+_PINNED_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
+
+
+def is_commit(pin: str) -> bool:
+    """Say whether a pin names a commit rather than a version."""
+    return bool(_COMMIT.fullmatch(pin))
+
+
+def ref(pin: str | Literal[False]) -> str:
+    """Return the tag or commit that a pin names in its repository; empty where it is switched off."""
+    return "" if not pin else pin if is_commit(pin) else f"v{pin}"
+
+
+def _commit(value: str) -> str:
+    if not is_commit(value):
+        raise ValueError("expected a commit: 7 to 40 digits 0-9 a-f")
+    return value
+
+
+def _release_or_commit(value: str) -> str:
+    if not (is_commit(value) or _PINNED_RELEASE.fullmatch(value)):
+        raise ValueError("expected a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false")
+    return value
+
+
+def _commit_only(value: str) -> str:
+    if not is_commit(value):
+        raise ValueError(
+            "expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does not say its release"
+        )
+    return value
+
+
+def _joined(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _count(value: Any) -> Any:
+    # Of itself pydantic reads true as 1.
+    if value is None or isinstance(value, bool):
+        raise ValueError("expected a number of compilers, such as 4")
+    return value
+
+
 def _with_unit(value: Any) -> Any:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?[KMGTkmgt]i?B", str(value)):
         raise ValueError("expected a size with its unit, such as 3.5 GB or 800 MiB")
@@ -92,3 +137,11 @@ DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_r
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
 Label = Annotated[str, AfterValidator(_label)]
+Commit = Annotated[str, AfterValidator(_commit)]
+Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
+CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
+"""A pin that cannot be a version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""
+ArchList = Annotated[str, BeforeValidator(_joined)]
+"""Compute capabilities, as text or as a list."""
+JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]
+"""How many compilers run at once. None, which a stack's file cannot say, leaves it to the build."""

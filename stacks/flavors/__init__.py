@@ -1,8 +1,8 @@
-"""One module per flavor: a ``Config`` model with the flavor's keys, and ``images(config)``, the specs it builds.
+"""One module or package per flavor: a ``Config`` model with its keys, and ``images(config)``, the specs that it builds.
 
 A module may have two functions more: ``requirements(config)`` and ``job(config, images, nodes)``.
 
-A module placed here is a flavor; nothing else lists them.
+Whatever here has a ``Config`` is a flavor; nothing else lists them. ``torch_family`` has none: flavors share it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stacks.spec import ImageSpec
 
 
 class Flavor(Protocol):
-    """What a module in this package offers."""
+    """What a flavor's module offers."""
 
     Config: type[StackConfig]
 
@@ -53,7 +53,15 @@ def requirements(config: StackConfig) -> Requirements:
 
 def names() -> list[str]:
     """Return the names of all flavors, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if _flavor(module.name))
+
+
+def _flavor(name: str) -> Flavor | None:
+    """Return a flavor's module; None where there is none of the name."""
+    if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
+        return None
+    module = importlib.import_module(f"{__name__}.{name}")
+    return cast("Flavor", module) if hasattr(module, "Config") else None
 
 
 def flavor(name: str) -> Flavor:
@@ -62,12 +70,13 @@ def flavor(name: str) -> Flavor:
     Raises:
         SlipwayError: there is no such flavor.
     """
-    known = names()
-    if name not in known:
+    module = _flavor(name)
+    if module is None:
+        known = names()
         raise SlipwayError(
             f"{NAMESPACE}:flavor: '{one_line(name)}' is no flavor{suggest(name, known)}; allowed: {', '.join(known)}"
         )
-    return cast("Flavor", importlib.import_module(f"{__name__}.{name}"))
+    return module
 
 
 def load(values: Mapping[str, Any], where: str) -> StackConfig:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from stacks.flavors.torch_family.config import FamilyConfig
-from stacks.flavors.torch_family.images import Variant
-from stacks.flavors.torch_family.images import images as family
+from stacks.flavors.torch_family.family_config import FamilyConfig
+from stacks.flavors.torch_family.family_images import Variant
+from stacks.flavors.torch_family.family_images import images as family
 from stacks.spec import ImageSpec, Outside
 
 

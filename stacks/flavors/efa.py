@@ -10,9 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from stacks.config.model import Environment, Model
 from stacks.config.stack_config import StackConfig
-from stacks.config.values import Release, SwitchedRelease, SwitchedVersion, Version
+from stacks.config.values import ArchList, JobCount, Pin, Release, SwitchedRelease, SwitchedVersion, Version, ref
 from stacks.errors import SlipwayError
-from stacks.flavors.torch_family.config import ArchList, JobCount, Pin, ref
 from stacks.jobs.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -31,7 +30,7 @@ from stacks.versions.efa_ngc import (
 )
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import node
-from stacks.versions.torch_libraries import check_nccl_package, nccl_package_doubts, nccl_release
+from stacks.versions.torch_libraries import check_nccl_package, nccl_package_warnings, nccl_release
 
 
 class Efa(Model):
@@ -130,12 +129,12 @@ class Config(StackConfig):
         return self
 
     @property
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Whether the NCCL that is installed is there for the parent's CUDA, where the tables do not know."""
         cuda = ngc_release(self.ngc).cuda
         if not cuda or not self.nccl.version or self.nccl.source != "package":
             return []
-        return nccl_package_doubts(self.nccl.version, cuda, field="nccl.version")
+        return nccl_package_warnings(self.nccl.version, cuda, field="nccl.version")
 
     @property
     def in_use(self) -> str | None:

@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from stacks.config.model import Model, Sha256
 from stacks.config.stack_config import StackConfig
-from stacks.config.values import Release, SwitchedVersion, Version
-from stacks.flavors.torch_family.config import ArchList, Commit, JobCount, Pin, ref
+from stacks.config.values import ArchList, Commit, JobCount, Pin, Release, SwitchedVersion, Version, ref
 from stacks.jobs.pytorch_job import pytorch_job
 from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec, Outside
@@ -19,8 +18,8 @@ from stacks.versions.aks import aks_node, check_nemo, check_platform, doca_machi
 from stacks.versions.archs import arch_list
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import ngc_release
+from stacks.versions.extras import check_extra
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.torch_libraries import check_extra
 
 
 class Launcher(Model):
@@ -111,7 +110,6 @@ class Config(StackConfig):
                 self.transformer_engine,
                 cuda_version=cuda,
                 archs=self.archs,
-                field="transformerEngine",
             )
         return self
 

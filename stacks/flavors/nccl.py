@@ -7,17 +7,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from stacks.config.values import Version
+from stacks.config.values import JobCount, Version
 from stacks.errors import SlipwayError
-from stacks.flavors.torch_family.config import FamilyConfig, FamilyJobs, JobCount
-from stacks.flavors.torch_family.images import Variant, suffix, tuning
-from stacks.flavors.torch_family.images import images as family
+from stacks.flavors.torch_family.components import tuning
+from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
+from stacks.flavors.torch_family.family_images import Variant, suffix
+from stacks.flavors.torch_family.family_images import images as family
 from stacks.references import Reference
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
-from stacks.versions.hpcx import hpcx_archive
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.torch_libraries import check_nccl_package, nccl_package_doubts, nccl_release
+from stacks.versions.torch_libraries import check_nccl_package, hpcx_archive, nccl_package_warnings, nccl_release
 
 
 def _archive(value: str) -> str:
@@ -93,9 +93,9 @@ class Config(FamilyConfig):
                 raise Incompatible("ncclTests", reference, why, (f"an image of {name} {ours}",), source)
 
     @property
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Whether the NCCL that nccl-tests installs is there for this CUDA, where the table does not know."""
-        return [] if self.nccl_tests else nccl_package_doubts(self.nccl, self.cuda)
+        return [] if self.nccl_tests else nccl_package_warnings(self.nccl, self.cuda)
 
     @property
     def hpcx_archive(self) -> str:
@@ -107,8 +107,9 @@ def images(config: Config) -> list[ImageSpec]:
     """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of."""
     own = [] if config.nccl_tests else [_nccl_tests(config)]
     parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=own[0].name)
-    has = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
-    variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, promised=has if config.nccl_tests else {})
+    contents = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
+    parent_args = contents if config.nccl_tests else {}
+    variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, parent_args=parent_args)
     return [*own, *family(config, variant)]
 
 

@@ -1,21 +1,19 @@
-"""Libraries beside torch: NCCL, MAGMA, FlashAttention, DeepSpeed, TransformerEngine."""
+"""Libraries that torch is built with: NCCL, MAGMA and HPC-X."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.tables import applying, line, newest_from, older, order, table
-
-#: The extras that the table knows, as components of the torch family are named.
-Extra = Literal["flash-attention", "flash-attention3", "deepspeed", "transformer-engine"]
+from stacks.versions.pytorch import Machine
+from stacks.versions.tables import older, order, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
 _MAGMA = "the pytorch channel, stacks/versions/magma.toml"
+_HPCX = "stacks/versions/hpcx.toml; another archive can be named in slipway:hpcx"
+_HPCX_ENDINGS = {"amd64": "x86_64.tbz", "arm64": "aarch64.tbz"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
         raise Incompatible(field, version, why, tables["apt"][minor], source)
 
 
-def nccl_package_doubts(version: str, cuda_version: str, *, field: str = "nccl") -> list[str]:
+def nccl_package_warnings(version: str, cuda_version: str, *, field: str = "nccl") -> list[str]:
     """Return a line where it is not known whether NVIDIA's apt archive has a package of a release for a CUDA."""
     release = nccl_release(version, cuda_version, field=field)
     if release.apt_known:
@@ -122,93 +120,13 @@ def magma(cuda_version: str, *, field: str = "magma") -> Magma:
     return Magma(package, f"{package}-{archive['version']}.tar.bz2" if archived else None)
 
 
-def _needs(name: str, version: str) -> Mapping[str, Any]:
-    """Return the row of an extra's version: the newest from which on it applies. A commit's is the newest of all."""
-    rows: Mapping[str, Mapping[str, Any]] = table("extras")[name]
-    if "any" in rows:
-        return rows["any"]
-    return applying(rows, version) if "." in version else rows[max(rows, key=order)]
-
-
-def extra_archs(name: str, version: str, archs: str) -> str:
-    """Return the compute capabilities whose machine code the wheel of an extra has, when it is to run on ``archs``.
-
-    Those are ``archs`` themselves, unless the table says that the extra has code for some only, and no PTX: then either
-    those from its oldest on, or, of the few that it is written for, what runs on each (``8.0`` on ``8.9``).
-
-    Args:
-        name: which extra; one that the table does not know compiles for whatever it is asked for.
-        version: its version, or a commit.
-        archs: the compute capabilities to run on, in canonical form.
-    """
-    row = _needs(name, version) if name in table("extras") else {}
-    asked = [arch.removesuffix("+PTX") for arch in archs.split()]
-    if "archs_min" in row:
-        return " ".join(arch for arch in asked if order(arch) >= order(row["archs_min"]))
-    if "archs" in row:
-        running = {newest_from(_of_generation(row["archs"], arch), arch) for arch in asked}
-        return " ".join(arch for arch in row["archs"] if arch in running)
-    return archs
-
-
-def _of_generation(archs: Iterable[str], like: str) -> list[str]:
-    """Return those of ``archs`` whose machine code runs on GPUs of the same major capability."""
-    return [arch for arch in archs if order(arch)[0] == order(like)[0]]
-
-
-def _too_old(row: Mapping[str, Any], what: str, version: str) -> bool:
-    bound = row.get(f"{what}_below")
-    return bound is not None and not older(version, bound)
-
-
-def _new_enough(name: Extra, what: str, version: str) -> tuple[str, ...]:
-    """Return from which version of an extra on none is too old for a CUDA or torch, as a refusal says it."""
-    rows: Mapping[str, Mapping[str, Any]] = table("extras")[name]
-    newest = max((row for row in rows if _too_old(rows[row], what, version)), key=order)
-    return tuple(f"{row} and newer" for row in rows if order(row) > order(newest))[:1]
-
-
-def check_extra(
-    name: Extra,
-    version: str,
-    *,
-    cuda_version: str,
-    python: str | None = None,
-    cudnn: str | None = None,
-    torch: str | None = None,
-    archs: str | None = None,
-    field: str | None = None,
-) -> None:
-    """Refuse an extra that CUDA, cuDNN, Python or torch does not go with, or that has no code for any of ``archs``.
-
-    Versions between the table's rows have the older row's; of a commit, only what holds for all is known.
-
-    Args:
-        name: which extra.
-        version: its version, or a commit.
-        cuda_version: full CUDA version.
-        python: Python's version, if known.
-        cudnn: cuDNN's version, if known.
-        torch: torch's version, if known.
-        archs: the compute capabilities to compile for, in canonical form.
-        field: where the extra stands in the config; ``extras.<name>`` if not given.
+def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64", field: str = "distro") -> str:
+    """Return the HPC-X archive for a CUDA and a distribution: its path below Mellanox's download address.
 
     Raises:
-        Incompatible: naming the oldest that does, or the capabilities that it has code for.
+        Incompatible: none is known.
     """
-    row, where = _needs(name, version), field or f"extras.{name}"
-    source = row.get("source", f"setup.py of {name}")
-    if "." in version or "any" in table("extras")[name]:
-        for what, ours in {"cuda": line(cuda_release(cuda_version).version), "python": python, "cudnn": cudnn}.items():
-            oldest = row.get(f"{what}_min")
-            if ours and oldest and older(ours, oldest):
-                why = f"does not build with {what} {ours}"
-                raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
-        for what, ours in {"cuda": line(cuda_release(cuda_version).version), "torch": torch}.items():
-            if ours and _too_old(row, what, ours):
-                why = f"does not build with {what} {ours}"
-                raise Incompatible(where, version, why, _new_enough(name, what, ours), source)
-    if archs and not extra_archs(name, version, archs):
-        why = f"has no code for any of the compute capabilities {archs}"
-        allowed = row.get("archs") or (f"{row['archs_min']} and newer",)
-        raise Incompatible(where, version, why, allowed, source)
+    rows = table("hpcx").get(cuda_version.split(".", 1)[0], {})
+    if distro not in rows:
+        raise Incompatible(field, distro, f"has no known HPC-X for CUDA {cuda_version}", tuple(rows), _HPCX)
+    return f"{rows[distro]}-{_HPCX_ENDINGS[machine]}"

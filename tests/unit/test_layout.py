@@ -27,7 +27,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
 
 STACKS = (
     *("errors", "references", "tags", "spec", "differences", "versions", "config", "jobs", "flavors"),
-    *("lock", "checks", "identity", "plan", "jobs.slurm"),
+    *("lock", "graph", "checks", "identity", "plan", "jobs.slurm"),
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""
 

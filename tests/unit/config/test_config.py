@@ -16,7 +16,7 @@ from stacks.config.model import Model
 from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.errors import SlipwayError
-from stacks.flavors.torch_family.config import Extras
+from stacks.flavors.torch_family.family_config import Extras
 from stacks.references import qualified
 from tests.helpers import refusals
 

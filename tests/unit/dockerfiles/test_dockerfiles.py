@@ -9,7 +9,8 @@ import pytest
 
 from cli.generated import readme_tables
 from stacks.config.stack_file import ROOT
-from stacks.flavors import nccl, universal
+from stacks.flavors import nccl
+from stacks.flavors.universal import universal_config
 from stacks.identity.dockerfile import arguments
 from stacks.lock import REFRESH_ARG
 from stacks.spec import CONTEXT, PRODUCT_ARG
@@ -79,6 +80,6 @@ def test_what_is_compiled_has_its_limit_of_jobs_and_its_key_and_nothing_else_has
     tools = {name for script in SCRIPTS for name in re.findall(r"build/jobs ([a-z][a-z0-9-]*)\)", code(script))}
     assert set(limits) == recipes | tools
     assert all(memory > 0 and most > 0 for memory, most in limits.values())
-    fields = {**nccl.Jobs.model_fields, **universal.Jobs.model_fields}
+    fields = {**nccl.Jobs.model_fields, **universal_config.Jobs.model_fields}
     keys = {name.replace("_", "-") for name in fields} - {"default"}
     assert keys == recipes | {"nccl-tests"}

@@ -177,9 +177,9 @@ def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said
 
 
 def test_an_nccl_that_is_not_known_to_be_packaged_for_the_parents_cuda_is_doubted() -> None:
-    def doubts(**nccl: Any) -> list[str]:
-        return flavors.load({"flavor": "efa", "ngc": "23.10", "nccl": nccl}, "stack x").doubts
+    def warnings(**nccl: Any) -> list[str]:
+        return flavors.load({"flavor": "efa", "ngc": "23.10", "nccl": nccl}, "stack x").warnings
 
     line = "slipway:nccl.version: not known to be in NVIDIA's apt archive: 2.22.3-1+cuda12.2; if it is not, the build fails"
-    assert doubts(version="2.22.3-1") == [line]
-    assert doubts(version="2.22.3-1", source="build") == doubts(version="2.21.5-1") == []
+    assert warnings(version="2.22.3-1") == [line]
+    assert warnings(version="2.22.3-1", source="build") == warnings(version="2.21.5-1") == []

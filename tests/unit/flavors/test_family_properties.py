@@ -18,6 +18,7 @@ from stacks.tags import Revision, parse, render
 from stacks.versions.archs import default_archs, parse_archs
 from stacks.versions.cuda_toolkit import cuda_release, cuda_versions
 from stacks.versions.distros import distro_names, distro_release
+from stacks.versions.extras import extras
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import Companion, check_torch_cuda, companion_versions, torch_release, torch_versions
 from stacks.versions.tables import line, table
@@ -334,7 +335,7 @@ EXTRAS = {
 }
 
 
-@pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in table("extras").items() for row in rows])
+@pytest.mark.parametrize(("name", "row"), [(extra.name, row) for extra in extras().values() for row in extra.needs])
 def test_every_row_of_an_extra_is_built(name: str, row: str) -> None:
     pin = "a" * 40 if row == "any" else row
     *outer, key = EXTRAS[name]

@@ -20,9 +20,10 @@ from stacks.versions.efa_ngc import (
     ngc_versions,
     ofi_nccl_tag,
 )
+from stacks.versions.extras import check_extra, extras
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import line, order, table
-from stacks.versions.torch_libraries import check_extra, check_nccl_package, magma, nccl_release, nccl_versions
+from stacks.versions.torch_libraries import check_nccl_package, magma, nccl_release, nccl_versions
 
 
 def test_nccl_of_the_seeds_and_of_today() -> None:
@@ -133,7 +134,7 @@ def test_extras_need_a_cuda_and_a_python() -> None:
     check_extra("deepspeed", "0.9.4", cuda_version="10.2", python="3.6")
     with pytest.raises(
         Incompatible,
-        match=r"extras\.flash-attention: '2\.8\.3' does not build with cuda 11\.6; allowed: cuda 11\.7 and",
+        match=r"extras\.flashAttention: '2\.8\.3' does not build with cuda 11\.6; allowed: cuda 11\.7 and",
     ):
         check_extra("flash-attention", "2.8.3", cuda_version="11.6.2")
     with pytest.raises(
@@ -175,7 +176,7 @@ def test_an_extra_can_be_too_old_for_a_torch() -> None:
 def test_an_extra_can_be_too_old_for_a_cuda(version: str, cuda: str, said: str) -> None:
     with pytest.raises(Incompatible) as error:
         check_extra("transformer-engine", version, cuda_version=cuda)
-    assert str(error.value).startswith(f"extras.transformer-engine: '{version}' {said}")
+    assert str(error.value).startswith(f"transformerEngine: '{version}' {said}")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +200,7 @@ def test_a_commit_of_an_extra_is_of_no_cuda() -> None:
 
 @pytest.mark.parametrize("name", ["flash-attention", "deepspeed", "transformer-engine"])
 def test_extras_rows_stand_in_order(name: str) -> None:
-    assert list(table("extras")[name]) == sorted(table("extras")[name], key=order)
+    assert list(extras()[name].needs) == sorted(extras()[name].needs, key=order)
 
 
 @pytest.mark.parametrize("version", efa_versions())

@@ -2,78 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic import Field, create_model, model_validator
 
 from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Package, Torch, check_published
-from stacks.config.values import Url, Version, switched
+from stacks.config.values import ArchList, Commit, CommitPin, JobCount, Pin, Url, Version
+from stacks.flavors.torch_family.components import Component, torch_components
+from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
+from stacks.versions.extras import Extra, check_extra, extras, extras_of
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
-    Machine,
     check_audio_wheel,
-    check_companion,
     check_cudnn,
     check_python,
     check_torch_cuda,
     torch_release,
     wheel_abi,
 )
-from stacks.versions.torch_libraries import Extra, check_extra
 
-_COMMIT = re.compile(r"[0-9a-f]{7,40}")
-_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
-
-
-def is_commit(pin: str) -> bool:
-    """Say whether a pin names a commit rather than a version."""
-    return bool(_COMMIT.fullmatch(pin))
-
-
-def _commit(value: str) -> str:
-    if not is_commit(value):
-        raise ValueError("expected a commit: 7 to 40 digits 0-9 a-f")
-    return value
-
-
-def _joined(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list) else value
-
-
-ArchList = Annotated[str, BeforeValidator(_joined)]
-"""Compute capabilities, as text or as a list."""
-
-
-def _release_or_commit(value: str) -> str:
-    if not (is_commit(value) or _RELEASE.fullmatch(value)):
-        raise ValueError("expected a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false")
-    return value
-
-
-def _commit_only(value: str) -> str:
-    if not is_commit(value):
-        raise ValueError(
-            "expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does not say its release"
-        )
-    return value
-
-
-def ref(pin: str | Literal[False]) -> str:
-    """Return the tag or commit that a pin names in its repository; empty where it is switched off."""
-    return "" if not pin else pin if is_commit(pin) else f"v{pin}"
-
-
-Commit = Annotated[str, AfterValidator(_commit)]
-Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
-CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
-"""What cannot be asked for by version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""
 TagField = Literal["distro", "abi"]
 
 
@@ -101,59 +54,40 @@ class TorchBuild(Torch):
             check_published(self)
         return self
 
+    @property
+    def components(self) -> list[Component]:
+        """Torch and the companions that the stack has."""
+        return torch_components(self.versions, self.commits)
 
-class Extras(Model):
+
+def _with_extras(base: type[Model], name: str, fields: Mapping[str, Any]) -> Any:
+    return create_model(name, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
+
+
+class _Extras(Model):
     """Extensions compiled against the stack's own torch; each a version, a commit, or false for none."""
 
-    deepspeed: Pin = Field("0.19.7", description="DeepSpeed.")
-    flash_attention: Pin = Field("2.8.3", description="FlashAttention 2.")
-    apex: CommitPin = Field(
-        "becbb77cea4cb54f2929f7c938a0a6f7dd1fdc39", description="NVIDIA Apex, from its repository: commit or false."
+
+if TYPE_CHECKING:
+    Extras = _Extras
+    FamilyJobs = MaxJobs
+else:
+    Extras = _with_extras(
+        _Extras,
+        "Extras",
+        {
+            extra.field: (
+                CommitPin if extra.commit_only else Pin,
+                Field(default=extra.default, description=extra.description),
+            )
+            for extra in extras_of("torch-extras")
+        },
     )
-    xformers: Pin = Field(default=False, description="xformers.")
-
-
-def _count(value: Any) -> Any:
-    # Of itself pydantic reads true as 1.
-    if value is None or isinstance(value, bool):
-        raise ValueError("expected a number of compilers, such as 4")
-    return value
-
-
-JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]
-"""How many compilers run at once; None, which nobody can write, where a build is to find out."""
-
-
-class MaxJobs(Model):
-    """How many compilers run at once, by component; a plain number is for all of them. Flavors add their own."""
-
-    default: JobCount = Field(None, description="For every component that is not named.")
-    torch: JobCount = Field(None, description="torch.")
-    vision: JobCount = Field(None, description="torchvision.")
-    audio: JobCount = Field(None, description="torchaudio.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _plain_number(cls, values: Any) -> Any:
-        if values is None:
-            raise ValueError("expected a number of compilers, or a mapping of them")
-        return values if isinstance(values, Mapping | Model) else {"default": values}
-
-    def of(self, component: str) -> int | None:
-        """Return a component's number of jobs; None where its build is to find one."""
-        own: int | None = getattr(self, component.replace("-", "_"))
-        return own or self.default
-
-
-class FamilyJobs(MaxJobs):
-    """Those of the torch family."""
-
-    transformer_engine: JobCount = Field(None, description="TransformerEngine.")
-    flash_attention3: JobCount = Field(None, description="FlashAttention 3.")
-    deepspeed: JobCount = Field(None, description="DeepSpeed.")
-    flash_attention: JobCount = Field(None, description="FlashAttention 2.")
-    apex: JobCount = Field(None, description="Apex.")
-    xformers: JobCount = Field(None, description="xformers.")
+    FamilyJobs = _with_extras(
+        MaxJobs,
+        "FamilyJobs",
+        {extra.field: (JobCount, Field(None, description=f"{extra.title}.")) for extra in extras().values()},
+    )
 
 
 class FamilyConfig(StackConfig):
@@ -203,26 +137,17 @@ class FamilyConfig(StackConfig):
         return self
 
     def _check_extras(self) -> None:
-        extras: dict[str, tuple[Extra, str | Literal[False]]] = {
-            "transformerEngine": ("transformer-engine", self.transformer_engine),
-            "flashAttention3": ("flash-attention3", self.flash_attention3),
-            "extras.deepspeed": ("deepspeed", self.extras.deepspeed),
-            "extras.flashAttention": ("flash-attention", self.extras.flash_attention),
-        }
-        for field, (name, pin) in extras.items():
-            if pin:
+        for extra in extras().values():
+            if pin := self.pin(extra):
                 check_extra(
-                    name,
+                    extra.name,
                     pin,
                     cuda_version=self.cuda,
                     python=self.python_version,
                     cudnn=self.cudnn_version,
                     torch=self.torch.version,
                     archs=self.archs,
-                    field=field,
                 )
-        if self.extras.xformers and not is_commit(self.extras.xformers):
-            check_companion(self.torch.version, "xformers", self.extras.xformers, field="extras.xformers")
 
     def _check_distro(self) -> None:
         if distro_release(self.distro).packages != "apt":
@@ -246,10 +171,10 @@ class FamilyConfig(StackConfig):
             source = "the Pythons that it has wheels for, stacks/versions/torch.toml"
             raise Incompatible(field, value, why, [f"Python {version}" for version in supported], source)
 
-    @property
-    def machine(self) -> Machine:
-        """The platform's architecture, as in ``linux/amd64``."""
-        return "amd64" if self.platform == "linux/amd64" else "arm64"
+    def pin(self, extra: Extra) -> str | Literal[False]:
+        """Return the version or commit of an extra; False where the stack has none."""
+        pin: str | Literal[False] = getattr(self if extra.image == "torch" else self.extras, extra.field)
+        return pin
 
     @property
     def python_version(self) -> str:

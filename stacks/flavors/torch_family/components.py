@@ -1,0 +1,172 @@
+"""What PyTorch images are built from: a component's source and its wheel, each an image that others mount."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from stacks.config.model import Model
+from stacks.config.values import is_commit
+from stacks.flavors.torch_family.max_jobs import MaxJobs
+from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
+from stacks.tags import Suffix
+from stacks.versions.extras import extras
+from stacks.versions.pytorch import torch_release
+
+FETCHER = Outside(reference="debian:bookworm-slim")
+"""Parent of the sources: any that has git in its archive. One for all stacks, so that each source is fetched once."""
+
+_TITLES = {"torch": "PyTorch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
+
+
+@dataclass(frozen=True)
+class Component:
+    """One source and the wheel made of it, at a version, and at a commit or the one that the lock has of a branch."""
+
+    name: str
+    version: str | None
+    commit: str | None
+    branch: Branch | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name as people write it."""
+        return _TITLES.get(self.name) or extras()[self.name].title
+
+    @property
+    def pin(self) -> str:
+        """Its version if it is known, else its commit."""
+        return self.version or self.commit or ""
+
+    @property
+    def prefix(self) -> str:
+        """The first part of the names of its build arguments."""
+        return self.name.upper().replace("-", "_")
+
+    @property
+    def args(self) -> dict[str, str]:
+        """The build arguments that name it and its version, for its source and its wheel."""
+        return {"COMPONENT": self.name, **({"VERSION": self.version} if self.version else {})}
+
+    @property
+    def fields(self) -> dict[str, str | None]:
+        """The fields of its products' tags: the grammar's field of its name, else a tail, v0.9.4 or g38a1269."""
+        own = {self.name: self.version} if self.name in Suffix.model_fields else {}
+        # A tail has no '-', as 0.18.0-rc1 has.
+        tail = f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}".replace("-", "_")
+        if self.branch:
+            tail = "b_" + re.sub(r"[^A-Za-z0-9_.]", "_", self.branch.name)
+        return {**own, "tail": tail}
+
+
+def torch_components(versions: Mapping[str, str], commits: Model) -> list[Component]:
+    """Return torch and its companions at their versions, each built from the commit or branch that ``commits`` has."""
+    components = []
+    for name, version in versions.items():
+        ref: str | None = getattr(commits, name)
+        if ref is None or is_commit(ref):
+            components.append(Component(name, version, ref))
+        else:
+            repository = "pytorch/pytorch" if name == "torch" else f"pytorch/{name}"
+            components.append(Component(name, version, None, Branch(repository=repository, name=ref)))
+    return components
+
+
+def pinned(pins: Mapping[str, str | Literal[False]]) -> list[Component]:
+    """Return the components that are not switched off, each at its pin: a version or a commit."""
+    return [
+        Component(name, None if is_commit(pin) else pin, pin if is_commit(pin) else None)
+        for name, pin in pins.items()
+        if pin
+    ]
+
+
+def source_of(component: Component, platform: str, **args: str) -> ImageSpec:
+    """Return the image of a component's source; ``args`` are further build arguments."""
+    return ImageSpec(
+        name=f"{component.name}-source",
+        dockerfile="wheels/Dockerfile",
+        target="source",
+        platform=platform,
+        product=True,
+        args={**component.args, **({"COMMIT": component.commit} if component.commit else {}), **args},
+        parents={"BASE_IMAGE": FETCHER},
+        branches={"COMMIT": component.branch} if component.branch else {},
+        description=f"Source of {component.title}",
+        licenses="BSD-3-Clause",
+        suffix=Suffix.model_validate({"variant": "source", **component.fields}),
+    )
+
+
+def wheel_of(
+    component: Component,
+    platform: str,
+    *,
+    builder: Parent,
+    torch: Component | None,
+    args: Mapping[str, str],
+    tuning: Mapping[str, str],
+    suffix: Suffix,
+) -> ImageSpec:
+    """Return the image of a component's wheel.
+
+    Args:
+        component: whose wheel.
+        platform: of the image.
+        builder: the parent in which it is compiled.
+        torch: the component whose wheel it is compiled against; None where that is published, or is itself.
+        args: build arguments besides those that name it and its version.
+        tuning: build arguments that change nothing in it.
+        suffix: of its tag.
+    """
+    return ImageSpec(
+        name=f"{component.name}-wheel",
+        dockerfile="wheels/Dockerfile",
+        target="wheel",
+        platform=platform,
+        product=True,
+        args={**component.args, **args},
+        tuning=tuning,
+        parents={
+            "BASE_IMAGE": builder,
+            "SOURCE_IMAGE": Sibling(image=f"{component.name}-source"),
+            **(wheels([torch]) if torch else {}),
+        },
+        description=f"Wheel of {component.title}",
+        licenses="BSD-3-Clause",
+        suffix=suffix,
+    )
+
+
+def wheels(components: Iterable[Component]) -> dict[str, Parent]:
+    """Return the parents by which a Dockerfile takes the components' wheels."""
+    return {f"{part.prefix}_WHEEL_IMAGE": Sibling(image=f"{part.name}-wheel") for part in components}
+
+
+def titles(components: Iterable[Component]) -> str:
+    """Return the components' names as a list in a sentence."""
+    *most, last = (component.title for component in components)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def tuning(max_jobs: MaxJobs, component: str, compiler_cache: str | None = None) -> dict[str, str]:
+    """Return the number of parallel jobs and the remote compiler cache as arguments, where the stack sets them."""
+    jobs = max_jobs.of(component)
+    return {
+        **({"MAX_JOBS": str(jobs)} if jobs else {}),
+        **({"CCACHE_REMOTE": compiler_cache} if compiler_cache else {}),
+    }
+
+
+def triton(torch: str, commit: str | None) -> dict[str, str]:
+    """Return the Triton that a torch is built for as an argument: at the release's own pin, none before 2.0.
+
+    Where the release leaves a choice, and at a commit, there is no argument: torch's source names the Triton.
+    """
+    release = torch_release(torch)
+    if not release.triton:
+        return {"TRITON_VERSION": "none"}
+    pin = None if commit else release.triton_pin
+    return {"TRITON_VERSION": pin} if pin else {}

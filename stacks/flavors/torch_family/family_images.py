@@ -1,0 +1,146 @@
+"""The graph of the torch family: sources -> wheels -> torch -> torch-extras.
+
+Everything that takes long is a product of its own, so that it is built once: a changed torchvision compiles no torch,
+and a changed DeepSpeed nothing but DeepSpeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stacks.flavors.torch_family.components import (
+    Component,
+    pinned,
+    source_of,
+    titles,
+    triton,
+    tuning,
+    wheel_of,
+    wheels,
+)
+from stacks.flavors.torch_family.family_config import FamilyConfig
+from stacks.spec import ImageSpec, Parent, Sibling
+from stacks.tags import Suffix
+from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.extras import Image, extra_archs, extras_of
+from stacks.versions.pytorch import constraints, torch_release
+
+_PUBLISHED = "https://download.pytorch.org/whl/"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs between the variants of the family.
+
+    Attributes:
+        name: the first word of its tags.
+        builder: the parent in which wheels are compiled.
+        base: the parent of torch.
+        nccl: the system's NCCL, where the tags name one.
+        parent_args: arguments by which a build checks that a published parent has what its tag names.
+    """
+
+    name: str
+    builder: Parent
+    base: Parent
+    nccl: str | None = None
+    parent_args: Mapping[str, str] = field(default_factory=dict)
+
+
+def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
+    """Return torch, torch-extras and all that they are made of."""
+    built = config.torch.components if config.torch.source == "build" else []
+    in_torch, extras = [*built, *_extras(config, "torch")], _extras(config, "torch-extras")
+    specs = [*_products(config, variant, in_torch), _torch(config, variant, in_torch)]
+    if extras:
+        specs += [*_products(config, variant, extras), _torch_extras(config, variant, extras)]
+    return specs
+
+
+def suffix(config: FamilyConfig, variant: str, **fields: str | None) -> Suffix:
+    """Return the tag's suffix of one of a stack's images, with the optional fields that the stack chooses."""
+    distro = config.distro if "distro" in config.tag_fields else None
+    return Suffix(variant=variant, cuda=config.cuda, distro=distro, **{"tail": config.tag_suffix, **fields})
+
+
+def _extras(config: FamilyConfig, image: Image) -> list[Component]:
+    return pinned({extra.name: config.pin(extra) for extra in extras_of(image)})
+
+
+def _products(config: FamilyConfig, variant: Variant, components: Iterable[Component]) -> Iterator[ImageSpec]:
+    """Yield the source and the wheel of each component."""
+    torch = config.torch.version
+    built = config.torch.components[0] if config.torch.source == "build" else None
+    for component in components:
+        yield source_of(component, config.platform)
+        itself = component.name == "torch"
+        yield wheel_of(
+            component,
+            config.platform,
+            builder=variant.builder,
+            torch=None if itself else built,
+            args={
+                "PYTHON": f"python{config.python_version}",
+                "CONSTRAINTS": constraints(torch),
+                "ARCH_LIST": extra_archs(component.name, component.pin, config.archs),
+                **({"VARIANT": variant.name, **triton(torch, config.torch.commits.torch)} if itself else {}),
+                **({} if itself else {"TORCH_VERSION": torch, **_index(config)}),
+                **variant.parent_args,
+            },
+            tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
+            suffix=suffix(config, variant.name, **{"nccl": variant.nccl, "torch": torch, **component.fields}),
+        )
+
+
+def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Component]) -> ImageSpec:
+    versions = config.torch.versions
+    return ImageSpec(
+        name="torch",
+        dockerfile="torch/Dockerfile",
+        target="final",
+        platform=config.platform,
+        args={
+            "TORCH_VERSION": versions["torch"],
+            "TORCHVISION_VERSION": versions["vision"],
+            "TORCHAUDIO_VERSION": versions.get("audio", ""),
+            "CONSTRAINTS": constraints(versions["torch"]),
+            "PYTHON": f"python{config.python_version}",
+            "VARIANT": variant.name,
+            "ARCH_LIST": config.archs,
+            **_index(config),
+            **variant.parent_args,
+        },
+        parents={"BASE_IMAGE": variant.base, **wheels(components)},
+        description=f"{titles([*config.torch.components, *_extras(config, 'torch')])} for CUDA {config.cuda}",
+        licenses="BSD-3-Clause",
+        suffix=_final_suffix(config, variant),
+    )
+
+
+def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[Component]) -> ImageSpec:
+    return ImageSpec(
+        name="torch-extras",
+        dockerfile="torch-extras/Dockerfile",
+        target="final",
+        platform=config.platform,
+        args={"VARIANT": variant.name},
+        parents={"BASE_IMAGE": Sibling(image="torch"), **wheels(components)},
+        description=f"{titles(components)} on PyTorch",
+        licenses="Apache-2.0 AND BSD-3-Clause",
+        suffix=_final_suffix(config, variant),
+    )
+
+
+def _final_suffix(config: FamilyConfig, variant: Variant) -> Suffix:
+    abi = config.abi if "abi" in config.tag_fields else None
+    return suffix(config, variant.name, nccl=variant.nccl, abi=abi, **config.torch.versions)
+
+
+def _index(config: FamilyConfig) -> dict[str, str]:
+    """Return the index of published wheels for this CUDA as an argument, where the Python index has another CUDA's."""
+    release, toolkit = torch_release(config.torch.version), cuda_release(config.cuda)
+    listed = release.cuda if config.machine == "amd64" else release.cuda_arm64
+    if config.torch.source == "build" or listed == toolkit.line:
+        return {}
+    return {"TORCH_INDEX_URL": _PUBLISHED + toolkit.wheels}

@@ -1,0 +1,61 @@
+"""``slipway:torch`` of a ``universal`` stack: releases, commits or branches to build."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from stacks.config.model import Model
+from stacks.config.torch import Torch
+from stacks.config.values import DefaultedTorchRelease
+from stacks.flavors.torch_family.components import Component, torch_components
+from stacks.versions.pytorch import check_companion, torch_release
+
+
+def _commit_or_branch(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", value) or ".." in value:
+        raise ValueError("expected a commit of 7 to 40 digits 0-9 a-f, or a branch such as release/2.14")
+    return value
+
+
+Ref = Annotated[str, AfterValidator(_commit_or_branch)]
+
+
+class Commits(Model):
+    """Commits to build instead of the releases' own; a branch is one once `slipway lock` has said which."""
+
+    torch: Ref | None = Field(None, description="Commit or branch of pytorch/pytorch.")
+    vision: Ref | None = Field(None, description="Commit or branch of pytorch/vision.")
+    audio: Ref | None = Field(None, description="Commit or branch of pytorch/audio.")
+    text: Ref | None = Field(None, description="Commit or branch of pytorch/text.")
+
+
+class TorchSource(Torch):
+    """Which torch, torchvision, torchaudio and torchtext to build."""
+
+    text: DefaultedTorchRelease = Field(
+        None,
+        description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",
+    )
+    commits: Commits = Field(
+        default_factory=Commits, description="Commits or branches to build instead of the releases' own."
+    )
+
+    @model_validator(mode="after")
+    def _text_goes_with_it(self) -> Self:
+        if self.text:
+            check_companion(self.version, "text", self.text)
+        return self
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The releases of torch and of the companions that the stack has, torch first."""
+        text = torch_release(self.version).text if self.text is None else self.text
+        return super().versions | ({"text": text} if text else {})
+
+    @property
+    def components(self) -> list[Component]:
+        """Torch and the companions that the stack has."""
+        return torch_components(self.versions, self.commits)

@@ -1,0 +1,152 @@
+"""``slipway:train``: the images to train in, and the types of what they have: packages and variables."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from collections.abc import Callable
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from stacks.config.model import Environment, Model
+from stacks.errors import one_line, suggest
+
+VARIABLES = 8
+"""How many variables of its own a train image can have: so many places are in its Dockerfile."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
+_LOGIN = re.compile(r"://[^/]*@")
+"""What an address has that carries ``user:password@``."""
+_TAKEN = {
+    "TZ": "it is set by tz",
+    "PATH": "it is the image's own",
+    "HOME": "it is the user's own",
+    "USER_ID": "it is set by uid",
+    "GROUP_ID": "it is set by gid",
+    "PROJECT_ROOT": "it is set by slipway:projectRoot",
+}
+_ARGUMENT = re.compile(r"ENV_[1-8]_(NAME|VALUE)|LABEL_.*")
+"""Arguments that the Dockerfile reads after the person's variables, which would win over them."""
+
+
+_OWN = {"python": "python", "torch": "torch", "pytorch": "torch"} | {
+    f"torch{name}": f"torch.{name}" for name in ("vision", "audio", "text")
+}
+"""The key that says which of a package there is, where a stack has it already."""
+
+
+def _not_own(value: str) -> str:
+    name = re.split(r"[^A-Za-z0-9_.-]", value.rpartition("::")[2])[0].lower()
+    if name in _OWN:
+        raise ValueError(f"{name} comes with the stack: set slipway:{_OWN[name]}")
+    return value
+
+
+def _matching(pattern: str, example: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"expected a package such as {example}")
+        return value
+
+    return check
+
+
+def _pip(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][ -~]*", value):
+        raise ValueError("expected a requirement of pip's such as seaborn==0.11.2 or 'wandb>=0.12'")
+    if _LOGIN.search(value):
+        raise ValueError(
+            "an address must not carry user:password@, because build arguments stay in the image's history"
+        )
+    return value
+
+
+def _not_removed(value: str) -> str:
+    if value.endswith("-"):
+        raise ValueError("to apt-get install a '-' at the end means to remove the package: leave it out")
+    return value
+
+
+SystemPackage = Annotated[
+    str,
+    AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~=-]*", "tmux or git=1:2.25.1-1ubuntu3")),
+    AfterValidator(_not_removed),
+]
+DnfPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:~^-]*", "tmux or git-2.43.5-2.el9"))]
+CondaPackage = Annotated[
+    str,
+    AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3")),
+    AfterValidator(_not_own),
+]
+PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_own)]
+
+
+class Train(Model):
+    """One image to train in: whose it is, and what is in it beside the PyTorch that all of them share."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(
+        "train", description="The image is train-<name>; with the default, train."
+    )
+    uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
+    gid: int | None = Field(None, ge=0, lt=2**32 - 1, description="Group id that it runs as. Default: as the user id.")
+    apt: tuple[SystemPackage, ...] = Field((), description="Packages of Ubuntu or Debian.")
+    dnf: tuple[DnfPackage, ...] = Field((), description="Packages of Rocky Linux or UBI.")
+    conda: tuple[CondaPackage, ...] = Field((), description="Packages of conda-forge, installed before PyTorch.")
+    pip: tuple[PipPackage, ...] = Field((), description="Packages of the Python index, which never replace PyTorch.")
+    env: Environment = Field(
+        default_factory=dict, description=f"Environment variables, at most {VARIABLES}; nothing secret."
+    )
+    tz: str = Field("UTC", description="Time zone by its IANA name, such as Asia/Seoul.")
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        if len(value) > VARIABLES:
+            raise ValueError(f"{len(value)} variables, and an image can have {VARIABLES}; give others when it is run")
+        for name, text in value.items():
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"'{one_line(name)}' is no name of a variable: expected letters, digits and _")
+            if name in _TAKEN:
+                raise ValueError(f"the variable {name} cannot be set here: {_TAKEN[name]}")
+            if _ARGUMENT.fullmatch(name):
+                raise ValueError(f"the variable {name} cannot be set here: it is an argument of the image's own")
+            if _LOGIN.search(text):
+                raise ValueError(
+                    f"the variable {name} must not carry user:password@, which would stay in the image: "
+                    "give it when it is run"
+                )
+            if _SECRET.search(name):
+                raise ValueError(
+                    f"the variable {name} reads like a secret, which would stay in the image: give it when it is run"
+                )
+            if not text.isprintable():
+                raise ValueError(f"expected one printable line in {name}")
+        return value
+
+    @field_validator("tz")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", value):
+            raise ValueError("expected an IANA time zone such as Asia/Seoul")
+        known = zoneinfo.available_timezones()
+        if known and value not in known:  # a machine may have no such list; the build has one
+            raise ValueError(f"is no IANA time zone{suggest(value, sorted(known))}")
+        return value
+
+    @model_validator(mode="after")
+    def _root_is_root(self) -> Self:
+        if self.uid == 0 and self.group != 0:
+            raise ValueError(f"uid 0 is root, whose gid is 0: leave gid out or write 'gid: 0', not {self.gid}")
+        return self
+
+    @property
+    def group(self) -> int:
+        """The group id that it runs as."""
+        return self.uid if self.gid is None else self.gid
+
+    @property
+    def image(self) -> str:
+        """The image's name."""
+        return "train" if self.name == "train" else f"train-{self.name}"

@@ -1,0 +1,197 @@
+"""The keys of a ``universal`` stack, and what of them goes together."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+
+from stacks.config.model import Model, Sha256
+from stacks.config.stack_config import StackConfig
+from stacks.config.values import ArchList, JobCount, SwitchedVersion, Url, Version, switched
+from stacks.flavors.torch_family.max_jobs import MaxJobs
+from stacks.flavors.universal.torch_source import TorchSource
+from stacks.flavors.universal.train import Train
+from stacks.versions.archs import arch_list, default_archs
+from stacks.versions.checksums import micromamba_checksum
+from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
+from stacks.versions.distros import check_gcc, distro_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release
+from stacks.versions.torch_libraries import Magma, magma
+
+
+def _nonce(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
+        raise ValueError("expected letters, digits, '.', '_' and '-', such as a date")
+    return value
+
+
+_IMAGES_OWN = re.compile(
+    r"/(bin|boot|dev|etc|lib[0-9x]*|media|mnt|proc|root|run|sbin|srv|sys|tmp|usr|var)(/.*)?"
+    r"|/(home|opt)"
+    r"|/opt/(conda|nvidia)(/.*)?"
+)
+"""Folders of the image in which no project can lie: the system's (Filesystem Hierarchy Standard 3.0, chapters 3 and 6),
+on some of which the build has something else mounted, and conda's and the entry point's of nvidia/cuda's images.
+"""
+
+
+def _place(value: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", value) or {".", ".."} & set(value.split("/")):
+        raise ValueError("expected an absolute path of letters, digits and . _ -, without . and .. as parts of it")
+    if _IMAGES_OWN.fullmatch(value):
+        raise ValueError(
+            "is the image's own: name a folder for the project, such as /opt/project or /home/user/project"
+        )
+    return value
+
+
+class Micromamba(Model):
+    """The program that installs conda's packages."""
+
+    version: Version = Field("2.8.1-0", description="Release of micromamba.")
+    sha256: Sha256 | None = Field(
+        None, description="SHA-256 of its program for the platform. Default: the release's own, where it is known."
+    )
+
+
+class Jobs(MaxJobs):
+    """How many compilers run at once, with those of torchtext."""
+
+    text: JobCount = Field(None, description="torchtext.")
+
+
+class Config(StackConfig):
+    """The keys of a ``universal`` stack."""
+
+    flavor: Literal["universal"] = "universal"
+    torch: TorchSource = Field(default_factory=TorchSource, description="Versions of torch and its companions.")
+    cuda: SwitchedVersion = Field(
+        "13.2.1", description="CUDA, as in the tags of nvidia/cuda; false builds for the CPU alone."
+    )
+    cudnn: Version | None = Field(
+        None, description="Major version of cuDNN. Default: the newest that nvidia/cuda has for this CUDA."
+    )
+    distro: Version = Field("ubuntu24.04", description="Distribution, as in the tags of nvidia/cuda.")
+    python: Version = Field("3.12", description="Python, from conda-forge: any that this torch supports.")
+    arch_list: ArchList | None = Field(
+        None, description="Compute capabilities to compile for, such as 8.6 or 7.5 8.6+PTX. Default: by CUDA."
+    )
+    magma: Annotated[str | Literal[False] | None, switched(str, null=True)] = Field(
+        None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own."
+    )
+    micromamba: Micromamba = Field(default_factory=Micromamba, description="What installs conda's packages.")
+    train: tuple[Train, ...] = Field((Train(),), description="Images to train in, all with the same PyTorch.")
+    train_image: Edition = Field("devel", description="Edition of nvidia/cuda that train images stand on.")
+    project_root: Annotated[str, AfterValidator(_place)] = Field(
+        "/opt/project", description="Working directory of train images, and where Python looks for modules."
+    )
+    clean: Annotated[str, AfterValidator(_nonce)] | None = Field(
+        None, description="Any word, such as a date: with another one than before, everything is built without a cache."
+    )
+    max_jobs: Jobs = Field(default_factory=Jobs, description="Parallel compilers. Default: as cores and memory allow.")
+    compiler_cache: Url | None = Field(
+        None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."
+    )
+
+    @field_validator("train")
+    @classmethod
+    def _names_once(cls, value: tuple[Train, ...]) -> tuple[Train, ...]:
+        names = [one.name for one in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two images are named '{name}'")
+        return value
+
+    @field_validator("cudnn", "arch_list", "magma")
+    @classmethod
+    def _needs_cuda(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value and info.data.get("cuda") is False:
+            raise ValueError("is of CUDA, and 'cuda: false' builds without it")
+        return value
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        torch = self.torch.version
+        self._check_packages()
+        _ = self.micromamba_args
+        supported = torch_release(torch).pythons
+        if self.python not in supported:
+            source = "the Pythons that it has wheels for, stacks/versions/torch.toml"
+            raise Incompatible("python", self.python, f"is not supported by torch {torch}", supported, source)
+        if self.cuda:
+            cuda_release(self.cuda)
+            _ = self.archs
+            self.parent("devel")
+            check_torch_cuda(torch, self.cuda, source="build")
+            check_cudnn(torch, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
+            _ = self.magma_package
+        check_gcc(self.distro, torch, self.cuda or None)
+        return self
+
+    def _check_packages(self) -> None:
+        ours, source = distro_release(self.distro).packages, "stacks/versions/distros.toml"
+        other = "dnf" if ours == "apt" else "apt"
+        for index, one in enumerate(self.train):
+            if packages := getattr(one, other):
+                why = f"cannot be installed: {self.distro} has no {other}"
+                raise Incompatible(f"train.{index}.{other}", packages[0], why, [f"train.{index}.{ours}"], source)
+        if ours == "apt":
+            return
+        if self.machine != "amd64":
+            why = f"cannot be built for on {self.distro}"
+            source = "MKL is for x86-64, and the repositories that its images enable have no OpenBLAS"
+            raise Incompatible("platform", self.platform, why, ["linux/amd64"], source)
+        if self.compiler_cache:
+            why, source = f"cannot be used on {self.distro}", "the repositories that its images enable have no ccache"
+            raise Incompatible("compilerCache", self.compiler_cache, why, ["none"], source)
+
+    @property
+    def micromamba_args(self) -> dict[str, str]:
+        """The arguments that say which micromamba is fetched."""
+        version = self.micromamba.version
+        checksum = self.micromamba.sha256 or micromamba_checksum(version, self.machine)
+        return {"MICROMAMBA_VERSION": version, "MICROMAMBA_SHA256": checksum}
+
+    @property
+    def archs(self) -> str:
+        """The compute capabilities in torch's own form, ``8.0 9.0+PTX``; empty without CUDA."""
+        torch = self.torch.version
+        if not self.cuda:
+            return ""
+        if self.arch_list is None:
+            return default_archs("torch", self.cuda, torch=torch, machine=self.machine, field="archList")
+        return arch_list(self.arch_list, self.cuda, torch=torch, field="archList")
+
+    @property
+    def cudnn_version(self) -> str:
+        """The parent's cuDNN, such as ``8.2.0.53``."""
+        return parent_cudnn(self.cuda or "", self.cudnn)
+
+    def parent(self, edition: Edition) -> str:
+        """Return the image that a build or a train image stands on.
+
+        Raises:
+            Incompatible: there is none for this CUDA, cuDNN and distribution.
+        """
+        if not self.cuda:
+            return distro_release(self.distro).image
+        cudnn = None if edition == "base" else self.cudnn or self.cudnn_version.split(".")[0]
+        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
+
+    @property
+    def magma_package(self) -> Magma | None:
+        """The MAGMA that torch is built with; None for none."""
+        if not self.cuda or self.magma is False:
+            return None
+        if self.machine != "amd64":
+            source = "the packages that PyTorch publishes, stacks/versions/magma.toml"
+            raise Incompatible("magma", self.platform, "has no MAGMA package", ["false"], source)
+        found = magma(self.cuda)
+        own = found.package.removeprefix("magma-cuda")
+        if self.magma not in {None, own}:
+            why = f"is not the MAGMA of CUDA {self.cuda}"
+            raise Incompatible("magma", str(self.magma), why, [own, "false"], "a MAGMA is built for one CUDA")
+        return found

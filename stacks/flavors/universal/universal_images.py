@@ -1,0 +1,153 @@
+"""The graph of a ``universal`` stack: sources -> wheels -> dist -> images to train in.
+
+The wheels are compiled in one image of compilers, ``install``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stacks.flavors.torch_family.components import FETCHER, source_of, titles, triton, tuning, wheel_of, wheels
+from stacks.flavors.universal.train import Train
+from stacks.flavors.universal.universal_config import Config
+from stacks.jobs.requirements import Requirements, Workspace
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+from stacks.versions.pytorch import constraints
+
+_WITHOUT_CUDA = {"text"}
+"""Components that have no code for a GPU."""
+
+
+def images(config: Config) -> list[ImageSpec]:
+    """Return what is built of sources, in one image of compilers, and the images to train in."""
+    return [_install(config), *_products(config), _dist(config), *(_train(config, one) for one in config.train)]
+
+
+def requirements(config: Config) -> Requirements:
+    """Return whose each train image is, where it has the project, and whether there is CUDA.
+
+    The environment of a train image belongs to the group ``conda``, whose id differs by image. An engine reads a user's
+    own groups from the image only where the container names no group, and looks further groups up by name in the
+    image's /etc/group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
+    """
+    return Requirements(
+        no_gpu=None if config.cuda else "slipway:cuda: 'false'",
+        workspaces={
+            one.image: Workspace(folder=config.project_root, uid=one.uid, groups=("conda",)) for one in config.train
+        },
+    )
+
+
+def _suffix(config: Config, **fields: str | None) -> Suffix:
+    cuda = config.cuda or None
+    return Suffix(variant="universal", cuda=cuda, distro=config.distro, **{"tail": config.tag_suffix, **fields})
+
+
+def _clean(config: Config) -> dict[str, str]:
+    return {"CLEAN": config.clean} if config.clean else {}
+
+
+def _install(config: Config) -> ImageSpec:
+    magma = config.magma_package
+    return ImageSpec(
+        name="install",
+        dockerfile="universal-install/Dockerfile",
+        platform=config.platform,
+        product=True,
+        args={
+            **config.micromamba_args,
+            "PYTHON_VERSION": config.python,
+            "CONSTRAINTS": constraints(config.torch.version),
+            **({"MAGMA_PACKAGE": magma.package, "MAGMA_ARCHIVE": magma.archive or ""} if magma else {}),
+            **_clean(config),
+        },
+        parents={"BASE_IMAGE": Outside(reference=config.parent("devel"))},
+        description="Compilers and libraries to build PyTorch with",
+        licenses="BSD-3-Clause",
+        suffix=_suffix(config),
+    )
+
+
+def _products(config: Config) -> Iterator[ImageSpec]:
+    """Yield the source and the wheel of each component."""
+    torch = config.torch.components[0]
+    for component in config.torch.components:
+        yield source_of(component, config.platform, **_clean(config))
+        yield wheel_of(
+            component,
+            config.platform,
+            builder=Sibling(image="install"),
+            torch=None if component == torch else torch,
+            args={
+                "ARCH_LIST": "" if component.name in _WITHOUT_CUDA else config.archs,
+                **(_torch_args(config) if component == torch else {"TORCH_VERSION": config.torch.version}),
+                **_clean(config),
+            },
+            tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
+            suffix=_suffix(config, **{"torch": config.torch.version, **component.fields}),
+        )
+
+
+def _torch_args(config: Config) -> dict[str, str]:
+    """Return what torch is built with: Triton for GPUs alone."""
+    if not config.cuda:
+        return {"VARIANT": "universal", "TRITON_VERSION": "none"}
+    return {"VARIANT": "universal", **triton(config.torch.version, config.torch.commits.torch)}
+
+
+def _dist(config: Config) -> ImageSpec:
+    components = config.torch.components
+    return ImageSpec(
+        name="dist",
+        dockerfile="universal/Dockerfile",
+        target="dist",
+        platform=config.platform,
+        product=True,
+        args=_clean(config),
+        parents={"BASE_IMAGE": FETCHER, **wheels(components)},
+        description=f"Wheels of {titles(components)}",
+        licenses="BSD-3-Clause",
+        suffix=_suffix(config, torch=config.torch.version),
+    )
+
+
+def _train(config: Config, one: Train) -> ImageSpec:
+    versions = config.torch.versions
+    cuda = f"CUDA {config.cuda}" if config.cuda else "the CPU"
+    variables = {
+        f"ENV_{number}_{part}": text
+        for number, pair in enumerate(sorted(one.env.items()), start=1)
+        for part, text in zip(("NAME", "VALUE"), pair, strict=True)
+    }
+    packages = {"CONDA_PACKAGES": one.conda, "SYSTEM_PACKAGES": one.apt or one.dnf, "PIP_PACKAGES": one.pip}
+    return ImageSpec(
+        name=one.image,
+        dockerfile="universal/Dockerfile",
+        target="train",
+        platform=config.platform,
+        args={
+            **config.micromamba_args,
+            "PYTHON_VERSION": config.python,
+            "CONSTRAINTS": constraints(versions["torch"]),
+            "TORCH_VERSION": versions["torch"],
+            "TORCHVISION_VERSION": versions["vision"],
+            "TORCHAUDIO_VERSION": versions.get("audio", ""),
+            "TORCHTEXT_VERSION": versions.get("text", ""),
+            "ARCH_LIST": config.archs,
+            **{name: "\n".join(names) for name, names in packages.items() if names},
+            "USER_ID": str(one.uid),
+            "GROUP_ID": str(one.group),
+            "PROJECT_ROOT": config.project_root,
+            "TZ": one.tz,
+            **variables,
+            **_clean(config),
+        },
+        parents={
+            "BASE_IMAGE": Outside(reference=config.parent(config.train_image)),
+            "DIST_IMAGE": Sibling(image="dist"),
+        },
+        description=f"{titles(config.torch.components)} from source for {cuda}, to train with",
+        licenses="BSD-3-Clause",
+        suffix=_suffix(config, **{name: version for name, version in versions.items() if name != "text"}),
+    )

@@ -1,0 +1,171 @@
+"""Extensions that images compile against their torch, such as DeepSpeed: a row in ``extras.toml`` for each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import Companion, check_companion
+from stacks.versions.tables import applying, line, newest_from, older, order, table
+
+Image = Literal["torch", "torch-extras"]
+"""The images that extras are in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One extension.
+
+    Attributes:
+        name: of its recipe, such as ``flash-attention``.
+        title: its name as people write it.
+        image: the image that it is in.
+        default: the version or commit that a stack has unless it names one; False for none.
+        description: of its key.
+        commit_only: whether it is built at a commit only.
+        pins_torch: whether its metadata pins one torch.
+        needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
+    """
+
+    name: str
+    title: str
+    image: Image
+    default: str | Literal[False]
+    description: str
+    commit_only: bool
+    pins_torch: bool
+    needs: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def field(self) -> str:
+        """The field of the models that holds its version: ``flash_attention``."""
+        return self.name.replace("-", "_")
+
+    @property
+    def key(self) -> str:
+        """Where it stands in a stack's file: ``extras.flashAttention``, or ``flashAttention3`` in ``torch``."""
+        first, *others = self.name.split("-")
+        key = first + "".join(word.capitalize() for word in others)
+        return key if self.image == "torch" else f"extras.{key}"
+
+    def row(self, version: str) -> Mapping[str, Any]:
+        """Return what a version needs; a commit needs what the newest version does."""
+        if not self.needs:
+            return {}
+        if "any" in self.needs:
+            return self.needs["any"]
+        return applying(self.needs, version) if "." in version else self.needs[max(self.needs, key=order)]
+
+
+@functools.cache
+def extras() -> Mapping[str, Extra]:
+    """Return every extra by its name, in the order in which images have them."""
+    return {
+        name: Extra(
+            name=name,
+            title=row["title"],
+            image=row.get("image", "torch-extras"),
+            default=row.get("default", False),
+            description=row.get("description", f"{row['title']}."),
+            commit_only=row.get("commit_only", False),
+            pins_torch=row.get("pins_torch", False),
+            needs=row.get("needs", {}),
+        )
+        for name, row in table("extras").items()
+    }
+
+
+def extras_of(image: Image) -> tuple[Extra, ...]:
+    """Return the extras that an image may have."""
+    return tuple(extra for extra in extras().values() if extra.image == image)
+
+
+def extra_archs(name: str, version: str, archs: str) -> str:
+    """Return the compute capabilities whose machine code a component's wheel has, when it is to run on ``archs``.
+
+    Those are ``archs`` themselves, unless the table says that the extra has code for some only, and no PTX: then either
+    those from its oldest on, or, of the few that it is written for, what runs on each (``8.0`` on ``8.9``).
+
+    Args:
+        name: the component; one that is no extra compiles for any capability.
+        version: its version, or a commit.
+        archs: the compute capabilities to run on, in canonical form.
+    """
+    row = extras()[name].row(version) if name in extras() else {}
+    targets = [arch.removesuffix("+PTX") for arch in archs.split()]
+    if "archs_min" in row:
+        return " ".join(arch for arch in targets if order(arch) >= order(row["archs_min"]))
+    if "archs" in row:
+        running = {newest_from(_of_generation(row["archs"], arch), arch) for arch in targets}
+        return " ".join(arch for arch in row["archs"] if arch in running)
+    return archs
+
+
+def _of_generation(archs: Iterable[str], like: str) -> list[str]:
+    """Return those of ``archs`` whose machine code runs on GPUs of the same major capability."""
+    return [arch for arch in archs if order(arch)[0] == order(like)[0]]
+
+
+def _too_old(row: Mapping[str, Any], what: str, version: str) -> bool:
+    bound = row.get(f"{what}_below")
+    return bound is not None and not older(version, bound)
+
+
+def _new_enough(extra: Extra, what: str, version: str) -> tuple[str, ...]:
+    """Return the first version of an extra that is new enough for a CUDA or torch, as an error lists it."""
+    newest = max((row for row in extra.needs if _too_old(extra.needs[row], what, version)), key=order)
+    return tuple(f"{row} and newer" for row in extra.needs if order(row) > order(newest))[:1]
+
+
+def check_extra(
+    name: str,
+    version: str,
+    *,
+    cuda_version: str,
+    python: str | None = None,
+    cudnn: str | None = None,
+    torch: str | None = None,
+    archs: str | None = None,
+    field: str | None = None,
+) -> None:
+    """Refuse an extra that CUDA, cuDNN, Python or torch does not go with, or that has no code for any of ``archs``.
+
+    Versions between the table's rows have the older row's; of a commit, only what holds for all is known.
+
+    Args:
+        name: which extra.
+        version: its version, or a commit.
+        cuda_version: full CUDA version.
+        python: Python's version, if known.
+        cudnn: cuDNN's version, if known.
+        torch: torch's version, if known.
+        archs: the compute capabilities to compile for, in canonical form.
+        field: where the extra stands in the config; its own key if not given.
+
+    Raises:
+        Incompatible: naming the oldest that does, or the capabilities that it has code for.
+    """
+    extra = extras()[name]
+    row, where = extra.row(version), field or extra.key
+    source = row.get("source", f"setup.py of {name}")
+    cuda_line = line(cuda_release(cuda_version).version)
+    if "." in version or "any" in extra.needs:
+        for what, given in {"cuda": cuda_line, "python": python, "cudnn": cudnn}.items():
+            oldest = row.get(f"{what}_min")
+            if given and oldest and older(given, oldest):
+                why = f"does not build with {what} {given}"
+                raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
+        for what, given in {"cuda": cuda_line, "torch": torch}.items():
+            if given and _too_old(row, what, given):
+                why = f"does not build with {what} {given}"
+                raise Incompatible(where, version, why, _new_enough(extra, what, given), source)
+    if extra.pins_torch and torch and "." in version:
+        check_companion(torch, cast("Companion", name), version, field=where)
+    if archs and not extra_archs(name, version, archs):
+        why = f"has no code for any of the compute capabilities {archs}"
+        allowed = row.get("archs") or (f"{row['archs_min']} and newer",)
+        raise Incompatible(where, version, why, allowed, source)
