@@ -1,4 +1,4 @@
-"""What GitHub Actions gives a job, and takes from it: variables, outputs, a summary, the event, its API.
+"""The interface of a GitHub Actions job: variables, outputs, summary, event, API.
 
 Source: GitHub's documentation, "Variables reference" and "Workflow commands for GitHub Actions".
 """
@@ -19,30 +19,28 @@ from stacks.errors import SlipwayError, one_line
 _TIMEOUT = 60
 
 PAGE = 100
-"""The most that GitHub lists at once."""
+"""Largest number of items on one page of GitHub's API."""
 
 
 def variable(name: str) -> str:
     """Return a variable of the job.
 
     Raises:
-        SlipwayError: it is not set, or empty, as a repository's variable is that nobody has defined.
+        SlipwayError: it is unset, or empty, as an undefined variable of a repository is.
     """
     value = os.environ.get(name)
     if not value:
-        raise SlipwayError(
-            f"{name} is not set; GitHub Actions sets it, or docs/guides/github-actions.md says where it comes from"
-        )
+        raise SlipwayError(f"{name} is not set; GitHub Actions sets it, or docs/guides/github-actions.md describes it")
     return value
 
 
 def output(name: str, value: str) -> None:
-    """Set an output of the step; outside of GitHub Actions, print it."""
+    """Set an output of the step; outside GitHub Actions, print it."""
     _append("GITHUB_OUTPUT", f"{name}={' '.join(value.splitlines())}\n")
 
 
 def summary(markdown: str) -> None:
-    """Add to the job's summary; outside of GitHub Actions, print it."""
+    """Add to the job's summary; outside GitHub Actions, print it."""
     _append("GITHUB_STEP_SUMMARY", markdown)
 
 
@@ -56,16 +54,16 @@ def _append(variable_: str, text: str) -> None:
 
 
 def event() -> Mapping[str, Any]:
-    """Return what started the workflow, as GitHub's webhooks tell it."""
-    told: Mapping[str, Any] = json.loads(Path(variable("GITHUB_EVENT_PATH")).read_text(encoding="utf-8"))
-    return told
+    """Return the webhook payload of the event that started the workflow."""
+    payload: Mapping[str, Any] = json.loads(Path(variable("GITHUB_EVENT_PATH")).read_text(encoding="utf-8"))
+    return payload
 
 
 def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Ask GitHub's REST API about this repository, as the job's own token; ``path`` is below the repository's.
+    """Call GitHub's REST API with the job's token, and return the JSON response; ``path`` is below the repository's.
 
     Raises:
-        SlipwayError: it refuses, or cannot be reached.
+        SlipwayError: GitHub rejects the request, or is unreachable.
     """
     url = f"{variable('GITHUB_API_URL')}/repos/{variable('GITHUB_REPOSITORY')}/{path}"
     headers = {
@@ -74,34 +72,35 @@ def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         "X-GitHub-Api-Version": "2022-11-28",
     }
     data = None if body is None else json.dumps(body).encode()
-    said = ask(urllib.request.Request(url, data, headers, method=method), f"{method} {path}")  # noqa: S310 - GitHub's
-    return json.loads(said) if said else None
+    request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - GitHub's
+    response = send(request, f"{method} {path}")
+    return json.loads(response) if response else None
 
 
 def owner() -> str:
-    """Return whose this repository is."""
+    """Return the owner of this repository."""
     return variable("GITHUB_REPOSITORY").partition("/")[0]
 
 
 def open_pulls(owner: str, branch: str) -> list[Any]:
-    """Return the open pull requests of a branch of somebody's, as GitHub describes them."""
+    """Return the open pull requests from a branch of ``owner``, as GitHub's API describes them."""
     head = urllib.parse.quote(f"{owner}:{branch}", safe="")
-    found: list[Any] = api("GET", f"pulls?state=open&head={head}&per_page={PAGE}")
-    return found
+    pulls: list[Any] = api("GET", f"pulls?state=open&head={head}&per_page={PAGE}")
+    return pulls
 
 
-def ask(request: urllib.request.Request, what: str) -> bytes:
-    """Return the body of an answer; ``what`` names the question in errors.
+def send(request: urllib.request.Request, subject: str) -> bytes:
+    """Return the body of a response; ``subject`` begins errors.
 
     Raises:
-        SlipwayError: the server refuses, or cannot be reached.
+        SlipwayError: the server rejects the request, or is unreachable.
     """
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - addresses are GitHub's own
-            body: bytes = answer.read()
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310 - addresses are GitHub's own
+            body: bytes = response.read()
     except urllib.error.HTTPError as error:
-        why = one_line(error.read().decode(errors="replace"))
-        raise SlipwayError(f"{what}: {request.host} answers {error.code}: {why}") from None
+        reason = one_line(error.read().decode(errors="replace"))
+        raise SlipwayError(f"{subject}: {request.host} responds {error.code}: {reason}") from None
     except OSError as error:
-        raise SlipwayError(f"{what}: {request.host} cannot be reached: {getattr(error, 'reason', error)}") from None
+        raise SlipwayError(f"{subject}: {request.host} is unreachable: {getattr(error, 'reason', error)}") from None
     return body

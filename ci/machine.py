@@ -1,4 +1,4 @@
-"""The machine that a job runs on, where it is GitHub's own."""
+"""Disk space on GitHub's own runners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-SPARE = tuple(
+UNUSED = tuple(
     Path(folder)
     for folder in (
         "/opt/ghc",
@@ -18,15 +18,15 @@ SPARE = tuple(
         "/usr/share/swift",
     )
 )
-"""What takes most room of what GitHub installs (actions/runner-images, "Installed software") and no build here uses."""
+"""The largest preinstalled tools that no build uses (actions/runner-images, "Installed software")."""
 
 
 def make_room() -> None:
-    """Remove what GitHub's own runners bring and no image needs, some 30 GB; other machines are left as they are.
+    """Remove some 30 GB of unused tools from GitHub's own runners; other machines stay as they are.
 
-    A CUDA image with its compilers does not fit into what is left free there.
+    A CUDA image with compilers does not fit into the free space of such a runner.
     """
-    there = [str(folder) for folder in SPARE if folder.is_dir()]
-    if os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted" and there:
-        print(f"making room: {', '.join(there)}")
-        subprocess.run(["sudo", "rm", "-rf", "--", *there], check=False)  # room that is lacking is said by who needs it
+    unused = [str(folder) for folder in UNUSED if folder.is_dir()]
+    if os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted" and unused:
+        print(f"making room: {', '.join(unused)}")
+        subprocess.run(["sudo", "rm", "-rf", "--", *unused], check=False)  # a build reports a full disk itself

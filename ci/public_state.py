@@ -1,6 +1,6 @@
-"""What may be public of a stack's state: its plan, its digests, and so much of its resources that Pulumi knows them.
+"""The public part of a stack's state: its plan, its digests, and enough of its resources for a preview.
 
-A state holds how images are pushed, with credentials. Here is kept what is named here, and nothing else.
+A state has the credentials that images are pushed with. Only the keys listed here become public.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ _PROVIDER = "pulumi:providers:docker"
 _IMAGE = "docker:index/image:Image"
 
 _COMPARED = ("images", "products", "plan", "planFiles")
-"""The outputs that a preview compares: it pushes nothing, and so has none of what follows a push."""
+"""The outputs that a preview compares; it pushes nothing, so it has no signatures and no tags."""
 _OUTPUTS = (*_COMPARED, "signed", "extraTags")
 _IDENTITY = ("urn", "custom", "id", "type", "parent", "provider", "dependencies")
 _KEPT: Mapping[str, Mapping[str, Collection[str] | None]] = {
     _STACK: {},
-    _COMPONENTS: {"inputs": None, "outputs": None},  # all of them are made to be read
+    _COMPONENTS: {"inputs": None, "outputs": None},  # components have no secrets
     _PROVIDER: {"inputs": ("version",), "outputs": ("version",)},
     _IMAGE: {"outputs": ("imageName", "repoDigest")},
 }
-"""By the beginning of a resource's type, which keys of its inputs and outputs are kept."""
+"""By prefix of a resource's type: the public keys of its inputs and outputs; None for all."""
 
-_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - how Pulumi marks one (sdk/go/common/resource/properties.go)
+_SECRET = "4dabf18193072939515e22adb298388d"  # noqa: S105 - Pulumi's mark (sdk/go/common/resource/properties.go)
 _VERSION = 3
-"""Of the form of exported states (sdk/go/common/apitype/stacks.go)."""
+"""Version of the format of exported states (sdk/go/common/apitype/stacks.go)."""
 
 
 def public(exported: Mapping[str, Any], commit: str) -> dict[str, Any]:
-    """Return what may be public of an exported state that a commit made: ``commit``, ``outputs`` and ``resources``.
+    """Return the public part of an exported state of a commit: ``commit``, ``outputs`` and ``resources``.
 
     Raises:
-        SlipwayError: something of it is secret.
+        SlipwayError: it has a secret.
     """
     resources = [_public(resource) for resource in exported["deployment"].get("resources", [])]
     kept = [resource for resource in resources if resource]
     by_urn = {resource["urn"]: resource for resource in kept}
     (stack,) = (urn for urn, resource in by_urn.items() if resource["type"] == _STACK)
     for resource in kept:
-        if resource.get("parent", stack) not in by_urn:  # a cluster's, as the provider of images that are built there
+        if resource.get("parent", stack) not in by_urn:  # a cluster, for the provider of images built there
             resource["parent"] = stack
         resource["dependencies"] = [urn for urn in resource.get("dependencies", []) if urn in by_urn]
     (outputs,) = (it.get("outputs", {}) for it in exported["deployment"]["resources"] if it["type"] == _STACK)
-    found = {"commit": commit, "outputs": {key: outputs[key] for key in _OUTPUTS if key in outputs}, "resources": kept}
-    if _SECRET in json.dumps(found):
-        raise SlipwayError("the stack's outputs hold a secret, and are not made public; see `pulumi stack output`")
-    return found
+    state = {"commit": commit, "outputs": {key: outputs[key] for key in _OUTPUTS if key in outputs}, "resources": kept}
+    if _SECRET in json.dumps(state):
+        raise SlipwayError("the stack's outputs have a secret, so they stay private; see `pulumi stack output`")
+    return state
 
 
 def _public(resource: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -65,31 +65,31 @@ def _public(resource: Mapping[str, Any]) -> dict[str, Any] | None:
     return kept
 
 
-def images(told: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def images(published: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the ``ref``, ``digest`` and ``tag`` of each image and build product, by name."""
     return {
         resource["urn"].rpartition("::")[2]: resource["outputs"]
-        for resource in told["resources"]
+        for resource in published["resources"]
         if resource["type"].startswith(_COMPONENTS)
     }
 
 
-def state(told: Mapping[str, Any], unbuilt: Collection[str]) -> dict[str, Any]:
-    """Return a state for Pulumi to start from, in which the images named are planned as they were, but not built."""
-    gone = {
+def state(published: Mapping[str, Any], unbuilt: Collection[str]) -> dict[str, Any]:
+    """Return a Pulumi state from a public one, in which the images ``unbuilt`` are planned but have no resource."""
+    removed = {
         resource["urn"]
-        for resource in told["resources"]
+        for resource in published["resources"]
         if resource["type"] == _IMAGE and resource["urn"].rpartition("::")[2] in unbuilt
     }
-    compared = {key: value for key, value in told["outputs"].items() if key in _COMPARED}
+    compared = {key: value for key, value in published["outputs"].items() if key in _COMPARED}
     outputs = {_STACK: {"outputs": compared}}
     resources = [
         {
             **resource,
             **outputs.get(resource["type"], {}),
-            "dependencies": [urn for urn in resource["dependencies"] if urn not in gone],
+            "dependencies": [urn for urn in resource["dependencies"] if urn not in removed],
         }
-        for resource in told["resources"]
-        if resource["urn"] not in gone
+        for resource in published["resources"]
+        if resource["urn"] not in removed
     ]
     return {"version": _VERSION, "deployment": {"manifest": {}, "resources": resources}}

@@ -1,8 +1,8 @@
-"""The branch ``published``: what the main branch has published, for anybody to read.
+"""The branch ``published``: what the main branch has published.
 
-``stacks/<stack>.json`` is what may be public of a stack's state (:mod:`ci.public_state`);
+``stacks/<stack>.json`` is the public part of a stack's state (:mod:`ci.public_state`);
 ``commit`` names the commit up to which everything is published.
-Any clone with all branches has it: no credential and no further service is needed.
+Every clone with all branches has it, without credentials or another service.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FETCHED = f"refs/remotes/origin/{BRANCH}"
 
 
 def commit(root: Path) -> str | None:
-    """Return the commit up to which everything is published; None where nothing is."""
+    """Return the commit up to which everything is published; None if nothing is."""
     return (git(root, "show", f"{_FETCHED}:{COMMIT}") or "").strip() or None
 
 
 def stack(root: Path, name: str) -> dict[str, Any] | None:
-    """Return what is published of a stack; None where nothing is.
+    """Return the public state of a stack; None if it is not published.
 
     Raises:
         SlipwayError: the file is not what ``record`` writes.
@@ -36,13 +36,13 @@ def stack(root: Path, name: str) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        told: dict[str, Any] = json.loads(text)
+        state: dict[str, Any] = json.loads(text)
     except ValueError as error:
-        raise SlipwayError(f"branch {BRANCH}: {FOLDER}/{name}.json: {error}; publish the stack anew") from None
-    return told
+        raise SlipwayError(f"branch {BRANCH}: {FOLDER}/{name}.json: {error}; publish the stack again") from None
+    return state
 
 
 def names(root: Path) -> list[str]:
-    """Return the stacks of which something is published, sorted."""
+    """Return the published stacks, sorted."""
     listed = git(root, "ls-tree", "--name-only", f"{_FETCHED}:{FOLDER}") or ""
     return [name.removesuffix(".json") for name in listed.splitlines()]

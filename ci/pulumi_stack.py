@@ -1,4 +1,4 @@
-"""Pulumi on one stack: on the backend that all share, or on one that is thrown away."""
+"""Pulumi on one stack, with the shared backend or a temporary one."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from toolchain.machine.files import write
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import output, say
 
-_QUICK = 300.0
-"""Seconds for what reads or writes the state once."""
+_STATE_TIMEOUT = 300.0
+"""Seconds for a command that reads or writes the state."""
 
 _KEY = "COSIGN_PRIVATE_KEY"
-"""The variable with the key that signs, where the workflows have one."""
+"""The variable with the signing key, if the workflows have one."""
 
-_AGAIN = {"PULUMI_ACCESS_TOKEN", "PULUMI_CONFIG_PASSPHRASE"}
-"""Settings of Pulumi that the toolchain drops, for the state in ``.slipway``, and a shared state needs."""
+_SHARED_STATE = {"PULUMI_ACCESS_TOKEN", "PULUMI_CONFIG_PASSPHRASE"}
+"""Pulumi's settings that a shared state needs, and the toolchain removes for the state in ``.slipway``."""
 
 _UP = "update"
-"""What the history calls ``pulumi up`` (sdk/go/common/apitype/history.go)."""
+"""The kind of a ``pulumi up`` in the history (sdk/go/common/apitype/history.go)."""
 
 _REGISTRY = "**slipway:registry:**"
-"""The URNs of a registry and of all that belongs to it."""
+"""The URNs of a registry and its children."""
 _PARENTS = "**dynamic/image:VerifiedParent::**"
-"""Those of the outside parents that are verified."""
+"""The URNs of verified outside parents."""
 _PRODUCTS = "**dynamic/image:Published::**"
-"""Those of what is asked of a registry before products are built: all that stands on one depends on it."""
-_BESIDE = ("signature", "sbom", "provenance", "keep", "tag-*")
-"""What follows an image's name and a dash in the names of what is made after a push."""
+"""The URNs of lookups of build products in the registry, on which images depend."""
+_SUFFIXES = ("signature", "sbom", "provenance", "keep", "tag-*")
+"""The names of an image's resources that follow a push, after the image's name and a dash."""
 
 
 class Stack:
-    """A stack on a backend: its name there, its configuration as Pulumi gets it, and the environment to run in."""
+    """A stack on a backend: its name there, its configuration file, and Pulumi's environment variables."""
 
     def __init__(self, checkout: Checkout, name: str, configuration: Path, variables: Mapping[str, str]) -> None:
         self._checkout = checkout
@@ -59,20 +59,20 @@ class Stack:
         self._variables = variables
 
     def create(self, secrets_provider: str = "") -> None:
-        """Create the stack where it is not there yet."""
-        # From here, for from the checkout Pulumi would write what it makes up into the tracked file.
+        """Create the stack if it does not exist."""
+        # Run in another folder: in the checkout Pulumi would write an encryption salt into the tracked file.
         write(self._configuration.parent / "Pulumi.yaml", f"name: {toolchain_stack.PROJECT}\nruntime: python\n")
         with_provider = ["--secrets-provider", secrets_provider] if secrets_provider else []
-        self._said("--cwd", str(self._configuration.parent), "stack", "select", "--create", *with_provider)
+        self._output("--cwd", str(self._configuration.parent), "stack", "select", "--create", *with_provider)
 
     def up(self, targets: Iterable[str]) -> int:
-        """Build and push; return Pulumi's exit status. Only the images of ``targets``, or all where it names none."""
+        """Build and push the images ``targets``, or all if it is empty; return Pulumi's exit status."""
         return self._run("up", "--yes", "--skip-preview", *_only(targets))
 
     def preview(self, targets: Iterable[str]) -> tuple[int, str]:
-        """Return a preview's exit status, and what it says, which is printed too."""
+        """Run a preview, print its output, and return its exit status and output."""
         words = self._words("preview", "--color", "never", *_only(targets))
-        done = subprocess.run(
+        completed = subprocess.run(
             words,
             cwd=self._checkout.root,
             env=self._variables,
@@ -83,24 +83,24 @@ class Stack:
             errors="replace",
             check=False,
         )
-        say(done.stdout)
-        return done.returncode, done.stdout
+        say(completed.stdout)
+        return completed.returncode, completed.stdout
 
     def export(self) -> dict[str, Any]:
-        """Return the state; what is secret in it is encrypted."""
-        state: dict[str, Any] = json.loads(self._said("stack", "export"))
+        """Return the state, with encrypted secrets."""
+        state: dict[str, Any] = json.loads(self._output("stack", "export"))
         return state
 
     def commit(self) -> str | None:
-        """Return the commit that the stack was last brought up from, or begun to be, as Pulumi's history has it."""
-        updates = (update for update in json.loads(self._said("stack", "history", "--json")) if update["kind"] == _UP)
+        """Return the commit of the last update, finished or not, in Pulumi's history."""
+        updates = (update for update in json.loads(self._output("stack", "history", "--json")) if update["kind"] == _UP)
         return next(((update["environment"] or {}).get("git.head") for update in updates), None)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take a state for the stack's own."""
+        """Replace the stack's state."""
         file = self._configuration.with_suffix(".json")
         write(file, json.dumps(state))
-        self._said("stack", "import", "--file", str(file))
+        self._output("stack", "import", "--file", str(file))
 
     def _run(self, *words: str) -> int:
         code = toolchain_stack.run(self._words(*words), self._variables, self._checkout.root)
@@ -109,48 +109,48 @@ class Stack:
     def _words(self, verb: str, *words: str) -> list[str]:
         return ["pulumi", verb, "--stack", self._name, "--config-file", str(self._configuration), *words]
 
-    def _said(self, *words: str) -> str:
+    def _output(self, *words: str) -> str:
         return output(
             ["pulumi", "--non-interactive", *words, "--stack", self._name],
             env=self._variables,
             cwd=self._checkout.root,
-            timeout=_QUICK,
+            timeout=_STATE_TIMEOUT,
         )
 
 
 @contextmanager
 def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
-    """Yield a stack on the backend that the repository's variables name, the job's identity at hand.
+    """Yield a stack on the backend in the repository's variables, with the job's identity.
 
     Raises:
-        SlipwayError: no backend is named, or the job has no identity.
-        ToolchainError: the machine cannot be readied, or Pulumi cannot get at the backend.
+        SlipwayError: no backend is set, or the job has no identity.
+        ToolchainError: the machine cannot be prepared, or the backend is inaccessible.
     """
     backend = variable("PULUMI_BACKEND_URL")
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{toolchain_stack.PROJECT}/{stack}" if organization else stack
-    variables = _readied(checkout, stack)
-    # What encrypts the state is known by the state itself; the tracked configuration need not say it.
+    variables = _prepared(checkout, stack)
+    # The state names its own secrets provider, so the tracked configuration need not.
     variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
-    variables |= {key: os.environ[key] for key in _AGAIN if os.environ.get(key)}
+    variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
     tracked = toolchain_stack.check_name(checkout, stack)
-    with _folder(checkout) as folder, tokens(folder) as named:
+    with _folder(checkout) as folder, tokens(folder) as token_files:
         configuration = folder / tracked.name
         write(configuration, tracked.read_text(encoding="utf-8"), mode=0o600)
-        at = Stack(checkout, name, configuration, variables | named)
+        opened = Stack(checkout, name, configuration, variables | token_files)
         with _login(organization, backend, folder, variables):
-            at.create(os.environ.get("PULUMI_SECRETS_PROVIDER", ""))
-            yield at
+            opened.create(os.environ.get("PULUMI_SECRETS_PROVIDER", ""))
+            yield opened
 
 
 @contextmanager
-def throwaway(checkout: Checkout, stack: str) -> Iterator[Stack]:
-    """Yield a stack that knows nothing, on a backend that is gone afterwards; it pushes nothing and has no secret.
+def temporary(checkout: Checkout, stack: str) -> Iterator[Stack]:
+    """Yield an empty stack on a temporary backend; it pushes nothing and has no secrets.
 
     Raises:
-        ToolchainError: the machine cannot be readied.
+        ToolchainError: the machine cannot be prepared.
     """
-    variables = _readied(checkout, stack, pushing=False)
+    variables = _prepared(checkout, stack, pushing=False)
     tracked = toolchain_stack.check_name(checkout, stack)
     with _folder(checkout) as folder:
         (folder / "state").mkdir()
@@ -160,42 +160,42 @@ def throwaway(checkout: Checkout, stack: str) -> Iterator[Stack]:
         }
         configuration = folder / tracked.name
         write(configuration, unpublished(tracked.read_text(encoding="utf-8")))
-        at = Stack(checkout, stack, configuration, variables)
-        at.create()
-        yield at
+        created = Stack(checkout, stack, configuration, variables)
+        created.create()
+        yield created
 
 
 _RUNNERS = {"slipway:runners", "slipway:buildOn"}
 
 
 def unpublished(text: str) -> str:
-    """Return a stack's configuration so that it pushes nothing, and can be read without the key of its secrets.
+    """Return a stack's configuration with ``publish: false``, and without its secrets and runners.
 
-    Its runners are left out: they are in a cloud, or on a cluster, that only who publishes may see.
+    The runners need access to a cloud or a cluster, which a preview does not have.
     """
-    document = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - it makes nothing but text
-    said = without_secure(document.get("config") or {})
-    kept = {key: value for key, value in said.items() if key not in _RUNNERS}
+    document = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - it constructs only text
+    values = without_secure(document.get("config") or {})
+    kept = {key: value for key, value in values.items() if key not in _RUNNERS}
     return yaml.safe_dump({"config": {**kept, "slipway:publish": False}})
 
 
 def with_parents(plan: Plan, image: str) -> list[str]:
-    """Return an image of a plan and all of the plan's that it is made of, parents first."""
-    wanted = {image}
+    """Return an image of a plan and all its ancestors in the plan, parents first."""
+    names = {image}
     for planned in reversed(plan.images):
-        if planned.spec.name in wanted:
-            wanted |= set(planned.siblings.values())
-    return [planned.spec.name for planned in plan.images if planned.spec.name in wanted]
+        if planned.spec.name in names:
+            names |= set(planned.siblings.values())
+    return [planned.spec.name for planned in plan.images if planned.spec.name in names]
 
 
 def _only(targets: Iterable[str]) -> list[str]:
-    """Return the options for these images, what belongs to them and where they are pushed; none where none is named."""
-    urns = [f"**::{name}{what}" for name in targets for what in ("", *(f"-{beside}" for beside in _BESIDE))]
+    """Return Pulumi's options for these images, their resources and their registry; none for no image."""
+    urns = [f"**::{name}{suffix}" for name in targets for suffix in ("", *(f"-{each}" for each in _SUFFIXES))]
     return [word for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS] if urns else [])] for word in ("--target", urn)]
 
 
-def _readied(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[str, str]:
-    """Ready the machine for a stack and return its environment, without a place of the state and what opens it."""
+def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[str, str]:
+    """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
     toolchain_stack.check_name(checkout, stack)
     with alone(checkout, "ci"):
@@ -204,9 +204,9 @@ def _readied(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[st
 
 
 def defined(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables but the empty ones, which is what a workflow makes of those that nobody has defined.
+    """Return the variables that are not empty; a workflow passes an undefined variable as an empty one.
 
-    Beside a key that signs an empty password is one: GitHub knows no secret that is empty.
+    With a signing key, an empty password is kept: GitHub has no empty secrets.
     """
     kept = {PASSWORD} if variables.get(_KEY) else set()
     return {key: value for key, value in variables.items() if value or key in kept}
@@ -215,25 +215,25 @@ def defined(variables: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def _folder(checkout: Checkout) -> Iterator[Path]:
     checkout.state.mkdir(exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix="ci-", dir=checkout.state))
+    folder = Path(tempfile.mkdtemp(prefix="ci-", dir=checkout.state))
     try:
-        yield made
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def _login(organization: str, backend: str, folder: Path, variables: Mapping[str, str]) -> Iterator[None]:
-    """Log in to Pulumi Cloud as the job, for as long as one may last; other backends know nobody by Pulumi's login."""
+    """Log in to Pulumi Cloud with the job's identity for at most a day; other backends have no Pulumi login."""
     if not organization or "PULUMI_ACCESS_TOKEN" in variables:
         yield
         return
     file = folder / "pulumi-token"
     write(file, token(f"urn:pulumi:org:{organization}"), mode=0o600)
-    # A path with this before it, and no address, in which some characters would be written otherwise.
+    # `file://` before the path as it is: Pulumi does not decode a URI.
     exchanged = ["--oidc-token", f"file://{file}", "--oidc-org", organization, "--oidc-expiration", "24h"]
-    output(["pulumi", "login", backend, *exchanged], env=variables, timeout=_QUICK)
+    output(["pulumi", "login", backend, *exchanged], env=variables, timeout=_STATE_TIMEOUT)
     try:
         yield
     finally:
-        output(["pulumi", "logout", backend], env=variables, timeout=_QUICK)
+        output(["pulumi", "logout", backend], env=variables, timeout=_STATE_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Commits made without touching the work tree, and pushed as the job."""
+"""Commits made outside the work tree, and pushed with the job's token."""
 
 from __future__ import annotations
 
@@ -17,76 +17,76 @@ ROOT = Checkout.here().root
 """The checkout."""
 
 _ROBOT = ("github-actions[bot]", "41898282+github-actions[bot]@users.noreply.github.com")
-"""The name under which GitHub shows what a workflow has done."""
+"""The name under which GitHub shows commits of workflows."""
 
 
 def commit(root: Path, parent: str | None, changes: Mapping[str, str | None], message: str) -> str | None:
-    """Make a commit of a parent's tree with some files' new contents, None for those to remove; return its hash.
+    """Commit new contents of files on top of a parent, and return the commit's hash; None if nothing changes.
 
-    None where that changes nothing.
+    ``changes`` has the contents by path, None for a file to remove.
     """
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
         index = {"GIT_INDEX_FILE": f"{folder}/index"}
-        run(root, "read-tree", *([parent] if parent else ["--empty"]), more=index)
+        run(root, "read-tree", *([parent] if parent else ["--empty"]), variables=index)
         for path, text in changes.items():
             if text is None:
-                run(root, "update-index", "--force-remove", "--", path, more=index)
+                run(root, "update-index", "--force-remove", "--", path, variables=index)
                 continue
-            blob = run(root, "hash-object", "-w", "--stdin", given=text)
-            run(root, "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", more=index)
-        tree = run(root, "write-tree", more=index)
+            blob = run(root, "hash-object", "-w", "--stdin", stdin=text)
+            run(root, "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", variables=index)
+        tree = run(root, "write-tree", variables=index)
     if parent and tree == run(root, "rev-parse", f"{parent}^{{tree}}"):
         return None
     names = zip(("NAME", "EMAIL"), _ROBOT, strict=True)
     robot = {f"GIT_{role}_{key}": value for key, value in names for role in ("AUTHOR", "COMMITTER")}
-    return run(root, "commit-tree", tree, *(["-p", parent] if parent else []), "-m", message, more=robot)
+    return run(root, "commit-tree", tree, *(["-p", parent] if parent else []), "-m", message, variables=robot)
 
 
 def follows(root: Path, commit: str, before: str | None) -> bool:
-    """Say whether a commit is not older than another, which may be of a history that was rewritten."""
+    """Return whether a commit is not an ancestor of another, which may be of a rewritten history."""
     return before is None or commit == before or git(root, "merge-base", "--is-ancestor", commit, before) is None
 
 
-def push(root: Path, made: str, branch: str, *, force: bool = False) -> None:
-    """Let a branch of the remote ``origin`` stand at a commit.
+def push(root: Path, commit: str, branch: str, *, force: bool = False) -> None:
+    """Push a commit to a branch of the remote ``origin``.
 
     Raises:
-        SlipwayError: the remote refuses, as it does without ``force`` where the branch has gone on.
+        SlipwayError: the remote rejects it, as it does without ``force`` if the branch has other commits.
     """
-    words = ["push", "--quiet", *(["--force"] if force else []), "origin", f"{made}:refs/heads/{branch}"]
-    run(root, *words, more=_login())
+    words = ["push", "--quiet", *(["--force"] if force else []), "origin", f"{commit}:refs/heads/{branch}"]
+    run(root, *words, variables=_login())
 
 
 def fetch(root: Path, branch: str) -> str | None:
-    """Fetch a branch of the remote ``origin`` and return its commit; None where there is no such branch."""
-    at = f"refs/remotes/origin/{branch}"
-    if not run(root, "ls-remote", "--heads", "origin", f"refs/heads/{branch}", more=_login()):
+    """Fetch a branch of the remote ``origin`` and return its commit; None if there is no such branch."""
+    ref = f"refs/remotes/origin/{branch}"
+    if not run(root, "ls-remote", "--heads", "origin", f"refs/heads/{branch}", variables=_login()):
         return None
-    run(root, "fetch", "--quiet", "origin", f"+refs/heads/{branch}:{at}", more=_login())
-    return run(root, "rev-parse", at)
+    run(root, "fetch", "--quiet", "origin", f"+refs/heads/{branch}:{ref}", variables=_login())
+    return run(root, "rev-parse", ref)
 
 
-def run(root: Path, *words: str, given: str = "", more: Mapping[str, str] | None = None) -> str:
-    """Run git and return what it prints.
+def run(root: Path, *words: str, stdin: str = "", variables: Mapping[str, str] | None = None) -> str:
+    """Run git with more environment variables, and return its output.
 
     Raises:
-        SlipwayError: it fails; in its own last words.
+        SlipwayError: git fails; with the last line of its error.
     """
-    done = subprocess.run(
+    completed = subprocess.run(
         ["git", "-C", str(root), *words],
-        input=given,
+        input=stdin,
         capture_output=True,
         text=True,
-        env={**os.environ, **(more or {})},
+        env={**os.environ, **(variables or {})},
         check=False,
     )
-    if done.returncode:
-        raise SlipwayError(f"git {words[0]}: {one_line(done.stderr.strip().rpartition(chr(10))[2])}")
-    return done.stdout.strip()
+    if completed.returncode:
+        raise SlipwayError(f"git {words[0]}: {one_line(completed.stderr.strip().rpartition(chr(10))[2])}")
+    return completed.stdout.strip()
 
 
 def _login() -> dict[str, str]:
-    """Return git's configuration by which the job's token is sent to GitHub, as actions/checkout would; in no file."""
+    """Return variables that configure git to send the job's token to GitHub, as actions/checkout does in a file."""
     token, server = os.environ.get("GITHUB_TOKEN"), os.environ.get("GITHUB_SERVER_URL")
     if not token or not server:
         return {}

@@ -1,4 +1,4 @@
-"""``python -m ci affected``: the matrix of the stacks that a change touches, from ``slipway affected``."""
+"""``python -m ci affected``: the matrix of the stacks to build or publish, from ``slipway affected``."""
 
 from __future__ import annotations
 
@@ -21,90 +21,96 @@ HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
 """GitHub's own runners by platform."""
 
 _NOTHING = "0" * 40
-"""The commit before all others, as GitHub writes it."""
+"""The commit before the first, as GitHub writes it."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set the output ``matrix``, and say why each stack is in it.
+    """Set the output ``matrix``, and print why each stack is in it.
 
     Raises:
-        SlipwayError: the clone is shallow, or ``affected`` refuses.
+        SlipwayError: the clone is shallow, or the history cannot be compared.
     """
     if (git(ROOT, "rev-parse", "--is-shallow-repository") or "").strip() != "false":
-        raise SlipwayError(f"{ROOT}: its history is not all here: give actions/checkout `fetch-depth: 0`")
+        raise SlipwayError(f"{ROOT}: the clone is shallow: set `fetch-depth: 0` of actions/checkout")
     base = options.since or _last(ROOT)
-    found = impact.since(base, ROOT)
-    said = [*impact.unknown(found), *impact.lines(found)]
-    lessened = (stack for stack, removed in found.removed.items() if removed and plan.resolve(stack)[1])
-    stacks: dict[str, Sequence[str]] = {stack: [] for stack in lessened}
-    stacks |= {stack: list(images) for stack, images in found.images.items()}
+    changes = impact.since(base, ROOT)
+    reasons = [*impact.unknown(changes), *impact.lines(changes)]
+    reduced = (stack for stack, removed in changes.removed.items() if removed and plan.resolve(stack)[1])
+    stacks: dict[str, Sequence[str]] = {stack: [] for stack in reduced}
+    stacks |= {stack: list(images) for stack, images in changes.images.items()}
     if not options.since:
-        stacks = dict(_published(stacks, base, said))
-    print("\n".join(said))
-    actions.summary("\n".join(["```text", *said, "```", ""]))
+        stacks = dict(_to_publish(stacks, base, reasons))
+    print("\n".join(reasons))
+    actions.summary("\n".join(["```text", *reasons, "```", ""]))
     actions.output("matrix", json.dumps({"include": [_job(stack, images) for stack, images in stacks.items()]}))
     return 0
 
 
 def runner(config: StackConfig) -> list[str]:
-    """Return the labels of the runners that publish a stack: its own, else GitHub's for its platform."""
+    """Return the labels of the runners that publish a stack: configured ones, else GitHub's for its platform."""
     return list(config.runs_on) or [HOSTED[config.platform]]
 
 
 def _last(root: Path) -> str:
-    """Return the commit up to which everything is published, unless it is of a history that has been rewritten."""
+    """Return the commit up to which everything is published, or the first one if the history was rewritten."""
     commit = published_branch.commit(root) or _NOTHING
     return commit if git(root, "cat-file", "-e", f"{commit}^{{commit}}") is not None else _NOTHING
 
 
-def _published(stacks: Mapping[str, Sequence[str]], base: str, said: list[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the stacks to publish and their images, and say why where it is not that they are affected.
+def _to_publish(
+    stacks: Mapping[str, Sequence[str]], base: str, reasons: list[str]
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the stacks to publish with their images, and append the reasons that are not a change since ``base``.
 
-    Some are never pushed, or to the machine that builds them only; others are not affected and were never published, or
-    elsewhere, or without the signatures and tags that are asked for by now, as neither is a part of an image. And some
-    are published from a commit after the one compared with, as where another stack has failed, and taken back since.
+    Left out are stacks that are not pushed, or only to a local registry. Added are stacks never published at their
+    registry, or without the signatures or tags that their configuration now requires. Added too are stacks published
+    from a commit after ``base`` whose change was reverted since, which is possible after another stack failed.
     """
     for stack in stack_names():
         config, specs = plan.resolve(stack)
-        told = published_branch.stack(ROOT, stack)
-        refs = [built["ref"] for built in public_state.images(told).values()] if told else []
+        published = published_branch.stack(ROOT, stack)
+        refs = [image["ref"] for image in public_state.images(published).values()] if published else []
         if not specs:
-            said.append(f"{stack}: has no image to publish")
+            reasons.append(f"{stack}: has no image to publish")
         elif not config.publish or local(config):
-            said.append(f"{stack}: not published, as slipway:registry or slipway:publish says")
+            reasons.append(f"{stack}: not published, because of slipway:registry or slipway:publish")
         elif stack in stacks:
             yield stack, stacks[stack]
         elif not refs or not all(ref.startswith(f"{config.registry.repository}/") for ref in refs):
-            said.append(f"{stack}: not published at {config.registry.repository} yet")
+            reasons.append(f"{stack}: not published at {config.registry.repository} yet")
             yield stack, [spec.name for spec in specs]
-        elif why := lacking(config, (told or {})["outputs"], plan.extra_tags_of(stack, config)):
-            said.append(f"{stack}: {why}")
+        elif missing := lacking(config, (published or {})["outputs"], plan.extra_tags_of(stack, config)):
+            reasons.append(f"{stack}: {missing}")
             yield stack, [spec.name for spec in specs]
-        elif told and not repository.follows(ROOT, base, told["commit"]) and (others := _others(stack, told)):
-            said.append(f"{stack}: published otherwise: {', '.join(others)}")
+        elif (
+            published
+            and not repository.follows(ROOT, base, published["commit"])
+            and (others := _others(stack, published))
+        ):
+            reasons.append(f"{stack}: published with other tags: {', '.join(others)}")
             yield stack, [spec.name for spec in specs if spec.name in others]
 
 
-def _others(stack: str, told: Mapping[str, Any]) -> list[str]:
-    """Return the names of the images that are published under another tag than they have now, or are no more."""
+def _others(stack: str, published: Mapping[str, Any]) -> list[str]:
+    """Return the images that are published under another tag than their present one, or no longer exist."""
     now = {image.spec.name: image.tag for image in plan.make(stack).images}
-    then = {name: built["tag"] for name, built in public_state.images(told).items()}
+    then = {name: image["tag"] for name, image in public_state.images(published).items()}
     return [name for name in {**now, **then} if now.get(name) != then.get(name)]
 
 
 def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collection[str]) -> str:
-    """Say what published images lack of the signatures that their stack asks for, or of the further tags."""
+    """Return the signatures or extra tags that published images of a stack lack, in words; empty if none."""
     signing, products = config.signing, outputs.get("products", {})
     signed: dict[str, Mapping[str, Any]] = {**{name: {} for name in products}, **outputs.get("signed", {})}
     if signing:
         attested = {key for key in ("sbom", "provenance") if getattr(signing, key)}
-        wanted = {name: {"signature"} if name in products else {"signature", *attested} for name in signed}
+        required = {name: {"signature"} if name in products else {"signature", *attested} for name in signed}
         if not signed or any(
-            one.get("by") != signing.who or not wanted[name] <= one.keys() for name, one in signed.items()
+            outputs.get("by") != signing.who or not required[name] <= outputs.keys() for name, outputs in signed.items()
         ):
-            return "not signed as slipway:signing says"
-    there = {name.rpartition(":")[2] for names in outputs.get("extraTags", {}).values() for name in names}
-    return "" if there >= set(extra_tags) else "not tagged as slipway:extraTags says"
+            return "not signed as slipway:signing requires"
+    tags = {name.rpartition(":")[2] for names in outputs.get("extraTags", {}).values() for name in names}
+    return "" if tags >= set(extra_tags) else "not tagged as slipway:extraTags requires"
 
 
 def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""``python -m ci comment``: the reports of a preview, written to its pull request by a job that runs none of its code.
+"""``python -m ci comment``: write the reports of a preview to its pull request.
 
-The reports come from a run of the pull request's own code, which may be a fork's, so that they are data: shown as text,
-cut to a length, and written only to the pull request whose head that run was of, as GitHub says, not they.
+The reports come from the pull request's own code, which may be a fork's. So they are untrusted data: rendered as plain
+text, cut to a length, and written only to the pull request whose head the run had, according to GitHub.
 """
 
 from __future__ import annotations
@@ -15,71 +15,75 @@ from typing import Any
 from ci import actions
 
 MARK = "<!-- slipway: preview -->"
-"""How our comment is known again."""
+"""Marks our comment."""
 
 _AUTHOR = "github-actions[bot]"
-_LONGEST = 60_000
-"""Characters of a comment; GitHub takes 65,536."""
+_LIMIT = 60_000
+"""Characters of a comment; GitHub's limit is 65,536."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the comment, or write it anew where there is one.
+    """Create the comment, or update it.
 
     Raises:
-        SlipwayError: GitHub refuses.
+        SlipwayError: GitHub rejects it.
     """
-    of = actions.event()["workflow_run"]
-    # A link would lead to what is this machine's own.
-    body = text(of, [file for file in sorted(options.folder.glob("*.txt")) if file.is_file() and not file.is_symlink()])
-    numbers = _pull_requests(of)
+    workflow_run = actions.event()["workflow_run"]
+    # A link could lead to a file of this machine.
+    files = [file for file in sorted(options.folder.glob("*.txt")) if file.is_file() and not file.is_symlink()]
+    body = text(workflow_run, files)
+    numbers = _pull_requests(workflow_run)
     for number in numbers:
-        mine = _mine(number)
-        path = f"issues/comments/{mine}" if mine else f"issues/{number}/comments"
-        actions.api("PATCH" if mine else "POST", path, {"body": body})
-        print(f"pull request {number}: {'comment written anew' if mine else 'commented'}")
+        existing = _existing(number)
+        path = f"issues/comments/{existing}" if existing else f"issues/{number}/comments"
+        actions.api("PATCH" if existing else "POST", path, {"body": body})
+        print(f"pull request {number}: {'comment updated' if existing else 'commented'}")
     if not numbers:
-        print(f"no open pull request has {of['head_sha'][:7]} as its head")
+        print(f"no open pull request has {workflow_run['head_sha'][:7]} as its head")
     return 0
 
 
-def text(of: Mapping[str, Any], reports: Iterable[Path]) -> str:
-    """Return the comment on a run, with its reports as text that cannot end where it stands."""
+def text(workflow_run: Mapping[str, Any], reports: Iterable[Path]) -> str:
+    """Return the comment on a workflow run, with its reports in fences that they cannot close."""
     files = list(reports)
-    share = _LONGEST // max(len(files), 1)
-    whole = of["conclusion"] == "success"
-    said = [_report(file, share) for file in files]
-    if not said:
-        said = ["No image would change.\n" if whole else "That is not known: see the log.\n"]
-    elif not whole:
-        said = ["Reports may be missing: see the log.\n", *said]
-    outcome = "was built" if whole else f"ended with **{of['conclusion']}**"
-    head = f"{MARK}\n{of['head_sha'][:7]} {outcome}: [log]({of['html_url']}). What publishing it would change:\n"
-    return "\n".join([head, *said])[:_LONGEST]
+    share = _LIMIT // max(len(files), 1)
+    succeeded = workflow_run["conclusion"] == "success"
+    sections = [_report(file, share) for file in files]
+    if not sections:
+        sections = ["No image would change.\n" if succeeded else "Unknown: see the log.\n"]
+    elif not succeeded:
+        sections = ["Reports may be missing: see the log.\n", *sections]
+    outcome = "was built" if succeeded else f"ended with **{workflow_run['conclusion']}**"
+    head = (
+        f"{MARK}\n{workflow_run['head_sha'][:7]} {outcome}: [log]({workflow_run['html_url']}). Changes if published:\n"
+    )
+    return "\n".join([head, *sections])[:_LIMIT]
 
 
-def _report(file: Path, longest: int) -> str:
-    content = file.read_bytes()[: longest * 4].decode(errors="replace")
-    shown = "".join(character for character in content if character.isprintable() or character == "\n")
+def _report(file: Path, limit: int) -> str:
+    content = file.read_bytes()[: limit * 4].decode(errors="replace")
+    printable = "".join(character for character in content if character.isprintable() or character == "\n")
     name = re.sub(r"[^A-Za-z0-9._-]", "", file.stem)
-    fence = "`" * (max([2, *map(len, re.findall(r"`+", shown))]) + 1)
-    room = longest - 2 * len(fence) - len(name) - 100
-    cut = shown if len(shown) <= room else f"{shown[:room]}\n... (cut: the log has all of it)"
+    fence = "`" * (max([2, *map(len, re.findall(r"`+", printable))]) + 1)
+    room = limit - 2 * len(fence) - len(name) - 100
+    cut = printable if len(printable) <= room else f"{printable[:room]}\n... (cut: the log has the rest)"
     return f"<details><summary>{name}</summary>\n\n{fence}text\n{cut.rstrip()}\n{fence}\n\n</details>\n"
 
 
-def _pull_requests(of: Mapping[str, Any]) -> list[int]:
-    """Return the open pull requests whose head a run was of; GitHub names none itself where that is a fork's."""
-    owner = (of["head_repository"] or {}).get("owner", {}).get("login", "")
-    found = actions.open_pulls(owner, of["head_branch"])
-    return [pull["number"] for pull in found if pull["head"]["sha"] == of["head_sha"]]
+def _pull_requests(workflow_run: Mapping[str, Any]) -> list[int]:
+    """Return the open pull requests with a run's head; GitHub's event lists none of a fork."""
+    owner = (workflow_run["head_repository"] or {}).get("owner", {}).get("login", "")
+    pulls = actions.open_pulls(owner, workflow_run["head_branch"])
+    return [pull["number"] for pull in pulls if pull["head"]["sha"] == workflow_run["head_sha"]]
 
 
-def _mine(number: int) -> int | None:
+def _existing(number: int) -> int | None:
+    """Return the id of our comment on a pull request, if there is one."""
     page = 1
     while comments := actions.api("GET", f"issues/{number}/comments?per_page={actions.PAGE}&page={page}"):
         for comment in comments:
             if comment["user"]["login"] == _AUTHOR and comment["body"].startswith(MARK):
-                mine: int = comment["id"]
-                return mine
+                id_: int = comment["id"]
+                return id_
         page += 1
     return None

@@ -1,4 +1,4 @@
-"""``python -m ci preview``: what a stack's publication would change, said and built, and nothing pushed."""
+"""``python -m ci preview``: report what publishing a stack would change, and build it without pushing."""
 
 from __future__ import annotations
 
@@ -20,56 +20,55 @@ from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 
 _MAIN = "main"
-"""The branch that publishes: what is previewed is resolved as it would be there, or every tag would differ."""
+"""The branch that publishes. A preview uses its tags, or all tags would differ."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Preview the stack against what is published of it, then build what that lacks; return Pulumi's exit status.
+    """Preview the stack against its published images, build the changed ones, and return Pulumi's exit status.
 
-    An image is built if what is published has another tag, for equal tags mean equal content; the others are pulled
-    where they are a parent. Nothing is known of a stack that was never published, so that all of it is built. What the
-    stack has no more is shown to go.
+    An image is built if its published tag differs: equal tags mean equal content. Unchanged parents are pulled. An
+    unpublished stack is built whole. The report lists images that the stack no longer has.
 
     Raises:
         SlipwayError: there is no such stack, or its configuration is wrong.
     """
     os.environ[BRANCH_VARIABLE] = _MAIN
     tags = {image.spec.name: image.tag for image in plan.make(options.stack).images}
-    told = published_branch.stack(ROOT, options.stack)
-    known = public_state.images(told) if told else {}
+    published = published_branch.stack(ROOT, options.stack)
+    known = public_state.images(published) if published else {}
     changed = [name for name, tag in tags.items() if name not in known or known[name]["tag"] != tag]
     differing = [*changed, *(name for name in known if name not in tags)]
     make_room()
-    with pulumi_stack.throwaway(Checkout.here(), options.stack) as stack:
-        if told:
-            stack.load(public_state.state(told, unbuilt=changed))
-        status, said = stack.preview(differing if told else []) if differing else (0, "Nothing would change.\n")
-        write(options.to / f"{options.stack}.txt", compared(options.stack, told, differing) + changes(said))
-        return status or (stack.up(changed if told else []) if changed else 0)
+    with pulumi_stack.temporary(Checkout.here(), options.stack) as stack:
+        if published:
+            stack.load(public_state.state(published, unbuilt=changed))
+        status, output = stack.preview(differing if published else []) if differing else (0, "Nothing would change.\n")
+        write(options.to / f"{options.stack}.txt", comparison(options.stack, published, differing) + changes(output))
+        return status or (stack.up(changed if published else []) if changed else 0)
 
 
-def compared(stack: str, told: Mapping[str, Any] | None, differing: Collection[str]) -> str:
-    """Return which images are over their budgets, and how they differ from the published ones, as `stacks diff` says.
+def comparison(stack: str, published: Mapping[str, Any] | None, differing: Collection[str]) -> str:
+    """Return the diff of the images with the published ones as text; the job's summary gets it as Markdown.
 
-    As Markdown it is in the job's summary. What is told here goes into a comment, in which nothing that a fork's code
-    says may be more than text. That a registry does not let anybody read is no failure of the preview, nor is what
-    weighs too much: that is published already, and what would be instead is not weighed before it is pushed.
+    The text goes into a comment, where a fork's content must stay plain text. An unreadable registry does not fail the
+    preview. An exceeded budget does not either: it is that of a published image, as a new one has no size before it is
+    pushed.
     """
-    if not told or not differing:
+    if not published or not differing:
         return ""
     try:
-        found = diff(stack, ROOT, before=told["outputs"])
+        differences = diff(stack, ROOT, before=published["outputs"])
     except SlipwayError as error:
         return f"slipway diff: {error}\n\n"
-    images = tuple(image for image in found.images if image.name in differing)
-    made = report.of_stack(replace(found, images=images))
-    actions.summary(f"{text.markdown(made)}\n")
-    return "".join(f"{line}\n" for line in report.over(found)) + f"{text.terminal(made)}\n\n"
+    images = tuple(image for image in differences.images if image.name in differing)
+    summary = report.of_stack(replace(differences, images=images))
+    actions.summary(f"{text.markdown(summary)}\n")
+    return "".join(f"{line}\n" for line in report.over(differences)) + f"{text.terminal(summary)}\n\n"
 
 
-def changes(said: str) -> str:
-    """Return what a preview says without those outputs that stay: Pulumi shows all of one that changes somewhere."""
-    before, heading, rest = said.partition("\nOutputs:\n")
+def changes(output: str) -> str:
+    """Return a preview without unchanged outputs: Pulumi shows the whole of an output with a change in it."""
+    before, heading, rest = output.partition("\nOutputs:\n")
     outputs, end, after = rest.partition("\n\nResources:\n")
     marked = (line for line in outputs.splitlines() if line.lstrip().startswith(("+", "-", "~")))
     return f"{before}{heading}{chr(10).join(marked)}{end}{after}"

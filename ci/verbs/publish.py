@@ -1,4 +1,4 @@
-"""``python -m ci publish``: one stack, or one image of it, built, pushed, and told of."""
+"""``python -m ci publish``: build and push one stack, or one image of it, and report the digests."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from toolchain.machine.files import write
 
 
 def run(options: argparse.Namespace) -> int:
-    """Bring the stack up on the shared backend; return Pulumi's exit status.
+    """Update the stack on the shared backend; return Pulumi's exit status.
 
-    Jobs for one stack wait for each other, but in no order: a job of an older commit may come last, and is refused.
+    Jobs of one stack run one at a time in any order, so a job of an older commit than the last is refused.
 
     Raises:
-        SlipwayError: there is no such stack or image, a later commit was brought up, or the job lacks what
-            docs/guides/github-actions.md asks for.
+        SlipwayError: there is no such stack or image, a later commit was published, or a variable of
+            docs/guides/github-actions.md is missing.
     """
     planned = plan.make(options.stack)
     names = [image.spec.name for image in planned.images]
@@ -37,20 +37,20 @@ def run(options: argparse.Namespace) -> int:
         last = stack.commit()
         if last and not repository.follows(ROOT, head, last):
             raise SlipwayError(
-                f"stack {options.stack}: it was brought up from {last[:7]}, a later commit than this one, {head[:7]}, "
-                "which would take that back; start the workflow `publish` on main as it is now"
+                f"stack {options.stack}: the last update was from {last[:7]}, a later commit than {head[:7]}; "
+                "start the workflow `publish` on the present main"
             )
         if status := stack.up(targets):
             return status
-        told = public_state.public(stack.export(), head)
-    built = public_state.images(told)
+        published = public_state.public(stack.export(), head)
+    images = public_state.images(published)
     actions.summary(f"### {options.stack}\n\n| image | published as |\n| --- | --- |\n")
     actions.summary(
-        "".join(f"| {name} | `{built[name]['ref']}`<br>`{built[name]['tag']}` |\n" for name in targets or names)
+        "".join(f"| {name} | `{images[name]['ref']}`<br>`{images[name]['tag']}` |\n" for name in targets or names)
     )
     if options.image:
         for key in ("digest", "tag"):
-            actions.output(key, built[options.image][key])
+            actions.output(key, images[options.image][key])
     if options.to:
-        write(options.to / f"{options.stack}.json", json.dumps(told, indent=1, sort_keys=True) + "\n")
+        write(options.to / f"{options.stack}.json", json.dumps(published, indent=1, sort_keys=True) + "\n")
     return 0

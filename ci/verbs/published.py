@@ -1,4 +1,4 @@
-"""``python -m ci published``: the matrix of the images that are published."""
+"""``python -m ci published``: the matrix of the published images."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ci.repository import ROOT
 
 
 def run(_: argparse.Namespace) -> int:
-    """Set the output ``matrix``: a job for each image that is published, one that two stacks share only once."""
+    """Set the output ``matrix`` to one job for each published image; an image shared by two stacks counts once."""
     refs: dict[str, dict[str, str]] = {}
     for name in names(ROOT):
-        for image, built in ((stack(ROOT, name) or {}).get("outputs") or {}).get("images", {}).items():
-            refs.setdefault(built["ref"], {"stack": name, "image": image, "ref": built["ref"]})
+        for image, outputs in ((stack(ROOT, name) or {}).get("outputs") or {}).get("images", {}).items():
+            refs.setdefault(outputs["ref"], {"stack": name, "image": image, "ref": outputs["ref"]})
     actions.output("matrix", json.dumps({"include": list(refs.values())}))
     return 0

@@ -1,4 +1,4 @@
-"""``python -m ci record``: write to the branch ``published`` what was published, and up to which commit."""
+"""``python -m ci record``: write published states and their commit to the branch ``published``."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ci import published_branch, repository
 from ci.repository import ROOT
 from stacks.errors import SlipwayError
 
-_TRIES = 5
-_ALL = {"success", "skipped"}
-"""How the jobs end together where all is published; they are skipped where nothing was to be."""
+_ATTEMPTS = 5
+_COMPLETE = {"success", "skipped"}
+"""Results of the publishing jobs if everything is published; they are skipped if nothing changed."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record the files that ``publish --to`` has written; other runs may do so at the same time.
+    """Record the files that ``publish --to`` wrote; other runs may do so at the same time.
 
     Raises:
         SlipwayError: the branch cannot be written.
     """
-    told = {file.stem: file.read_text(encoding="utf-8") for file in sorted(options.folder.glob("*.json"))}
+    states = {file.stem: file.read_text(encoding="utf-8") for file in sorted(options.folder.glob("*.json"))}
     head = repository.run(ROOT, "rev-parse", "HEAD")
-    for remaining in reversed(range(_TRIES)):
+    for remaining in reversed(range(_ATTEMPTS)):
         parent = repository.fetch(ROOT, published_branch.BRANCH)
-        changes = _changes(ROOT, told, head if options.result in _ALL else None)
-        made = repository.commit(ROOT, parent, changes, f"Published from {head[:7]}")
-        if made is None:
+        changes = _changes(ROOT, states, head if options.result in _COMPLETE else None)
+        commit = repository.commit(ROOT, parent, changes, f"Published from {head[:7]}")
+        if commit is None:
             print("nothing new was published")
             return 0
         try:
-            repository.push(ROOT, made, published_branch.BRANCH)
+            repository.push(ROOT, commit, published_branch.BRANCH)
         except SlipwayError:  # another run was faster
             if not remaining:
                 raise
@@ -42,17 +42,17 @@ def run(options: argparse.Namespace) -> int:
     raise AssertionError
 
 
-def _changes(root: Path, told: Mapping[str, str], head: str | None) -> dict[str, str | None]:
-    """Return what is to be written, by path, but for what a later commit has published in the meantime."""
+def _changes(root: Path, states: Mapping[str, str], head: str | None) -> dict[str, str | None]:
+    """Return the new contents of files by path, except those that a later commit published in the meantime."""
     changes: dict[str, str | None] = {}
-    for stack, text in told.items():
+    for stack, text in states.items():
         before = published_branch.stack(root, stack)
         if repository.follows(root, json.loads(text)["commit"], before["commit"] if before else None):
             changes[f"{published_branch.FOLDER}/{stack}.json"] = text
     if head and repository.follows(root, head, published_branch.commit(root)):
         changes[published_branch.COMMIT] = f"{head}\n"
-        here = {file.name for file in (root / "stacks").glob("Pulumi.*.yaml")}
+        existing = {file.name for file in (root / "stacks").glob("Pulumi.*.yaml")}
         for stack in published_branch.names(root):
-            if f"Pulumi.{stack}.yaml" not in here:
+            if f"Pulumi.{stack}.yaml" not in existing:
                 changes[f"{published_branch.FOLDER}/{stack}.json"] = None
     return changes

@@ -1,7 +1,7 @@
-"""``python -m ci resolve``: the stack and the image that a Dockerfile's folder, arguments and tag suffix mean.
+"""``python -m ci resolve``: find the stack and image of a Dockerfile's folder, build arguments and tag suffix.
 
-These are the inputs of the reusable workflow of coreweave/ml-containers. Here they build nothing themselves: they are a
-question to the one graph, and exactly one of its images must be the answer.
+These are the inputs of the reusable workflow of coreweave/ml-containers. Here they select exactly one image of the
+stacks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from stacks.errors import SlipwayError, one_line, suggest
 from stacks.plan import PlannedImage
 from stacks.spec import CONTEXT
 
-_MOST_SHOWN = 5
+_LISTED = 5
+"""Images that an error lists."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a caller says of an image; empty is anything. ``args`` are some of its build arguments."""
+class Query:
+    """Properties of one image; an empty one matches any. ``args`` are some of its build arguments."""
 
     folder: str
     name: str
@@ -38,10 +39,10 @@ def run(options: argparse.Namespace) -> int:
     """Set the outputs ``stack``, ``image`` and ``runner``.
 
     Raises:
-        SlipwayError: no image or more than one is meant, or an argument is not KEY=VALUE.
+        SlipwayError: no image or several match, or an argument is not KEY=VALUE.
     """
-    asked = Asked(options.folder, options.image_name, arguments(options.build_args), options.tag_suffix)
-    stack, image = find(asked)
+    query = Query(options.folder, options.image_name, arguments(options.build_args), options.tag_suffix)
+    stack, image = find(query)
     print(f"{stack}: {image}")
     for name, value in {"stack": stack, "image": image, "runner": json.dumps(runner(plan.resolve(stack)[0]))}.items():
         actions.output(name, value)
@@ -49,43 +50,43 @@ def run(options: argparse.Namespace) -> int:
 
 
 def arguments(text: str) -> dict[str, str]:
-    """Read build arguments, ``KEY=VALUE``, one a line, as docker/build-push-action has them.
+    """Read build arguments, ``KEY=VALUE``, one per line, as docker/build-push-action does.
 
     Raises:
         SlipwayError: a line is not of that form.
     """
-    found = {}
+    values = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         key, equals, value = line.partition("=")
         if not equals:
-            raise SlipwayError(f"build-args: '{one_line(line)}': expected KEY=VALUE, one a line")
-        found[key] = value
-    return found
+            raise SlipwayError(f"build-args: '{one_line(line)}': expected KEY=VALUE, one per line")
+        values[key] = value
+    return values
 
 
-def find(asked: Asked) -> tuple[str, str]:
-    """Return the stack and the name of the one image that is meant.
+def find(query: Query) -> tuple[str, str]:
+    """Return the stack and the name of the one matching image.
 
     Raises:
-        SlipwayError: none is, with what there is in its place, or more than one, with what tells them apart.
+        SlipwayError: none or several match; the message lists candidates.
     """
-    folder = posixpath.normpath(asked.folder).removeprefix(f"{CONTEXT}/")
+    folder = posixpath.normpath(query.folder).removeprefix(f"{CONTEXT}/")
     of_folder = [(stack, image) for stack, image in _all() if posixpath.dirname(image.spec.dockerfile) == folder]
     if not of_folder:
         folders = sorted({posixpath.dirname(image.spec.dockerfile) for _, image in _all()})
         raise SlipwayError(
-            f"folder '{one_line(asked.folder)}': no image is built of it{suggest(folder, folders)}; "
-            f"there are: {', '.join(folders)}"
+            f"folder '{one_line(query.folder)}': no image has its Dockerfile there{suggest(folder, folders)}; "
+            f"expected one of: {', '.join(folders)}"
         )
-    found = [(stack, image) for stack, image in of_folder if _is_meant(image, asked)]
-    if len(found) == 1:
-        return found[0][0], found[0][1].spec.name
-    shown = [f"{stack} {image.spec.name} ({image.spec.suffix.render()})" for stack, image in found or of_folder]
-    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
-    said = "several images are meant" if found else "no image is meant; of this folder there are"
+    matches = [(stack, image) for stack, image in of_folder if _matches(image, query)]
+    if len(matches) == 1:
+        return matches[0][0], matches[0][1].spec.name
+    names = [f"{stack} {image.spec.name} ({image.spec.suffix.render()})" for stack, image in matches or of_folder]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    problem = "several images match" if matches else "no image matches; the folder has"
     raise SlipwayError(
-        f"{_said(asked)}: {said}: {', '.join(shown[:_MOST_SHOWN])}{more}; "
-        "give image-name, tag-suffix or more build-args as `slipway show STACK` has them"
+        f"{_describe(query)}: {problem}: {', '.join(names[:_LISTED])}{more}; "
+        "set image-name, tag-suffix or more build-args, as in `slipway show STACK`"
     )
 
 
@@ -94,15 +95,15 @@ def _all() -> tuple[tuple[str, PlannedImage], ...]:
     return tuple((stack, image) for stack in stack_names() for image in plan.make(stack).images)
 
 
-def _is_meant(image: PlannedImage, asked: Asked) -> bool:
+def _matches(image: PlannedImage, query: Query) -> bool:
     return (
-        (image.spec.name == asked.name if asked.name else not image.spec.product)
-        and asked.suffix in {"", image.spec.suffix.render()}
-        and asked.args.items() <= image.args.items()
+        (image.spec.name == query.name if query.name else not image.spec.product)
+        and query.suffix in {"", image.spec.suffix.render()}
+        and query.args.items() <= image.args.items()
     )
 
 
-def _said(asked: Asked) -> str:
-    args = ", ".join(f"{key}={value}" for key, value in asked.args.items())
-    parts = {"folder": asked.folder, "image-name": asked.name, "build-args": args, "tag-suffix": asked.suffix}
+def _describe(query: Query) -> str:
+    args = ", ".join(f"{key}={value}" for key, value in query.args.items())
+    parts = {"folder": query.folder, "image-name": query.name, "build-args": args, "tag-suffix": query.suffix}
     return ", ".join(f"{key} '{one_line(value)}'" for key, value in parts.items() if value)

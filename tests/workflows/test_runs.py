@@ -129,7 +129,7 @@ def test_a_stack_that_stays_on_its_machine_is_never_published(world: World) -> N
     world.repository.write("stacks/Pulumi.three.yaml", "config:\n  slipway:flavor: chain\n  slipway:tagSuffix: three\n")
     run = world.actions().run("publish.yml", world.repository.push())
     assert run.results == NOTHING_TO_DO, run.log
-    assert "three: not published, as slipway:registry or slipway:publish says" in run.job("affected stacks").summary
+    assert "three: not published, because of slipway:registry or slipway:publish" in run.job("affected stacks").summary
 
 
 def test_a_stack_that_fails_is_published_by_the_next_push_though_that_does_not_touch_it(world: World) -> None:
@@ -167,7 +167,7 @@ def test_what_is_published_of_a_change_that_is_taken_back_is_taken_back_too(worl
     event = world.repository.push("both are as they were")
     run = world.actions().run("publish.yml", event)
     assert run.job("two / up").result == "success", run.log
-    assert "two: published otherwise: link0" in run.job("affected stacks").summary
+    assert "two: published with other tags: link0" in run.job("affected stacks").summary
     assert world.told("two")["commit"] == world.upto() == event.sha
     assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "two"
     again = world.actions().run("publish.yml", event)
@@ -184,8 +184,8 @@ def test_a_run_that_comes_after_a_later_commits_takes_nothing_back(world: World)
     run = world.actions().run("build.yml", older, inputs={"folder": "link0", "build-args": "WORD=three"})
     assert run.results == {"resolve": "success", "link0 / up": "failure"}, run.log
     assert (
-        f"stack two: it was brought up from {later.sha[:7]}, a later commit than this one, {older.sha[:7]}, which would "
-        "take that back; start the workflow `publish` on main as it is now"
+        f"stack two: the last update was from {later.sha[:7]}, a later commit than {older.sha[:7]}; "
+        "start the workflow `publish` on the present main"
     ) in run.job("link0 / up").log.splitlines()
     assert world.actions().run("publish.yml", older).results["affected stacks"] == "success"
     assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "four"
@@ -237,7 +237,7 @@ def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(w
         "head_repository": {"full_name": "somebody/slipway", "owner": {"login": "somebody"}},
     }  # fmt: skip
     ended = Event("workflow_run", "refs/heads/main", world.event.sha, {"workflow_run": of})
-    for said in ("commented", "comment written anew"):
+    for said in ("commented", "comment updated"):
         commented = world.actions(github.address).run("comment.yml", ended, artifacts=run.artifacts)
         assert commented.results == {"comment": "success"}, commented.log
         assert f"pull request 7: {said}" in commented.log
@@ -293,7 +293,7 @@ def test_a_shallow_clone_is_one_line_that_says_what_to_do(world: World, name: st
     assert run.job("affected stacks").result == "failure"
     assert set(run.results.values()) == {"failure", "skipped"}
     said = run.job("affected stacks").log.splitlines()[-1]
-    assert said.endswith("its history is not all here: give actions/checkout `fetch-depth: 0`")
+    assert said.endswith("the clone is shallow: set `fetch-depth: 0` of actions/checkout")
 
 
 def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> None:
@@ -311,7 +311,7 @@ def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> Non
     assert not {outputs["tag"], "latest"} & set(world.registry("one/link1/tags/list")["tags"])
     wrong = world.actions().run("build.yml", event, inputs={"folder": "link0", "build-args": "WORD=six"})
     assert wrong.results == {"resolve": "failure", "up": "skipped"}
-    assert "no image is meant; of this folder there are: one link0 (chain), two link0 (chain)" in wrong.log
+    assert "no image matches; the folder has: one link0 (chain), two link0 (chain)" in wrong.log
 
 
 def test_a_night_proposes_what_has_moved_and_scans_what_is_published(world: World, github: GitHub) -> None:
@@ -331,7 +331,7 @@ def test_a_night_proposes_what_has_moved_and_scans_what_is_published(world: Worl
     tuesday = Event("schedule", "refs/heads/main", world.event.sha, {"schedule": "30 4 * * 0,2-6"})
     again = world.actions(github.address).run("nightly.yml", tuesday)
     assert set(again.results.values()) == {"success"}, again.log
-    assert "pull request 1: proposes that already" in again.job("parents").log
+    assert "pull request 1: unchanged" in again.job("parents").log
     assert len(github.pulls) == len(github.dispatched) == 1
     world.repository.git("fetch", "-q", "origin", "parents")
     assert world.repository.git("rev-parse", "FETCH_HEAD") == proposed

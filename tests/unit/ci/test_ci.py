@@ -1,4 +1,4 @@
-"""``python -m ci``: its pure half, and what it says to git, to GitHub and to a token's issuer, each a stand-in here."""
+"""``python -m ci`` against stand-ins of git remotes, GitHub's API and the issuer of identity tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import yaml
 
 from ci import actions, identity, machine, public_state, pulumi_stack, repository
 from ci.arguments import main
-from ci.verbs import comment, preview, propose, proposed, record, resolve
+from ci.verbs import comment, lock_date, preview, propose, record, resolve
 from stacks import lock, plan
 from stacks.errors import SlipwayError
 from stacks.identity.history import BRANCH_VARIABLE
@@ -47,23 +47,23 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
 # resolve
 
 
-def asked(folder: str, name: str = "", args: str = "", suffix: str = "") -> tuple[str, str]:
-    return resolve.find(resolve.Asked(folder, name, resolve.arguments(args), suffix))
+def image_of(folder: str, name: str = "", args: str = "", suffix: str = "") -> tuple[str, str]:
+    return resolve.find(resolve.Query(folder, name, resolve.arguments(args), suffix))
 
 
 @pytest.mark.parametrize("folder", ["torch", "dockerfiles/torch", "./dockerfiles/torch/"])
-def test_upstreams_words_for_an_image_mean_one_of_the_graph(folder: str) -> None:
-    assert asked(folder, suffix="base-cuda12.1.1-torch2.0.1-vision0.15.2-audio2.0.2") == ("base-cu121", "torch")
-    assert asked(folder, "torch", "TORCH_VERSION=2.14.1") == ("local", "torch")
+def test_find_folder_and_suffix_returns_one_image(folder: str) -> None:
+    assert image_of(folder, suffix="base-cuda12.1.1-torch2.0.1-vision0.15.2-audio2.0.2") == ("base-cu121", "torch")
+    assert image_of(folder, "torch", "TORCH_VERSION=2.14.1") == ("local", "torch")
 
 
-def test_every_image_that_is_run_can_be_meant() -> None:
+def test_find_all_properties_returns_each_image() -> None:
     for stack, image in resolve._all():
         if image.spec.product:
             continue
         words = "\n".join(f"{key}={value}" for key, value in image.args.items())
         folder = image.spec.dockerfile.rpartition("/")[0]
-        assert asked(folder, image.spec.name, words, image.spec.suffix.render()) == (stack, image.spec.name)
+        assert image_of(folder, image.spec.name, words, image.spec.suffix.render()) == (stack, image.spec.name)
 
 
 @pytest.mark.parametrize(
@@ -71,26 +71,26 @@ def test_every_image_that_is_run_can_be_meant() -> None:
     [
         (
             ("torhc",),
-            "folder 'torhc': no image is built of it (did you mean 'torch'?); there are: ",
+            "folder 'torhc': no image has its Dockerfile there (did you mean 'torch'?); expected one of: ",
         ),
         (
             ("torch", "", "TORCH_VERSION=1.0"),
-            "folder 'torch', build-args 'TORCH_VERSION=1.0': no image is meant; of this",
+            "folder 'torch', build-args 'TORCH_VERSION=1.0': no image matches; the folder has",
         ),
         (
             ("torch", "torch-extras"),
-            "folder 'torch', image-name 'torch-extras': no image is meant; of this folder there are",
+            "folder 'torch', image-name 'torch-extras': no image matches; the folder has",
         ),
         (
             ("torch", "", "TORCH_VERSION=2.0.1"),
-            "folder 'torch', build-args 'TORCH_VERSION=2.0.1': several images are meant: ",
+            "folder 'torch', build-args 'TORCH_VERSION=2.0.1': several images match: ",
         ),
-        (("torch", "", "TORCH_VERSION"), "build-args: 'TORCH_VERSION': expected KEY=VALUE, one a line"),
+        (("torch", "", "TORCH_VERSION"), "build-args: 'TORCH_VERSION': expected KEY=VALUE, one per line"),
     ],
 )
-def test_what_means_none_or_several_is_one_line_that_says_what_there_is(words: tuple[str, ...], line: str) -> None:
+def test_find_without_one_match_lists_candidates(words: tuple[str, ...], line: str) -> None:
     with pytest.raises(SlipwayError) as caught:
-        asked(*words)
+        image_of(*words)
     assert str(caught.value).startswith(line), caught.value
     assert "\n" not in str(caught.value)
 
@@ -98,15 +98,15 @@ def test_what_means_none_or_several_is_one_line_that_says_what_there_is(words: t
 # Pulumi
 
 
-def test_an_image_is_brought_up_with_all_that_it_is_made_of_and_nothing_else() -> None:
+def test_with_parents_of_image_returns_its_ancestors_only() -> None:
     planned = plan.make("nccl-cu121")
-    wanted = pulumi_stack.with_parents(planned, "torch")
-    assert wanted[-1] == "torch"
-    assert {"nccl-tests", "torch-source", "torch-wheel", "vision-wheel"} < set(wanted)
-    assert not {"torch-extras", "deepspeed-wheel", "apex-source"} & set(wanted)
+    names = pulumi_stack.with_parents(planned, "torch")
+    assert names[-1] == "torch"
+    assert {"nccl-tests", "torch-source", "torch-wheel", "vision-wheel"} < set(names)
+    assert not {"torch-extras", "deepspeed-wheel", "apex-source"} & set(names)
 
 
-def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
+def test_unpublished_config_has_no_secret_and_no_push() -> None:
     text = (
         "secretsprovider: awskms://x\nencryptedkey: AAAA\nencryptionsalt: v1:x\nconfig:\n  slipway:flavor: local\n"
         '  slipway:torch: {version: "2.10"}\n  slipway:registry: {kind: generic, repository: r.example/x, username: u,\n'
@@ -129,14 +129,14 @@ def test_a_throwaway_stack_pushes_nothing_and_needs_no_key() -> None:
     assert yaml.safe_load(pulumi_stack.unpublished(text))["config"]["slipway:publish"] is False
 
 
-def test_what_nobody_defined_is_not_set_but_the_empty_password_of_a_key() -> None:
+def test_defined_drops_empty_except_password_of_key() -> None:
     empty = {"AWS_ROLE_ARN": "", "COSIGN_PASSWORD": "", "PATH": "/bin"}
     assert pulumi_stack.defined({**empty, "COSIGN_PRIVATE_KEY": ""}) == {"PATH": "/bin"}
     key = {"COSIGN_PRIVATE_KEY": "-----BEGIN", "PATH": "/bin"}
     assert pulumi_stack.defined({**empty, **key}) == {**key, "COSIGN_PASSWORD": ""}
 
 
-SAID = """Previewing update (one):
+PREVIEW = """Previewing update (one):
  ~  slipway:image:ImageVariant b update [diff: ~files,tag]
 
 Outputs:
@@ -158,14 +158,21 @@ Resources:
 """
 
 
-def test_of_a_preview_what_stays_is_left_out() -> None:
-    stays = ("        a: {", '            tag: "1"', "        }", "            target: <null>", "    }", "          }")
-    left = "\n".join(line for line in SAID.splitlines() if line not in stays) + "\n"
-    assert preview.changes(SAID) == left.replace("        }\n", "")
+def test_changes_of_preview_omit_unchanged_outputs() -> None:
+    unchanged = (
+        "        a: {",
+        '            tag: "1"',
+        "        }",
+        "            target: <null>",
+        "    }",
+        "          }",
+    )
+    kept = "\n".join(line for line in PREVIEW.splitlines() if line not in unchanged) + "\n"
+    assert preview.changes(PREVIEW) == kept.replace("        }\n", "")
     assert preview.changes("error: no stack\n") == "error: no stack\n"
 
 
-# What may be public
+# Public state
 
 ROOT_URN, COMPONENT, IMAGE, PROVIDER = (f"urn:pulumi:t::slipway::{rest}" for rest in (
     "pulumi:pulumi:Stack::slipway-t", "slipway:image:ImageVariant::a",
@@ -177,7 +184,7 @@ SECRET = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270"
 
 
 def exported(**outputs: Any) -> dict[str, Any]:
-    made = [
+    resources = [
         {"urn": ROOT_URN, "type": "pulumi:pulumi:Stack", "custom": False, "outputs": {"images": {"a": {}}, **outputs}},
         {"urn": REGISTRY, "type": "slipway:registry:PasswordRegistry", "custom": False, "inputs": {"x": SECRET}},
         {"urn": PROVIDER, "type": "pulumi:providers:docker", "custom": True, "id": "1", "parent": CLUSTER,
@@ -188,27 +195,27 @@ def exported(**outputs: Any) -> dict[str, Any]:
          "provider": f"{PROVIDER}::1", "dependencies": [REGISTRY, COMPONENT],
          "inputs": {"registry": SECRET}, "outputs": {"registry": SECRET, "repoDigest": "r/a@sha256:1", "imageName": "r/a"}},
     ]  # fmt: skip
-    return {"version": 3, "deployment": {"secrets_providers": {"state": {"salt": "v1:x"}}, "resources": made}}
+    return {"version": 3, "deployment": {"secrets_providers": {"state": {"salt": "v1:x"}}, "resources": resources}}
 
 
-def test_of_a_state_only_what_is_named_is_public() -> None:
-    told = public_state.public(exported(more="of another"), "c" * 40)
-    text = json.dumps(told)
+def test_public_state_keeps_listed_keys_only() -> None:
+    state = public_state.public(exported(more="of another"), "c" * 40)
+    text = json.dumps(state)
     assert not any(hidden in text for hidden in ("ciphertext", "salt", "tcp://x", "registry", "of another"))
-    assert told["commit"] == "c" * 40
-    assert told["outputs"] == {"images": {"a": {}}}
-    assert public_state.images(told) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
+    assert state["commit"] == "c" * 40
+    assert state["outputs"] == {"images": {"a": {}}}
+    assert public_state.images(state) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
 
 
-def test_an_output_that_is_secret_is_refused() -> None:
-    with pytest.raises(SlipwayError, match=r"^the stack's outputs hold a secret, and are not made public; "):
+def test_public_state_with_secret_is_refused() -> None:
+    with pytest.raises(SlipwayError, match=r"^the stack's outputs have a secret, so they stay private; "):
         public_state.public(exported(plan={"a": {"args": {"TOKEN": SECRET}}}), "c" * 40)
 
 
-def test_a_state_made_of_it_has_what_is_not_to_be_built_and_no_dangling_urn() -> None:
-    told = public_state.public(exported(), "c" * 40)
+def test_state_of_unbuilt_images_has_no_dangling_urn() -> None:
+    state = public_state.public(exported(), "c" * 40)
     for unbuilt, urns in (((), {IMAGE}), (("a",), set())):
-        resources = public_state.state(told, unbuilt)["deployment"]["resources"]
+        resources = public_state.state(state, unbuilt)["deployment"]["resources"]
         assert {it["urn"] for it in resources} == {ROOT_URN, PROVIDER, COMPONENT} | urns
         for it in resources:
             assert {*it["dependencies"], it.get("parent", ROOT_URN)} <= {other["urn"] for other in resources}
@@ -235,27 +242,27 @@ def reports(folder: Path, **texts: str) -> list[Path]:
         "~~~",
     ],
 )
-def test_a_report_is_text_that_cannot_end_where_it_stands(tmp_path: Path, text: str) -> None:
-    said = comment.text(OF, reports(tmp_path / "r", one=text))
-    fence = next(line for line in said.splitlines() if line.endswith("text")).removesuffix("text")
-    inside = said.partition(f"{fence}text\n")[2].partition(f"\n{fence}\n")
+def test_comment_text_of_report_stays_inside_its_fence(tmp_path: Path, text: str) -> None:
+    text = comment.text(OF, reports(tmp_path / "r", one=text))
+    fence = next(line for line in text.splitlines() if line.endswith("text")).removesuffix("text")
+    inside = text.partition(f"{fence}text\n")[2].partition(f"\n{fence}\n")
     assert fence not in inside[0]
     assert inside[2].split() == ["</details>"]
-    assert all(character.isprintable() or character == "\n" for character in said)
+    assert all(character.isprintable() or character == "\n" for character in text)
 
 
-def test_a_comment_is_never_longer_than_github_takes_and_says_so(tmp_path: Path) -> None:
+def test_comment_text_of_long_reports_is_cut(tmp_path: Path) -> None:
     many = {f"stack{number}": "line\n" * 100_000 for number in range(30)}
-    said = comment.text(OF, reports(tmp_path / "r", **many))
-    assert len(said) <= 65_536
-    assert said.count("... (cut: the log has all of it)") == said.count("<details>") == said.count("</details>") == 30
+    text = comment.text(OF, reports(tmp_path / "r", **many))
+    assert len(text) <= 65_536
+    assert text.count("... (cut: the log has the rest)") == text.count("<details>") == text.count("</details>") == 30
 
 
-def test_a_run_that_failed_or_said_nothing_is_told_of(tmp_path: Path) -> None:
-    said = comment.text({**OF, "conclusion": "failure"}, [])
-    assert said.startswith(comment.MARK)
-    assert "1234567 ended with **failure**: [log](https://github.com/acme/slipway/actions/runs/1)" in said
-    assert said.endswith("\nThat is not known: see the log.\n")
+def test_comment_text_reports_failure_and_no_change(tmp_path: Path) -> None:
+    text = comment.text({**OF, "conclusion": "failure"}, [])
+    assert text.startswith(comment.MARK)
+    assert "1234567 ended with **failure**: [log](https://github.com/acme/slipway/actions/runs/1)" in text
+    assert text.endswith("\nUnknown: see the log.\n")
     assert comment.text(OF, []).endswith("\nNo image would change.\n")
     some = reports(tmp_path / "r", one="would change")
     assert "\nReports may be missing: see the log.\n" in comment.text({**OF, "conclusion": "failure"}, some)
@@ -269,7 +276,7 @@ def commenting(folder: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, Any]
     return main(["comment", str(folder / "r")])
 
 
-def test_only_the_pull_request_that_the_run_was_of_is_commented_on(
+def test_comment_goes_only_to_pull_request_with_run_head(
     github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports(tmp_path / "r", one="would change")
@@ -282,7 +289,7 @@ def test_only_the_pull_request_that_the_run_was_of_is_commented_on(
     assert [len(github.comments[number]) for number in (1, 2)] == [1, 0]
 
 
-def test_the_comment_is_found_again_among_many_and_nobody_elses_is_touched(
+def test_comment_again_updates_own_comment_only(
     github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports(tmp_path / "r", one="would change")
@@ -295,28 +302,26 @@ def test_the_comment_is_found_again_among_many_and_nobody_elses_is_touched(
     assert all(one["body"] == comment.MARK for one in github.comments[1][:250])
 
 
-def test_a_report_that_is_a_link_is_not_followed(
-    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_comment_ignores_report_that_is_a_link(github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("of this machine")
     reports(tmp_path / "r")
     (tmp_path / "r/one.txt").symlink_to(tmp_path / "secret")
     github.open(1, "somebody", "feature/x", OF["head_sha"])  # type: ignore[arg-type]
     assert commenting(tmp_path, monkeypatch, OF) == 0
-    (said,) = github.comments[1]
-    assert "of this machine" not in said["body"]
+    (created,) = github.comments[1]
+    assert "of this machine" not in created["body"]
 
 
-def test_a_refusal_is_one_line_without_the_token(
+def test_api_refusal_is_one_line_without_token(
     github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reports(tmp_path / "r")
     github.refusal = 403
     assert commenting(tmp_path, monkeypatch, OF) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("GET pulls?state=open&head=somebody%3Afeature%2Fx&per_page=100: 127.0.0.1:")
-    assert said.endswith('answers 403: {"message": "Resource not accessible by integration"}\n')
-    assert len(said.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("GET pulls?state=open&head=somebody%3Afeature%2Fx&per_page=100: 127.0.0.1:")
+    assert error.endswith('responds 403: {"message": "Resource not accessible by integration"}\n')
+    assert len(error.splitlines()) == 1
 
 
 # Identity
@@ -349,15 +354,13 @@ def issuer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("issuer")
-def test_tokens_stand_in_files_that_are_renewed_until_they_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_are_renewed_in_files_until_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "RENEW_SECONDS", 0.05)
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
     monkeypatch.setenv("AZURE_CLIENT_ID", "")
-    with identity.tokens(tmp_path) as named:
-        assert set(named) == {"AWS_WEB_IDENTITY_TOKEN_FILE"}
-        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+    with identity.tokens(tmp_path) as variables:
+        assert set(variables) == {"AWS_WEB_IDENTITY_TOKEN_FILE"}
+        file = Path(variables["AWS_WEB_IDENTITY_TOKEN_FILE"])
         first = file.read_text()
         assert first.startswith("sts.amazonaws.com-")
         assert file.stat().st_mode & 0o777 == 0o600
@@ -370,41 +373,41 @@ def test_tokens_stand_in_files_that_are_renewed_until_they_are_removed(
 
 @pytest.mark.usefixtures("issuer")
 @pytest.mark.parametrize("answer", [b"<html>", b'{"message": "later"}', b"[]"])
-def test_a_bad_answer_is_said_and_asked_for_again_soon(
+def test_tokens_malformed_response_is_reported_and_retried(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(identity, "RENEW_SECONDS", 0.05)
-    monkeypatch.setattr(identity, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(identity, "RETRY_SECONDS", 0.05)
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
     monkeypatch.delenv("AZURE_CLIENT_ID", raising=False)
     bad: list[bytes] = []
 
-    def ask(*asked: Any) -> bytes:
+    def send(*arguments: Any) -> bytes:
         if len(bad) == 2:
-            return actions.ask(*asked)
+            return actions.send(*arguments)
         bad.append(answer)
         return answer
 
-    with identity.tokens(tmp_path) as named:
-        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+    with identity.tokens(tmp_path) as variables:
+        file = Path(variables["AWS_WEB_IDENTITY_TOKEN_FILE"])
         first = file.read_text()
-        monkeypatch.setattr(identity, "RENEW_SECONDS", 60)  # what follows is asked for sooner
-        monkeypatch.setattr(identity, "ask", ask)
+        monkeypatch.setattr(identity, "RENEW_SECONDS", 60)  # the retries are sooner
+        monkeypatch.setattr(identity, "send", send)
         until = time.monotonic() + 10
         while file.read_text() in {first, ""} or len(bad) < 2:
             assert time.monotonic() < until
             time.sleep(0.01)
-    why = "the job's identity: GitHub answers with something that is no token; try again"
-    assert capsys.readouterr().err.splitlines() == [f"not renewed, and asked for again: {why}"] * 2
+    error = "the job's identity: GitHub's response has no token; try again"
+    assert capsys.readouterr().err.splitlines() == [f"token not renewed, trying again: {error}"] * 2
 
 
 @pytest.mark.usefixtures("issuer")
-def test_not_even_an_answer_that_breaks_off_ends_the_renewing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RENEW_SECONDS", "AGAIN_SECONDS"):
+def test_tokens_broken_response_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RENEW_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(identity, name, 0.05)
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
-    with identity.tokens(tmp_path) as named:
-        file = Path(named["AWS_WEB_IDENTITY_TOKEN_FILE"])
+    with identity.tokens(tmp_path) as variables:
+        file = Path(variables["AWS_WEB_IDENTITY_TOKEN_FILE"])
         first = file.read_text()
         broken = iter([http.client.IncompleteRead(b"{")])
         monkeypatch.setattr(identity, "token", lambda audience: _or_raise(next(broken, None)) or f"{audience}-later")
@@ -420,20 +423,18 @@ def _or_raise(error: Exception | None) -> None:
 
 
 @pytest.mark.usefixtures("issuer")
-def test_azure_has_an_audience_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_for_azure_have_its_audience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ROLE_ARN", raising=False)
     monkeypatch.setenv("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000000")
-    with identity.tokens(tmp_path) as named:
-        assert Path(named["AZURE_FEDERATED_TOKEN_FILE"]).read_text().startswith("api%3A%2F%2FAzureADTokenExchange-")
+    with identity.tokens(tmp_path) as variables:
+        assert Path(variables["AZURE_FEDERATED_TOKEN_FILE"]).read_text().startswith("api%3A%2F%2FAzureADTokenExchange-")
 
 
-def test_no_cloud_asks_for_no_token_and_a_job_without_the_permission_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_without_permission_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*identity.CLOUDS, "ACTIONS_ID_TOKEN_REQUEST_URL"):
         monkeypatch.delenv(name, raising=False)
-    with identity.tokens(tmp_path) as named:
-        assert named == {}
+    with identity.tokens(tmp_path) as variables:
+        assert variables == {}
     monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/slipway")
     with pytest.raises(SlipwayError, match=r"^ACTIONS_ID_TOKEN_REQUEST_URL is not set; "), identity.tokens(tmp_path):
         pass
@@ -444,18 +445,18 @@ def test_no_cloud_asks_for_no_token_and_a_job_without_the_permission_is_told(
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
-    made = Checkout(tmp_path / "work")
-    made.write("stacks/Pulumi.one.yaml", "config: {}\n")
-    made.git("init", "-q", "-b", "main")
-    made.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
-    made.git("remote", "add", "origin", str(tmp_path / "remote.git"))
-    made.commit("README.md", "one")
-    monkeypatch.setattr(record, "ROOT", made.root)
-    return made
+    created = Checkout(tmp_path / "work")
+    created.write("stacks/Pulumi.one.yaml", "config: {}\n")
+    created.git("init", "-q", "-b", "main")
+    created.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    created.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    created.commit("README.md", "one")
+    monkeypatch.setattr(record, "ROOT", created.root)
+    return created
 
 
 def recorded(checkout: Checkout, result: str, **commits: str) -> None:
-    folder = checkout.root.parent / "told"
+    folder = checkout.root.parent / "states"
     folder.mkdir(exist_ok=True)
     for file in folder.iterdir():
         file.unlink()
@@ -464,52 +465,52 @@ def recorded(checkout: Checkout, result: str, **commits: str) -> None:
     assert record.run(argparse.Namespace(folder=folder, result=result)) == 0
 
 
-def there(checkout: Checkout) -> dict[str, str]:
+def published_files(checkout: Checkout) -> dict[str, str]:
     checkout.git("fetch", "-q", "origin", "published")
     names = checkout.git("ls-tree", "-r", "--name-only", "FETCH_HEAD").splitlines()
     return {name: checkout.git("show", f"FETCH_HEAD:{name}") for name in names}
 
 
-def test_what_an_older_run_records_late_changes_nothing_that_a_later_one_has_recorded(checkout: Checkout) -> None:
+def test_record_of_older_commit_keeps_later_state(checkout: Checkout) -> None:
     older = checkout.git("rev-parse", "HEAD")
     checkout.commit("README.md", "two")
     later = checkout.git("rev-parse", "HEAD")
     recorded(checkout, "success", one=later)
     checkout.git("checkout", "-q", older)
     recorded(checkout, "success", one=older)
-    assert there(checkout) == {"commit": later, "stacks/one.json": json.dumps({"commit": later})}
+    assert published_files(checkout) == {"commit": later, "stacks/one.json": json.dumps({"commit": later})}
 
 
-def test_a_stack_that_is_gone_is_forgotten_once_all_is_published(checkout: Checkout) -> None:
+def test_record_complete_run_removes_deleted_stacks(checkout: Checkout) -> None:
     head = checkout.git("rev-parse", "HEAD")
     recorded(checkout, "failure", one=head, old=head)
-    assert set(there(checkout)) == {"stacks/one.json", "stacks/old.json"}
+    assert set(published_files(checkout)) == {"stacks/one.json", "stacks/old.json"}
     recorded(checkout, "skipped")
-    assert there(checkout) == {"commit": head, "stacks/one.json": json.dumps({"commit": head})}
+    assert published_files(checkout) == {"commit": head, "stacks/one.json": json.dumps({"commit": head})}
     assert checkout.git("rev-list", "--count", "FETCH_HEAD") == "2"
     recorded(checkout, "skipped")
     assert checkout.git("rev-list", "--count", "origin/published") == "2"
 
 
-def test_another_run_that_was_faster_is_taken_account_of(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_after_concurrent_push_keeps_both_states(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     head = checkout.git("rev-parse", "HEAD")
     push = repository.push
     raced: list[str] = []
 
-    def slowly(root: Path, made: str, branch: str) -> None:
+    def slowly(root: Path, commit: str, branch: str) -> None:
         if not raced:
-            raced.append(made)
+            raced.append(commit)
             other = repository.commit(root, None, {"stacks/other.json": json.dumps({"commit": head})}, "faster")
             assert other
             push(root, other, branch)
-        push(root, made, branch)
+        push(root, commit, branch)
 
     monkeypatch.setattr(repository, "push", slowly)
     recorded(checkout, "failure", one=head)
-    assert set(there(checkout)) == {"stacks/one.json", "stacks/other.json"}
+    assert set(published_files(checkout)) == {"stacks/one.json", "stacks/other.json"}
 
 
-def test_a_remote_that_refuses_is_one_line(checkout: Checkout) -> None:
+def test_record_rejected_push_is_one_line(checkout: Checkout) -> None:
     hook = checkout.root.parent / "remote.git/hooks/pre-receive"
     hook.write_text("#!/bin/sh\necho protected branch >&2\nexit 1\n")
     hook.chmod(0o755)
@@ -518,20 +519,20 @@ def test_a_remote_that_refuses_is_one_line(checkout: Checkout) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_the_token_is_sent_to_github_and_stands_in_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_passes_token_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "the-jobs-own-token")
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
-    more = repository._login()
-    said = subprocess.run(
+    variables = repository._login()
+    header = subprocess.run(
         ["git", "config", "--get-urlmatch", "http.extraheader", "https://github.com/acme/slipway"],
-        env=more | {"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+        env=variables | {"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert said == "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu\n"
+    assert header == "AUTHORIZATION: basic eC1hY2Nlc3MtdG9rZW46dGhlLWpvYnMtb3duLXRva2Vu\n"
     monkeypatch.delenv("GITHUB_TOKEN")
     assert repository._login() == {}
 
 
-# What a night proposes
+# Proposals
 
 REQUEST = argparse.Namespace(branch="parents", title="Parents have moved", paths=["stacks/lock.toml"])
 LOCK = "stacks/lock.toml"
@@ -540,7 +541,7 @@ MOVED = {"docker.io/library/debian:bookworm-slim": f"sha256:{'2' * 64}"}
 
 @pytest.fixture
 def night(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Checkout:
-    for module in (propose, proposed):
+    for module in (propose, lock_date):
         monkeypatch.setattr(module, "ROOT", checkout.root)
     monkeypatch.setenv("GITHUB_REF_NAME", "main")
     lock.write(checkout.root, {}, "2026-01-05")
@@ -556,7 +557,7 @@ def proposing(checkout: Checkout, **written: Any) -> str:
     return checkout.git("ls-remote", "origin", "refs/heads/parents").partition("\t")[0]
 
 
-def test_what_is_proposed_already_stays_as_it_is(night: Checkout, github: GitHub) -> None:
+def test_propose_same_content_keeps_branch_and_pull(night: Checkout, github: GitHub) -> None:
     first = proposing(night, locked=MOVED)
     night.commit("README.md", "three")
     assert proposing(night, locked=MOVED) == first
@@ -565,7 +566,7 @@ def test_what_is_proposed_already_stays_as_it_is(night: Checkout, github: GitHub
     assert len(github.dispatched) == 2
 
 
-def test_what_is_proposed_of_a_file_that_has_changed_since_is_proposed_anew(night: Checkout, github: GitHub) -> None:
+def test_propose_after_file_changed_on_main_pushes_again(night: Checkout, github: GitHub) -> None:
     first = proposing(night, locked=MOVED)
     lock.write(night.root, {}, "2026-01-12")
     night.commit("README.md", "three")
@@ -580,16 +581,14 @@ def test_what_is_proposed_of_a_file_that_has_changed_since_is_proposed_anew(nigh
 @pytest.mark.parametrize(
     ("there", "kept"), [("2026-01-12", "2026-01-12"), ("2025-12-29", "2026-01-05"), (None, "2026-01-05")]
 )
-def test_a_refresh_that_is_proposed_is_kept_until_it_is_merged(
-    there: str | None, kept: str, night: Checkout, github: GitHub
-) -> None:
+def test_lock_date_of_open_pull_is_kept(there: str | None, kept: str, night: Checkout, github: GitHub) -> None:
     proposing(night, locked=MOVED, refresh=there)
-    assert proposed.run(REQUEST) == 0
+    assert lock_date.run(REQUEST) == 0
     assert lock.refresh_date(night.root) == kept
-    assert not lock.read(night.root), "digests are asked for anew"
+    assert not lock.read(night.root), "the next lock looks up all digests"
     night.git("checkout", "-q", LOCK)
     github.pulls.clear()
-    assert proposed.run(REQUEST) == 0
+    assert lock_date.run(REQUEST) == 0
     assert lock.refresh_date(night.root) == "2026-01-05", "nobody wants what is closed"
 
 
@@ -597,37 +596,39 @@ def test_a_refresh_that_is_proposed_is_kept_until_it_is_merged(
 
 
 @pytest.mark.parametrize("where", ["github-hosted", "self-hosted"])
-def test_room_is_made_on_githubs_own_machines_only(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_room_removes_tools_on_hosted_runners_only(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
     (tmp_path / "sudo").chmod(0o755)
-    spare = [tmp_path / name for name in ("there", "not there")]
-    spare[0].mkdir()
-    monkeypatch.setattr(machine, "SPARE", spare)
+    tools = [tmp_path / name for name in ("there", "not there")]
+    tools[0].mkdir()
+    monkeypatch.setattr(machine, "UNUSED", tools)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("RUNNER_ENVIRONMENT", where)
     machine.make_room()
-    assert spare[0].exists() == (where == "self-hosted")
+    assert tools[0].exists() == (where == "self-hosted")
 
 
 @pytest.mark.parametrize("verb", ["comment", "record", "published", "propose"])
-def test_some_verbs_need_nothing_but_python(verb: str) -> None:
+def test_verb_imports_without_packages(verb: str) -> None:
     """Those that workflows run with the machine's own ``python3``; ``-S`` leaves out all that is installed."""
     subprocess.run(
         [sys.executable, "-S", "-c", f"import ci.arguments, ci.verbs.{verb}"], cwd=repository.ROOT, check=True
     )
 
 
-# Words
+# Command line
 
 
-def test_a_variable_that_nobody_defined_is_one_line(
+def test_publish_without_backend_variable_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", "")
     assert main(["publish", "local"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("PULUMI_BACKEND_URL is not set; ")
-    assert len(said.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("PULUMI_BACKEND_URL is not set; ")
+    assert len(error.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -641,17 +642,17 @@ def test_a_variable_that_nobody_defined_is_one_line(
         (["preview", "lokal"], "there is no stack 'lokal' (did you mean 'local'?)"),
     ],
 )
-def test_a_mistake_is_one_line(
+def test_main_unknown_name_is_one_line(
     words: list[str], line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BRANCH_VARIABLE, "")  # `preview` sets it; taken back afterwards
     assert main(words) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(line)
-    assert len(said.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(line)
+    assert len(error.splitlines()) == 1
 
 
-def test_an_output_is_one_line_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_with_line_break_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "output"
     monkeypatch.setenv("GITHUB_OUTPUT", str(file))
     actions.output("tag", "a\nmatrix={}")

@@ -43,7 +43,7 @@ def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> N
     # What is published from there lacks none that it has, and is not published anew for ever.
     config = flavors.load({"flavor": "local", "extraTags": ["latest"]}, "stack local")
     asked = plan.extra_tags_of("local", config)
-    for there, said in ((wanted, ""), ("other-latest", "not tagged as slipway:extraTags says")):
+    for there, said in ((wanted, ""), ("other-latest", "not tagged as slipway:extraTags requires")):
         assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, asked) == said
 
 

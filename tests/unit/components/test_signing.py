@@ -163,22 +163,22 @@ def test_a_prefix_of_no_parent_is_refused(key: str, said: str) -> None:
     [
         ({}, {}, ""),
         ({}, {"signed": {"torch": {"signature": "s", "by": "anybody"}}}, ""),
-        ({"signing": {"key": KMS}}, {}, "not signed as slipway:signing says"),
+        ({"signing": {"key": KMS}}, {}, "not signed as slipway:signing requires"),
         ({"signing": {"key": KMS}}, SIGNED, ""),
-        ({"signing": JOB}, SIGNED, "not signed as slipway:signing says"),
+        ({"signing": JOB}, SIGNED, "not signed as slipway:signing requires"),
         (
             {"signing": {"key": KMS, "sbom": False}},
             {"signed": {"torch": SIGNATURE}},
-            "not signed as slipway:signing says",
+            "not signed as slipway:signing requires",
         ),
         ({"signing": {"key": KMS, "sbom": False, "provenance": False}}, {"signed": {"torch": SIGNATURE}}, ""),
-        ({"signing": {"key": KMS}}, {**SIGNED, "products": {"wheel": {}}}, "not signed as slipway:signing says"),
+        ({"signing": {"key": KMS}}, {**SIGNED, "products": {"wheel": {}}}, "not signed as slipway:signing requires"),
         (
             {"signing": {"key": KMS}},
             {"signed": {**SIGNED["signed"], "wheel": SIGNATURE}, "products": {"wheel": {}}},
             "",
         ),
-        ({"extraTags": ["latest"]}, {}, "not tagged as slipway:extraTags says"),
+        ({"extraTags": ["latest"]}, {}, "not tagged as slipway:extraTags requires"),
         ({"extraTags": ["latest"]}, {"extraTags": {"torch": ["r.example/x/torch:latest"]}}, ""),
     ],
 )
