@@ -72,7 +72,7 @@ class Page:
 @cache
 def pages() -> tuple[Page, ...]:
     """Return every page that somebody reads: in the root, in docs, beside the images and the workflows."""
-    patterns = ("*.md", "docs/**/*.md", "dockerfiles/*/README.md", ".github/workflows/README.md")
+    patterns = ("*.md", "docs/**/*.md", "dockerfiles/**/README.md", ".github/workflows/README.md")
     paths = (path for pattern in patterns for path in ROOT.glob(pattern))
     return tuple(Page(path) for path in sorted(path.relative_to(ROOT).as_posix() for path in paths))
 

@@ -291,13 +291,13 @@ def test_a_project_may_lie_elsewhere(path: str) -> None:
     assert specs(projectRoot=path)["train"].args["PROJECT_ROOT"] == path
 
 
-def test_the_readmes_say_from_which_releases_on() -> None:
-    text, ours = (
+def test_readmes_name_the_oldest_torch_and_cuda() -> None:
+    front, image = (
         " ".join((ROOT / name).read_text().split()) for name in ("README.md", "dockerfiles/universal/README.md")
     )
     torch, cuda = torch_versions()[0], cuda_versions()[0]
-    assert f"PyTorch of any release from {torch} on from source, for your own GPU, CUDA from {cuda} on," in text
-    assert f"any release from {torch} on for any CUDA from {cuda} on," in ours
+    assert f"PyTorch of any release from {torch} on from source, for your own GPU, CUDA from {cuda} on," in front
+    assert f"PyTorch {torch} or newer, CUDA {cuda} or newer," in image
 
 
 @pytest.mark.parametrize(
