@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         raise SlipwayError(f"{ROOT}: the clone is shallow: set `fetch-depth: 0` of actions/checkout")
     base = options.since or _last(ROOT)
     changes = impact.since(base, ROOT)
-    reasons = [*impact.unknown(changes), *impact.lines(changes)]
+    reasons = [*impact.unresolved(changes), *impact.lines(changes)]
     reduced = (stack for stack, removed in changes.removed.items() if removed and plan.resolve(stack)[1])
     stacks: dict[str, Sequence[str]] = {stack: [] for stack in reduced}
     stacks |= {stack: list(images) for stack, images in changes.images.items()}

@@ -28,11 +28,11 @@ def affected(since: str, *, as_json: bool) -> None:
     from stacks import impact
 
     result = impact.since(since, ROOT)
-    for line in impact.unknown(result):
+    for line in impact.unresolved(result):
         print(line, file=sys.stderr)
     if as_json:
         print(json.dumps(result.as_matrix()))
-        for line in impact.gone(result):  # a matrix has no place for what is not to be built
+        for line in impact.removed(result):  # a matrix has no place for what is not to be built
             print(line, file=sys.stderr)
         return
     for line in impact.lines(result):

@@ -1,24 +1,64 @@
-"""A build context as git packs it, read without writing it to disk, which takes longer than all else asked of it."""
+"""A commit's folders as git archives them, and the build context in such an archive.
+
+The context is read from the archive in memory: writing it to disk takes longer than everything else.
+"""
 
 from __future__ import annotations
 
 import io
+import os
 import posixpath
 import tarfile
+import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 from stacks.errors import SlipwayError
+from stacks.identity import git
 from stacks.identity.context import IGNORE, digest, no_dockerfile
 from stacks.identity.ignore import Matcher, PatternError, parse
+
+ATTRIBUTES: Final = ".gitattributes"
+_EXPORT_ALL: Final = b"\n* -export-ignore -export-subst\n"
 
 _MOST_LINKS: Final = 40
 """How many links Linux follows in one path (path_resolution(7))."""
 
 
-class Packed:
-    """The files of a context, from an archive of ``folder`` that git has made; of none, when the archive is empty."""
+def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:
+    """Return a tar archive of each of the folders that a commit has, with the files as a checkout writes them.
+
+    A commit's own ``.gitattributes`` may keep files out of an archive or write into them (``export-ignore``,
+    ``export-subst``). Builds do neither, so git reads the attributes from a temporary work tree that overrides both.
+
+    Raises:
+        SlipwayError: git cannot read the commit.
+    """
+    location = git.read(root, "rev-parse", "--absolute-git-dir", "--show-prefix")
+    repository, prefix = location.decode().splitlines()
+    tree = f"{commit}:{prefix}"
+    listing = git.read(root, "ls-tree", "-r", "-z", "--name-only", commit, ATTRIBUTES, *folders)
+    paths = [os.fsdecode(path) for path in listing.split(b"\0")]
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        work_tree = Path(name)
+        for path in paths:
+            if path.rpartition("/")[2] == ATTRIBUTES:
+                file = work_tree / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(git.read(root, "cat-file", "blob", tree + path) + _EXPORT_ALL)
+        command = ("--git-dir", repository, "--work-tree", name, "archive", "--worktree-attributes", tree)
+        return {
+            folder: git.read(work_tree, *command, folder)
+            for folder in folders
+            if any(path.startswith(f"{folder}/") for path in paths)
+        }
+
+
+class ArchivedContext:
+    """The build context in an archive of ``folder``; an empty archive is a context without files."""
 
     def __init__(self, archive: bytes, folder: str) -> None:
         self._folder = folder
@@ -27,13 +67,13 @@ class Packed:
         self._digests: defaultdict[str, dict[str, str]] = defaultdict(dict)
         if not archive:
             return
-        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-            for member in packed:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            for member in tar:
                 path = member.name.removeprefix(f"{folder}/")
                 if member.issym():
                     self._links[path] = member.linkname
-                elif held := packed.extractfile(member):
-                    self._content[path] = held.read()
+                elif file := tar.extractfile(member):
+                    self._content[path] = file.read()
                 else:
                     continue  # a directory
                 self._digests[path.partition("/")[0]][path] = (
@@ -43,33 +83,33 @@ class Packed:
                 )
 
     def files(self, dockerfile: str) -> dict[str, str]:
-        """Return what :func:`stacks.identity.context.files` would return of the folder on disk.
+        """Return what :func:`stacks.identity.context.files` returns for the same folder on disk.
 
         Raises:
             SlipwayError: the Dockerfile is missing, or its ignore file has a malformed pattern.
         """
-        home, name = posixpath.split(dockerfile)
-        itself = posixpath.normpath(posixpath.join(self._followed(home), name))
+        parent, name = posixpath.split(dockerfile)
+        target = posixpath.normpath(posixpath.join(self._follow(parent), name))
         if self._read(dockerfile) is None:
             raise no_dockerfile(f"{self._folder}/{dockerfile}")
-        ignores = (self._read(name) for name in (dockerfile + IGNORE, IGNORE))
+        ignore_files = (self._read(name) for name in (dockerfile + IGNORE, IGNORE))
         try:
-            ignored = Matcher(parse(next((text for text in ignores if text is not None), b"")))
+            ignored = Matcher(parse(next((text for text in ignore_files if text is not None), b"")))
             tops = self._digests.keys() if (only := ignored.tops()) is None else only & self._digests.keys()
-            return {dockerfile: self._digests[itself.partition("/")[0]][itself]} | {
+            return {dockerfile: self._digests[target.partition("/")[0]][target]} | {
                 path: known for top in tops for path, known in self._digests[top].items() if not ignored.ignores(path)
             }
         except PatternError as error:
             raise SlipwayError(f"{self._folder}: the ignore file of {dockerfile}: {error}") from None
 
     def _read(self, path: str) -> bytes | None:
-        return self._content.get(self._followed(path))
+        return self._content.get(self._follow(path))
 
-    def _followed(self, path: str) -> str:
-        """Return where a path leads when the links on the way are followed, as far as they stay in the context."""
+    def _follow(self, path: str) -> str:
+        """Return where a path leads once its symbolic links are followed, as far as they stay in the context."""
         for _ in range(_MOST_LINKS):
-            ways = accumulate(path.split("/"), posixpath.join)
-            link = next((way for way in ways if way in self._links), None)
+            prefixes = accumulate(path.split("/"), posixpath.join)
+            link = next((prefix for prefix in prefixes if prefix in self._links), None)
             if link is None:
                 break
             target = posixpath.join(posixpath.dirname(link), self._links[link], path[len(link) + 1 :])

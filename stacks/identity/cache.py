@@ -1,4 +1,4 @@
-"""Answers kept between runs, each in a file named after its question; losing them costs time only."""
+"""Results kept between runs, each in a file named after its key; losing them costs only time."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ class Cache:
     def __init__(self, root: Path, name: str) -> None:
         self._folder = root / ".slipway" / "cache" / name
 
-    def get(self, question: object, answer: Callable[[], T]) -> T:
-        """Return the kept answer to a question, or ask for it and keep it; both must be JSON."""
-        key = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
-        path = self._folder / f"{key}.json"
-        try:
-            kept: T = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            kept = answer()
-            self._keep(path, kept)
-        return kept
+    def get(self, key: object, compute: Callable[[], T], keep: Callable[[T], bool] = bool) -> T:
+        """Return the value kept under a key, or compute it and keep it; key and value must be JSON.
 
-    def _keep(self, path: Path, value: object) -> None:
+        ``keep`` says whether a computed value is kept. Empty values are not: a failure that passes can be the cause.
+        """
+        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+        path = self._folder / f"{name}.json"
+        try:
+            value: T = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            value = compute()
+            if keep(value):
+                self._write(path, value)
+        return value
+
+    def _write(self, path: Path, value: object) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._folder, prefix=path.name)

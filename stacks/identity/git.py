@@ -1,9 +1,11 @@
-"""Git, as far as it is asked what it knows."""
+"""Git commands and what they print."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+
+from stacks.errors import SlipwayError, one_line
 
 
 def git(root: Path, *arguments: str) -> str | None:
@@ -13,3 +15,16 @@ def git(root: Path, *arguments: str) -> str | None:
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def read(root: Path, *arguments: str) -> bytes:
+    """Run git in a folder to read a commit, and return what it prints.
+
+    Raises:
+        SlipwayError: git fails, as on a damaged repository.
+    """
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+    if done.returncode:
+        reason = one_line(done.stderr.decode(errors="replace").strip())
+        raise SlipwayError(f"an older tree cannot be read: git: {reason}; see what `git fsck` says, or clone anew")
+    return done.stdout

@@ -1,8 +1,8 @@
-"""Which commit an image comes from: the last one that changed what is built, not simply the last one.
+"""Which commit an image comes from: the last one that changed what is built, often long before the last one.
 
 A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the last one whose own tree
-gives the fingerprint that the image has now, and before which it was another. Older trees are asked
-(:mod:`stacks.identity.older_trees`), not guessed.
+gives the fingerprint that the image has now, while the commit before it gives another. The code in each commit's tree
+says what that commit builds (:mod:`stacks.identity.older_trees`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stacks.errors import SlipwayError
@@ -22,9 +23,12 @@ from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
 
 BRANCH_VARIABLE = "SLIPWAY_BRANCH"
-"""Environment variable with the branch as which tags are made, whatever is checked out."""
+"""Environment variable with the branch whose name tags get, whatever is checked out."""
 
 _ABBREVIATION = 7
+
+Fingerprints = Mapping[str, Mapping[str, str]]
+"""Fingerprints by stack and image."""
 
 
 def find(
@@ -33,32 +37,32 @@ def find(
     """Return each image's revision.
 
     ``fingerprints`` are the images' present ones and ``files`` their contexts' files. Where the tree or the
-    configuration differs from every commit, the revision is that of the last commit with a mark beside it. Without
-    git, in a shallow clone, or where the folders are not tracked, the mark stands alone.
+    configuration differs from every commit, the revision is the last commit's with a mark after it. Without git, in a
+    shallow clone, or where the folders are not tracked, the mark stands alone.
 
     Raises:
-        SlipwayError: the branch has a name of which nothing can stand in a tag.
+        SlipwayError: no character of the branch's name can stand in a tag.
     """
-    marked = {name: Revision(mark=fingerprint[:8]) for name, fingerprint in fingerprints.items()}
-    head = git(root, "rev-parse", "--is-shallow-repository", "HEAD", "--abbrev-ref", "HEAD")
-    if head is None:
-        return marked
-    shallow, commit, branch = head.split()
+    marks = {name: Revision(mark=fingerprint[:8]) for name, fingerprint in fingerprints.items()}
+    description = git(root, "rev-parse", "--is-shallow-repository", "HEAD", "--abbrev-ref", "HEAD")
+    if description is None:
+        return marks
+    shallow, head, branch = description.split()
     if shallow == "true":
-        return marked
+        return marks
     prefix = branch_prefix(_branch(branch))
-    found = Cache(root, "revisions").get(
-        ["found", _rules(), commit, stack, sorted(fingerprints.items())],
-        lambda: _search(stack, fingerprints, files, root),
+    origins = Cache(root, "revisions").get(
+        ["origins", _rules(), head, stack, sorted(fingerprints.items())],
+        lambda: _origins(stack, fingerprints, files, root, head),
     )
     return {
         name: Revision(
             branch=prefix,
-            commit=found[name][0],
-            mark=None if found[name][1] else fingerprint[:8],
+            commit=origins[name][0],
+            mark=None if origins[name][1] else fingerprint[:8],
         )
-        if name in found
-        else marked[name]
+        if name in origins
+        else marks[name]
         for name, fingerprint in fingerprints.items()
     }
 
@@ -86,73 +90,83 @@ def _branch(name: str) -> str:
     return "main"
 
 
-def _search(
-    stack: str, fingerprints: Mapping[str, str], files: Mapping[str, Mapping[str, str]], root: Path
+def _origins(
+    stack: str, fingerprints: Mapping[str, str], files: Mapping[str, Mapping[str, str]], root: Path, head: str
 ) -> dict[str, tuple[str, bool]]:
     """Return each image's commit, abbreviated, and whether that commit's tree is exactly what is built now."""
-    listed = git(root, "rev-list", "--first-parent", "HEAD", "--", *older_trees.PARTS)
-    commits = listed.split() if listed else []
+    commits = _commits(root, head)
     if not commits:
         return {}
-    cache = Cache(root, "revisions")
+    edits = {name: _last_edit(root, head, tuple(files[name])) for name in fingerprints}
+    trees = _fingerprints(root, [commits[0], *filter(None, edits.values())])
+    newest = trees[commits[0]].get(stack, {})
+    origins = dict.fromkeys(fingerprints, commits[0])
+    ranges: dict[str, tuple[int, int]] = {}  # the image's commit is at the first place or after it, before the second
+    for name in newest.keys() & fingerprints.keys():
+        edit = edits[name]
+        if edit and trees[edit].get(stack, {}).get(name) == newest[name]:
+            origins[name] = edit
+        else:
+            ranges[name] = (0, commits.index(edit) if edit in commits else len(commits))
+    while middles := {name: sum(places) // 2 for name, places in ranges.items() if places[1] - places[0] > 1}:
+        trees = _fingerprints(root, [commits[middle] for middle in middles.values()])
+        for name, middle in middles.items():
+            same = trees[commits[middle]].get(stack, {}).get(name) == newest[name]
+            ranges[name] = (middle, ranges[name][1]) if same else (ranges[name][0], middle)
+    origins |= {name: commits[place] for name, (place, _) in ranges.items()}
+    return {name: (commit[:_ABBREVIATION], newest.get(name) == fingerprints[name]) for name, commit in origins.items()}
 
-    def at(commit: str) -> dict[str, str]:
-        trees = git(root, "rev-parse", *(f"{commit}:./{part}" for part in older_trees.PARTS))
-        if trees is None:  # a commit from before one of the folders was there
-            return {}
-        return cache.get(["at", _rules(), stack, trees.split()], lambda: _fingerprints_at(stack, commit, root))
 
-    newest: dict[tuple[str, ...], str | None] = {}
-    result: dict[str, tuple[str, bool]] = {}
-    for name, fingerprint in fingerprints.items():
-        then = at(commits[0]).get(name)
-        clean = then == fingerprint
-        paths = tuple(f"{CONTEXT}/{path}" for path in files[name])
-        if paths not in newest:
-            newest[paths] = git(root, "rev-list", "-1", "HEAD", "--", *paths)
-        commit = (newest[paths] or "").strip()
-        if then is None:
-            commit = commits[0]
-        elif not commit or at(commit).get(name) != then:
-            commit = _boundary(commits, commit, functools.partial(_builds, at, name, then))
-        result[name] = (commit[:_ABBREVIATION], clean)
-    return result
+@functools.cache
+def _commits(root: Path, head: str) -> list[str]:
+    """Return the commits that changed something that images are made of, from the newest down."""
+    return (git(root, "rev-list", "--first-parent", head, "--", *older_trees.FOLDERS) or "").split()
+
+
+@functools.cache
+def _last_edit(root: Path, head: str, files: tuple[str, ...]) -> str | None:
+    """Return the last commit that changed one of a context's files, on any branch that was merged."""
+    return (git(root, "rev-list", "-1", head, "--", *(f"{CONTEXT}/{file}" for file in files)) or "").strip() or None
 
 
 @functools.cache
 def _rules() -> str:
-    """Return a hash of the code that makes fingerprints: under other rules, a kept answer is to another question."""
+    """Return a hash of the code that makes fingerprints: what was kept under other rules no longer holds."""
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
-def _builds(at: Callable[[str], dict[str, str]], name: str, fingerprint: str, commit: str) -> bool:
-    return at(commit).get(name) == fingerprint
+def _fingerprints(root: Path, commits: Iterable[str]) -> dict[str, Fingerprints]:
+    """Return what each of the commits builds; trees with different code run side by side."""
+    one_each = {_objects(root, commit).get(older_trees.STACKS): commit for commit in commits}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(functools.partial(_fingerprints_at, root), one_each.values()))
+    return {commit: _fingerprints_at(root, commit) for commit in commits}
 
 
-def _boundary(commits: list[str], differs: str, same: Callable[[str], bool]) -> str:
-    """Return the oldest commit of the run, from the newest down, for which ``same`` holds; it holds for the first.
-
-    ``differs`` is a commit known to differ, if it is in the list. Each question costs a run of Python, hence halving.
-    """
-    low, high = 0, commits.index(differs) if differs in commits else len(commits)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if same(commits[middle]):
-            low = middle
-        else:
-            high = middle
-    return commits[low]
-
-
-def _fingerprints_at(stack: str, commit: str, root: Path) -> dict[str, str]:
-    """Ask a commit's own tree what it builds; nothing when its code cannot say."""
+@functools.cache
+def _fingerprints_at(root: Path, commit: str) -> Fingerprints:
+    """Return what a commit builds; nothing where git cannot read it, no image that its code cannot resolve."""
     try:
-        images = older_trees.at(commit, root, [stack]).stacks.get(stack, {}).values()
-    except SlipwayError:  # a commit that git cannot read
+        return Cache(root, "revisions").get(
+            ["at", _rules(), _objects(root, commit)],
+            lambda: {stack: _of(images) for stack, images in older_trees.at(commit, root).stacks.items()},
+        )
+    except SlipwayError:
         return {}
+
+
+@functools.cache
+def _objects(root: Path, commit: str) -> dict[str, str]:
+    try:
+        return older_trees.objects(commit, root)
+    except SlipwayError:
+        return {}
+
+
+def _of(images: older_trees.Contents) -> dict[str, str]:
     return fingerprints_of(
-        [image.spec for image in images],
-        {image.spec.dockerfile: image.files for image in images},
-        {image.spec.name: image.labels for image in images},
+        [image.spec for image in images.values()],
+        {image.spec.dockerfile: image.files for image in images.values()},
+        {name: image.labels for name, image in images.items()},
     )

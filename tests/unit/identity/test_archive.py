@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
 from stacks.identity import context
-from stacks.identity.archive import Packed
+from stacks.identity.archive import ArchivedContext
 
 NAMES = st.sampled_from(["a", "b", "Dockerfile", "README.md", "ä\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
@@ -71,7 +71,7 @@ def test_it_is_the_same_as_on_disk(entries: list[tuple[str, str, str]]) -> None:
         (root / "context").mkdir()
         for entry in entries:
             put(root / "context", *entry)
-        packed = Packed(archive(root), "context")
+        packed = ArchivedContext(archive(root), "context")
         for dockerfile in DOCKERFILES:
             sides: list[dict[str, str] | SlipwayError] = []
             for files in (packed.files, lambda path: context.files(root / "context", path)):
@@ -87,14 +87,14 @@ def test_a_shared_ignore_file_is_followed(tmp_path: Path) -> None:
         put(tmp_path / "context", path, content, "file")
     put(tmp_path / "context", "c", "shared", "link")
     put(tmp_path / "context", "a/Dockerfile.dockerignore", "../c/ignore", "link")
-    files = Packed(archive(tmp_path), "context").files("a/Dockerfile")
+    files = ArchivedContext(archive(tmp_path), "context").files("a/Dockerfile")
     assert set(files) == {"a/Dockerfile", "a/Dockerfile.dockerignore"}
     assert files == context.files(tmp_path / "context", "a/Dockerfile")
 
 
 def test_an_empty_archive_has_no_dockerfile() -> None:
     with pytest.raises(SlipwayError, match=r"^context/a/Dockerfile: there is no such Dockerfile"):
-        Packed(b"", "context").files("a/Dockerfile")
+        ArchivedContext(b"", "context").files("a/Dockerfile")
 
 
 def test_a_malformed_pattern_is_one_line() -> None:
@@ -105,4 +105,4 @@ def test_a_malformed_pattern_is_one_line() -> None:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     with pytest.raises(SlipwayError, match=r"^context: the ignore file of Dockerfile: syntax error in pattern: \[$"):
-        Packed(made.getvalue(), "context").files("Dockerfile")
+        ArchivedContext(made.getvalue(), "context").files("Dockerfile")

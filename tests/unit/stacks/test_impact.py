@@ -19,7 +19,7 @@ from cli.commands import compare
 from cli.main import main
 from stacks.config.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import ROOT
-from stacks.identity.older_trees import Content, Contents, Told
+from stacks.identity.older_trees import Content, Contents, Tree
 from stacks.impact import between
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -293,7 +293,7 @@ def test_a_shallow_clone_answers_only_what_it_can_know(checkout: Asked, tmp_path
 def test_without_git_history_it_says_so(checkout: Asked) -> None:
     shutil.rmtree(checkout.root / ".git")
     assert checkout.mistake("HEAD") == (
-        f"{checkout.root}: git finds no checkout here, and --since takes one; `git status` says what is wrong"
+        f"{checkout.root}: git finds no checkout here, and --since needs one; `git status` says what is wrong"
     )
 
 
@@ -339,7 +339,7 @@ def test_a_past_that_cannot_be_resolved_makes_all_affected_and_says_why(
     checkout.write(path, good)
     status, out, err = checkout.said("--since", "HEAD", "--json")
     assert (status, json.loads(out)) == (0, ALL)
-    assert err.startswith(f"local: all images count as affected, for what they were cannot be resolved: {why}")
+    assert err.startswith(f"local: all images count as affected: the older commit cannot be resolved: {why}")
     assert err.count("\n") == 1
     assert str(checkout.root.parent) not in err
 
@@ -433,7 +433,7 @@ def test_an_image_is_affected_exactly_when_it_or_a_parent_differs(
     trees: tuple[dict[str, Contents], dict[str, Contents]],
 ) -> None:
     then, now = trees
-    found = between(Told(then), now)
+    found = between(Tree(then), now)
     affected = {
         stack: [name for name in contents if differs(name, then.get(stack, {}), contents)]
         for stack, contents in now.items()
