@@ -50,7 +50,7 @@ ELSEWHERE = (
     r"kubectl (create|delete|logs|port-forward|rollout) |helm pull ",  # a cluster with GitHub's charts
     r"pulumi plugin install ",  # Pulumi's registry
     r"docker (context create|--context) ",  # another machine
-    r"cd ~/project$",
+    r"cd (~/project|dockerfiles)$",
 )
 """Commands that need a machine, an account or a network that no test has."""
 
