@@ -62,6 +62,11 @@ class Copy:
         assert text.count(after) == 1, (path, after)
         (self.root / path).write_text(text.replace(after, after + line))
 
+    def append(self, path: str, text: str) -> None:
+        """Write more behind the end of a file."""
+        with (self.root / path).open("a") as file:
+            file.write(f"\n{text}")
+
     def repeat(self, path: str, pattern: str, old: str, new: str) -> None:
         """Write each part of a file that a pattern matches once more behind it, under another name."""
         text, count = re.subn(
@@ -142,12 +147,11 @@ def test_new_cuda_release_passes_check(copy: Copy) -> None:
 
 def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     files = touched("extra", extra="mamba")
-    recipe = "dockerfiles/wheels/recipes/mamba"
+    recipe, dockerfile = "dockerfiles/wheels/recipes/mamba", "dockerfiles/torch-extras/Dockerfile"
     copy.write(recipe, example("an extra", recipe))
-    family, dockerfile = "stacks/flavors/torch_family", "dockerfiles/torch-extras/Dockerfile"
+    row = "stacks/versions/extras.toml"
+    copy.append(row, example("an extra", row))
     copy.repeat("dockerfiles/common/build/jobs.txt", r"^xformers .*\n", "xformers", "mamba")
-    copy.repeat(f"{family}/config.py", r"^    xformers: (?:Pin|JobCount) = .*\n", "xformers", "mamba")
-    copy.repeat(f"{family}/images.py", r'^    "xformers": .*\n', "xformers", "mamba")
     copy.repeat(dockerfile, r"^(?:# XFORMERS_.*\nARG XFORMERS_.*|FROM \S+ AS xformers-wheel)\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^    --mount=.*,target=/built/xformers \\\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^RUN .*\n +--mount=.*/wheels/xformers,.*\n(?: +.*\n)+", "xformers", "mamba")
