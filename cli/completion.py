@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from stacks.config.stack_file import stack_names
+from stacks.config.stack_file import NAMESPACE, ROOT, stack_names
 from stacks.errors import SlipwayError
+
+SCHEMA: Final = ROOT / "stacks" / "stack.schema.json"
+"""The JSON schema of stack files."""
 
 SHELLS: Final = ("bash", "zsh")
 """The shells that there is a script for."""
@@ -32,6 +36,19 @@ def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
         for spec in specs
         if not spec.product and spec.name.startswith(incomplete)
     ]
+
+
+def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the keys of stack files that begin so, as the committed JSON schema has them."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    names = {
+        key: value.get("description", "")
+        for branch in schema["properties"]["config"]["allOf"]
+        for key, value in branch["then"]["properties"].items()
+    }
+    prefix = f"{NAMESPACE}:"
+    found = {key.removeprefix(prefix): meaning for key, meaning in names.items()}
+    return [CompletionItem(key, help=meaning) for key, meaning in sorted(found.items()) if key.startswith(incomplete)]
 
 
 def stack_then_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -10,16 +10,20 @@ from stacks.config.stack_file import ROOT
 
 @click.command(cls=Command, examples=[("slipway schema", "after a change of the models")])
 def schema() -> None:
-    """Bring Pulumi.yaml's config block up to date."""
-    from cli.generated import pulumi_project
+    """Bring Pulumi.yaml's config block and the JSON schema of stack files up to date."""
+    from cli.generated import pulumi_project, stack_schema
 
-    print("Pulumi.yaml: updated" if pulumi_project.write(ROOT / "Pulumi.yaml") else "Pulumi.yaml: already up to date")
+    for path, changed in (
+        (ROOT / "Pulumi.yaml", pulumi_project.write(ROOT / "Pulumi.yaml")),
+        (stack_schema.PATH, stack_schema.write()),
+    ):
+        print(f"{path.relative_to(ROOT)}: {'updated' if changed else 'already up to date'}")
 
 
 @click.command(cls=Command, examples=[("slipway docs", "after a change of a key, an argument or a command")])
 def docs() -> None:
-    """Bring the tables in the images' READMEs up to date."""
-    from cli.generated import readme_tables
+    """Bring the tables in the images' READMEs, and the pages of docs/reference, up to date."""
+    from cli.generated import reference_pages
 
-    for path in readme_tables.write():
+    for path in reference_pages.write():
         print(f"{path.relative_to(ROOT)}: updated")

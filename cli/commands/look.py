@@ -60,6 +60,27 @@ def show(stack: str, *, as_json: bool) -> None:
 
 
 @click.command(
+    cls=Command,
+    examples=[
+        ("slipway explain", "all keys, by flavor"),
+        ("slipway explain torch.vision", "what it means, and what the tables know"),
+        ("slipway explain cuda --stack nccl-cu121", "what goes with that stack's other keys"),
+    ],
+)
+@click.argument("key", required=False, shell_complete=completion.keys)
+@click.option("--stack", metavar="STACK", shell_complete=completion.stacks, help="Say what is allowed for this stack.")
+def explain(key: str | None, stack: str | None) -> None:
+    """Say what a key of a stack file means, its type, default and allowed values, and by which rule.
+
+    Without KEY the keys are listed.
+    """
+    from cli.keys import explanation
+
+    for line in explanation.explain(key, stack) if key else explanation.overview(stack):
+        print(line)
+
+
+@click.command(
     "completion",
     cls=Command,
     examples=[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
@@ -27,9 +27,14 @@ class Model(BaseModel):
         validate_default=True,
     )
 
+    plain_key: ClassVar[str | None] = None
+    """The key that a value stands for which is no mapping; None where only a mapping will do."""
+
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, values: Any) -> Any:
+        if cls.plain_key and values is not None and not isinstance(values, Mapping | Model):
+            return {cls.plain_key: values}
         if isinstance(values, Mapping):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in values:
@@ -46,7 +51,7 @@ def _as_text(values: Any) -> Any:
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
 
 
-Environment = Annotated[dict[str, str], BeforeValidator(_as_text)]
+Environment = Annotated[dict[str, str], BeforeValidator(_as_text, json_schema_input_type=dict[str, str | bool])]
 """Variables by name; what YAML reads as a number, true or false is taken as text, and nothing else is."""
 
 

@@ -64,7 +64,8 @@ def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidat
             raise ValueError("expected a version, or false")
         return check(str(value))
 
-    return PlainValidator(validate)
+    written = str | Literal[False] | None if null else str | Literal[False]
+    return PlainValidator(validate, json_schema_input_type=written)
 
 
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -135,13 +136,13 @@ TorchRelease = Annotated[str, AfterValidator(_torch_release)]
 """A release of torch or of its companions: 2.0.1 or 2.0.1-rc1, of which the tag is v2.0.1-rc1."""
 DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
-Size = Annotated[ByteSize, BeforeValidator(_with_unit)]
+Size = Annotated[ByteSize, BeforeValidator(_with_unit, json_schema_input_type=str)]
 Label = Annotated[str, AfterValidator(_label)]
 Commit = Annotated[str, AfterValidator(_commit)]
 Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
 CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
 """A pin that cannot be a version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""
-ArchList = Annotated[str, BeforeValidator(_joined)]
+ArchList = Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | list[str])]
 """Compute capabilities, as text or as a list."""
 JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]
 """How many compilers run at once. None, which a stack's file cannot say, leaves it to the build."""

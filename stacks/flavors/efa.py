@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -61,14 +61,11 @@ class Efa(Model):
 class Nccl(Model):
     """NCCL in place of the parent's, and its tests; a plain version is NCCL's."""
 
+    plain_key: ClassVar[str | None] = "version"
+
     version: SwitchedVersion = Field(default=False, description="NCCL with its package revision; false: the parent's.")
     source: Literal["package", "build"] = Field("package", description="NVIDIA's package, or compiled from source.")
     tests: SwitchedRelease = Field("2.20.0", description="NCCL's tests, or false for none.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _plain(cls, values: Any) -> Any:
-        return values if isinstance(values, Mapping | Model) else {"version": values}
 
 
 class OpenMpi(Model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,8 @@ from stacks.versions.incompatible import Incompatible
 class Launcher(Model):
     """NeMo Framework Launcher; a plain version is its own."""
 
+    plain_key: ClassVar[str | None] = "version"
+
     version: Version = Field("24.12", description="Release of the launcher.")
     commit: Commit | None = Field(
         None, description="Commit that its tag must name. Default: NVIDIA's; for a mirror that has another one."
@@ -32,11 +34,6 @@ class Launcher(Model):
     nemo: Version | None = Field(
         None, description="Release of nvcr.io/nvidia/nemo that its jobs run in. Default: the one that it was made for."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _plain(cls, values: Any) -> Any:
-        return values if isinstance(values, Mapping | Model) else {"version": values}
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:

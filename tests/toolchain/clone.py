@@ -87,7 +87,11 @@ def make(folder: Path) -> Clone:
     clone = Clone(folder / "clone", folder / "programs")
     clone.root.mkdir(parents=True)
     clone.programs.mkdir()
-    shutil.copy(ROOT / "requirements.lock", clone.root)
+    for name in ("requirements.lock", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, clone.root)
+    for package in ("cli", "oci", "stacks"):
+        (clone.root / package).mkdir()
+        (clone.root / package / "__init__.py").touch()
     return clone
 
 

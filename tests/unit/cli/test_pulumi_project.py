@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import yaml
 
 from cli.generated import pulumi_project
-from stacks import flavors
-from stacks.config.stack_file import NAMESPACE, ROOT
+from stacks.config.stack_file import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,11 +33,3 @@ def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
     assert pulumi_project.write(project)
     assert not pulumi_project.write(project)
     assert yaml.safe_load(project.read_text())["name"] == "x"
-
-
-def test_the_readme_tells_of_every_key_and_of_no_other() -> None:
-    rows = (line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `slipway:"))
-    told = [key for row in rows for key in re.findall(r"`(slipway:\w+)`", row.split(" | ")[0])]
-    fields = (flavors.flavor(name).Config.model_fields for name in flavors.names())
-    keys = {f"{NAMESPACE}:{field.alias}" for of_flavor in fields for field in of_flavor.values()}
-    assert sorted(told) == sorted(keys)

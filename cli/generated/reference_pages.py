@@ -1,0 +1,29 @@
+"""Every page that `slipway docs` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.generated import commands_reference, configuration_reference, readme_tables
+from cli.main import slipway
+from stacks.config.stack_file import ROOT
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages with their text as it ought to be."""
+    return {
+        **readme_tables.readmes(ROOT),
+        configuration_reference.PATH: configuration_reference.text(),
+        commands_reference.PATH: commands_reference.text(slipway),
+    }
+
+
+def write() -> list[Path]:
+    """Bring the pages up to date; return those that were changed."""
+    stale = {
+        path: text for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
+    for path, text in stale.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(stale)

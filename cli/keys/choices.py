@@ -1,0 +1,90 @@
+"""The values that tables allow for a key. A rule names them itself when it refuses a value: so one is tried."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from cli.keys.key import Key
+from stacks import flavors
+from stacks.config.load import without_secure
+from stacks.versions.incompatible import Incompatible
+
+_TRIED: Final = ("0.0.0", "0.0", "0", "0.0.0-1", "none", "0000000")
+"""Values that no table has, in the forms that keys take: the first one that a table refuses tells what it allows."""
+
+_FORMLESS: Final = "!"
+"""What no text is allowed to be that has a form: its refusal says the form."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a key may be: ``values`` in the table's order, none where any is allowed; ``rule`` says by what."""
+
+    values: tuple[str, ...]
+    rule: str
+
+
+def choices(key: Key, values: Mapping[str, Any], *, fitting: bool = True) -> Choices:
+    """Return what a key may be: by a stack's other ``values``, of which ``flavor`` is one, or by the table alone.
+
+    Where no value fits the others, which may have to change too, all of the table are returned.
+    """
+    if key.choices:
+        return Choices(key.choices, "the models")
+    for value in _TRIED:
+        if refusal := _refusal(key, values, value):
+            known = refusal.allowed if fitting else ()
+            fits = tuple(other for other in known if not _errors(with_value(values, key.name, other)))
+            return Choices(fits or refusal.allowed, refusal.source)
+    return Choices((), "")
+
+
+def form(key: Key, values: Mapping[str, Any]) -> str:
+    """Return the form that a key's value must have, as its refusal says it; nothing where none is known."""
+    place = _path(key.name)
+    for error in _errors(with_value(values, key.name, _FORMLESS)):
+        if place == tuple(part for part in map(str, error["loc"]) if part in place) and error["type"] == "value_error":
+            return str(error["msg"]).removeprefix("Value error, ")
+    return ""
+
+
+def with_value(values: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Return values with the one at a key's name replaced; a block that is none yet is made one."""
+    changed = copy.deepcopy(dict(values))
+    block: Any = changed
+    path = _path(name)
+    last = path[-1]
+    for part, following in pairwise(path):
+        inner = block[int(part)] if isinstance(block, list) else block.get(part)
+        if not isinstance(inner, dict | list):
+            inner = [{}] if following == "0" else {}
+            block[int(part) if isinstance(block, list) else part] = inner
+        block = inner
+    block[int(last) if isinstance(block, list) else last] = value
+    return changed
+
+
+def _path(name: str) -> tuple[str, ...]:
+    return tuple(name.replace("[]", ".0").replace("<name>", "name").split("."))
+
+
+def _refusal(key: Key, values: Mapping[str, Any], value: str) -> Incompatible | None:
+    for error in _errors(with_value(values, key.name, value)):
+        refusal = error.get("ctx", {}).get("error")
+        if isinstance(refusal, Incompatible) and refusal.value == value and refusal.allowed:
+            return refusal
+    return None
+
+
+def _errors(values: Mapping[str, Any]) -> list[Any]:
+    try:
+        flavors.flavor(str(values["flavor"])).Config.model_validate(without_secure(values))
+    except ValidationError as error:
+        return error.errors(include_url=False)
+    return []

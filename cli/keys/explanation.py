@@ -1,0 +1,121 @@
+"""``slipway explain``: what a key means, what it may be, and where the rule comes from."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from cli.keys.choices import choices, form
+from cli.keys.key import Key, keys
+from cli.text_table import aligned
+from stacks import flavors
+from stacks.config.stack_config import StackConfig
+from stacks.config.stack_file import NAMESPACE, read_stack
+from stacks.errors import SlipwayError, one_line, suggest
+
+_WIDTH: Final = 100
+_INDENT: Final = 12
+_EVERY: Final = "Every stack"
+
+
+def overview(stack: str | None) -> Iterator[str]:
+    """Yield the keys outside blocks with their meanings, those of every stack first.
+
+    Raises:
+        SlipwayError: there is no such stack, or it has no flavor.
+    """
+    names = _flavors(stack)
+    owners: defaultdict[Key, list[str]] = defaultdict(list)
+    for name in names:
+        for key in keys(name):
+            if not {".", "["} & set(key.name) and key.name != "flavor":
+                owners[key].append(name)
+    flavor = StackConfig.model_fields["flavor"].description or ""
+    sections: defaultdict[str, list[tuple[str, str]]] = defaultdict(list, {_EVERY: [("flavor", flavor)]})
+    for key, having in owners.items():
+        sections[_EVERY if key.is_common and len(having) > 1 else f"Flavor {', '.join(having)}"].append(
+            (key.name, key.meaning)
+        )
+    for heading, rows in sections.items():
+        yield f"{heading}:"
+        yield from (f"  {line}" for line in aligned(rows))
+        yield ""
+    yield f"Say more of one: slipway explain KEY{f' --stack {stack}' if stack else ''}"
+
+
+def explain(name: str, stack: str | None) -> Iterator[str]:
+    """Yield what there is to say of a key, for a stack if one is named.
+
+    Raises:
+        SlipwayError: no flavor has the key, or the stack's has not; or there is no such stack.
+    """
+    name = name.removeprefix(f"{NAMESPACE}:").replace("[0]", "[]")
+    names = _flavors(stack)
+    having: defaultdict[Key, list[str]] = defaultdict(list)
+    for flavor in names:
+        for key in keys(flavor):
+            if name in {key.name, key.name.replace("[]", "")}:
+                having[key].append(flavor)
+    if not having:
+        known = list(dict.fromkeys(key.name for flavor in names for key in keys(flavor)))
+        owner = f"stack {stack}: its flavor" if stack else "no flavor"
+        verb = "has no key" if stack else "has the key"
+        raise SlipwayError(f"{owner} {verb} '{one_line(name)}'{suggest(name, known)}; `slipway explain` lists the keys")
+    values = read_stack(stack) if stack else None
+    for key, owners in having.items():
+        yield from _entry(key, owners, values)
+        yield ""
+
+
+def _flavors(stack: str | None) -> list[str]:
+    if stack is None:
+        return flavors.names()
+    values = read_stack(stack)
+    return [flavors.load(values, f"stack {stack}").flavor]
+
+
+def _entry(key: Key, owners: Sequence[str], values: dict[str, Any] | None) -> Iterator[str]:
+    yield f"{NAMESPACE}:{key.name}" + (f"  (kind: {key.kind})" if key.kind else "")
+    yield from textwrap.wrap(key.meaning, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    if set(owners) != set(flavors.names()):
+        yield from _line("flavors", ", ".join(owners))
+    yield from _line("type", key.type)
+    yield from _line("default", key.default or ("required" if key.required else "none"))
+    if values is not None and (current := _current(values, key.name)) is not None:
+        yield from _line("this stack", one_line(current))
+    if key.is_block:
+        inner = (other.name for other in keys(owners[0]) if _is_in(other.name, key.name))
+        yield from _line("keys", ", ".join(dict.fromkeys(inner)))
+        return
+    others = values or {"flavor": owners[-1]}
+    allowed = choices(key, others, fitting=values is not None)
+    if allowed.values:
+        yield from _line("allowed", ", ".join(allowed.values))
+        yield from _line("rule", allowed.rule)
+    elif text := form(key, others):
+        yield from _line("form", text)
+
+
+def _is_in(name: str, block: str) -> bool:
+    return name.startswith((f"{block}.", f"{block}[]."))
+
+
+def _line(title: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=f"  {title:<{_INDENT}}",
+        subsequent_indent=" " * (_INDENT + 2),
+        break_on_hyphens=False,
+    )
+
+
+def _current(values: Any, name: str) -> Any:
+    """Return what a stack file has at a key; None where it has nothing."""
+    for part in name.replace("[]", "").split("."):
+        if isinstance(values, list):
+            values = values[0] if values else None
+        values = values.get(part) if isinstance(values, dict) else None
+    return values

@@ -1,0 +1,52 @@
+"""The pages of docs/reference: generated, current, and complete."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.command_line import Command
+from cli.generated import commands_reference, configuration_reference, reference_pages
+from cli.main import slipway
+from stacks import flavors
+from stacks.config.model import keys as model_keys
+
+COMMANDS = [command for commands in slipway.sections.values() for command in commands]
+
+
+@pytest.mark.parametrize("path", reference_pages.pages(), ids=lambda path: path.as_posix())
+def test_page_committed_is_current(path: Path) -> None:
+    assert path.read_text() == reference_pages.pages()[path], "run `slipway docs`"
+
+
+def test_write_of_current_pages_changes_nothing() -> None:
+    assert reference_pages.write() == []
+
+
+def test_configuration_reference_has_every_key_of_models() -> None:
+    page = configuration_reference.text().replace("[]", "").replace(".<name>", "")
+    for flavor in flavors.names():
+        for key, field in model_keys(flavors.flavor(flavor).Config):
+            assert f"| `slipway:{key}`" in page, key
+            assert (field.description or "").replace("|", "\\|") in page or key == "flavor", key
+
+
+def test_commands_reference_has_every_command_once() -> None:
+    page = commands_reference.text(slipway)
+    assert sorted(line.removeprefix("### slipway ") for line in page.splitlines() if line.startswith("### ")) == sorted(
+        name for name, command in slipway.commands.items() if not command.hidden
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.name))
+def test_command_has_examples_that_parse(command: click.Command) -> None:
+    assert isinstance(command, Command)
+    assert command.examples
+    for line, _ in command.examples:
+        words = shlex.split(line.replace('eval "$(', "").replace(')"', "").partition("|")[0].partition(">")[0])
+        assert words[:2] == ["slipway", command.name]
+        with command.make_context("slipway", words[2:]):
+            pass
