@@ -29,6 +29,8 @@ CHANGES = {
     "provider version",
     "webhook",
 }
+GENERATED = {"docs/reference/configuration.md", "stacks/stack.schema.json"}
+"""What follows from a new key, beside the README of its image."""
 
 
 class Copy:
@@ -36,8 +38,9 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("stacks", "cli", "oci", "dockerfiles"):
+        for name in ("stacks", "cli", "oci", "dockerfiles", "docs"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "Pulumi.yaml", root)
         self.before = self._files()
 
     def _files(self) -> dict[str, bytes]:
@@ -78,9 +81,13 @@ class Copy:
         assert count, (path, pattern)
         (self.root / path).write_text(text)
 
-    def generate(self) -> None:
-        """Write the tables in the images' READMEs again."""
-        self._run("docs")
+    def generate(self) -> set[str]:
+        """Write the generated files again, and return those that are other than before."""
+        before = self._files()
+        for command in ("docs", "schema"):
+            self._run(command)
+        after = self._files()
+        return {path for path in after if after[path] != before.get(path)}
 
     def check(self, stack: str) -> None:
         """Run the check of all stacks, and see that it passes and knows of one of them."""
@@ -132,6 +139,7 @@ def test_new_flavor_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
         copy.write(path, example("a flavor", path))
     copy.check("hello")
     assert copy.changed() == files
+    assert copy.generate() == {*GENERATED, "dockerfiles/hello/README.md"}
 
 
 def test_new_cuda_release_passes_check(copy: Copy) -> None:
@@ -156,8 +164,7 @@ def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     copy.repeat(dockerfile, r"^    --mount=.*,target=/built/xformers \\\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^RUN .*\n +--mount=.*/wheels/xformers,.*\n(?: +.*\n)+", "xformers", "mamba")
     assert copy.changed() == files
-    copy.generate()
-    assert {path for path in copy.changed() - files if not path.endswith("README.md")} == set()
+    assert copy.generate() == {*GENERATED, "dockerfiles/torch/README.md", "dockerfiles/torch-extras/README.md"}
     stack = "config:\n  slipway:flavor: base\n  slipway:extras: {mamba: 2.2.4}\n  slipway:tagSuffix: try\n"
     copy.write("stacks/Pulumi.try.yaml", stack)
     copy.check("try")
