@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from stacks import plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError
+from stacks.identity import context
 
 
 def check() -> list[str]:
@@ -15,9 +17,10 @@ def check() -> list[str]:
     built, mistakes = [], []
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
+    files = functools.cache(context.files)
     for name in stack_names():
         try:
-            planned = plan.make(name)
+            planned = plan.make(name, files=files)
         except SlipwayError as error:
             mistakes.append(str(error))
             continue

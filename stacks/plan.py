@@ -7,7 +7,7 @@ The way through, each stage once: :mod:`stacks.config` and :mod:`stacks.flavors`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,9 @@ MIRROR_ARGS = {
     "CA_CERTIFICATE": "ca_certificate",
 }
 """Build arguments by which any Dockerfile takes mirrors, and the field of ``Mirrors`` that each is."""
+
+ContextFiles = Callable[[Path, str], Mapping[str, str]]
+"""Returns a context's files for a Dockerfile, as :func:`stacks.identity.context.files` does."""
 
 _SHOWN_DIGITS = 12
 """Hexadecimal digits of a file's hash in an image's contents."""
@@ -178,10 +181,13 @@ def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
     return [{**spec.model_dump(mode="json"), "labels": spec.labels} for spec in ordered]
 
 
-def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT) -> Plan:
+def make(
+    stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT, *, files: ContextFiles = context.files
+) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
 
-    The file's text is read in either case: only there can a value be seen that YAML changes.
+    The file's text is read in either case: only there can a value be seen that YAML changes. ``files`` reads the files
+    of a context; a caller that makes many plans gives one that reads each context once.
 
     Raises:
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
@@ -190,7 +196,7 @@ def make(stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT)
     written = _written(stack, root)
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
-    plan = Plan(stack, resolved.config, _images(stack, resolved), clusters.gpu_checks(resolved))
+    plan = Plan(stack, resolved.config, _images(stack, resolved, files), clusters.gpu_checks(resolved))
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
     return plan
 
@@ -207,12 +213,12 @@ def _graph(values: Mapping[str, Any], where: str, root: Path) -> Graph:
     return resolved
 
 
-def _images(stack: str, resolved: Graph) -> tuple[PlannedImage, ...]:
+def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedImage, ...]:
     config, root, ordered = resolved.config, resolved.root, resolved.specs
     folder = root / CONTEXT
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(folder / name) for name in dockerfiles}
-    files = {name: context.files(folder, name) for name in dockerfiles}
+    files = {name: read(folder, name) for name in dockerfiles}
     shown = {name: dockerfile.told_apart(files[name], name, folder / name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
     revisions = history.find(

@@ -33,8 +33,7 @@ def collisions(stacks: Iterable[StackImages]) -> list[str]:
     Products do not count, as their tags identify their content.
     """
     lines = []
-    for one, other in combinations(stacks, 2):
-        ours, theirs = _contents(one), _contents(other)
+    for (one, ours), (other, theirs) in combinations([(stack, _contents(stack)) for stack in stacks], 2):
         keys = [key for key in ours if key in theirs and ours[key] != theirs[key]]
         if keys:
             names = ", ".join(name for _, name, _ in keys)
