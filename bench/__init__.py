@@ -1,5 +1,5 @@
-"""What Slipway costs and what it saves, measured side by side with what one would use without it.
+"""Benchmarks of Slipway against the tools that one would use without it.
 
-``python -m bench`` runs inside ``.slipway/env``. Each section is a module with ``run(setting)``, which yields the rows
-of its part of the table as they are measured. Nothing here is a test: a target that is missed is said in the table.
+``python -m bench`` needs the environment of ``.slipway/env``. Each section is a module with ``run(setting)``, which
+yields the rows of the table as it measures them. A missed target is reported in the table and is no error.
 """

@@ -1,4 +1,4 @@
-"""``python -m bench [a] [b] [c] [d] [e] [f] [g]``: measure, and print one table."""
+"""``python -m bench [a] [b] [c] [d] [e] [f] [g]``: run the sections, and print one table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from toolchain.machine.steps import elapsed, say
 from toolchain.machine.toolchain_error import ToolchainError
 
 BUDGET_SECONDS: Final = 45 * 60
-"""No round begins later than this; the one that then runs, and a build that has begun, end as they would."""
+"""No round begins later; a running round or build continues to its end."""
 
 SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
     "a": preview_overhead.run,
@@ -38,12 +38,12 @@ SECTIONS: Final[Mapping[str, Callable[[Setting], Iterator[Row]]]] = {
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the chosen sections; return 0, however the targets fare, or 1 after one line when something broke."""
+    """Run the chosen sections; return 0, even if targets are missed, or 1 after an error of one line."""
     options = _parser().parse_args(words)
     chosen = sorted(set(options.sections)) or list(SECTIONS)
     rows: list[Row] = []
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing is left running
-    # A shell's background job ignores Ctrl-C, and so would Pulumi's plugins, which it ends so: each run would wait 5 s.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the children too, like Ctrl-C
+    # A background job ignores SIGINT, and its children would too: Pulumi would wait 5 s for each plugin to stop.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _run(chosen, rows, quick=options.quick)
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nbench: interrupted; what it built is removed", file=sys.stderr)
+        print("\nbench: interrupted; its images are removed", file=sys.stderr)
         return 130
     finally:
         if rows:
@@ -63,14 +63,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Slipway beside what it stands on.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Slipway against its alternatives.")
     parser.add_argument(
         "sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help="a, b, c, d, e, f, g; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and fewer images")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the figures, every single value, there as well"
-    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there too")
     return parser
 
 
@@ -84,10 +82,10 @@ def _run(chosen: Sequence[str], rows: list[Row], *, quick: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=folder, prefix="run-") as scratch,
-        registry(checkout, Path(scratch) / "registry") as own,
-        engine.tidied(own.address),
+        registry(checkout, Path(scratch) / "registry") as private_registry,
+        engine.tidied(private_registry.address),
     ):
-        setting = Setting(checkout, Path(scratch), engine, own, quick, began + BUDGET_SECONDS)
+        setting = Setting(checkout, Path(scratch), engine, private_registry, quick, began + BUDGET_SECONDS)
         for name in chosen:
             for row in SECTIONS[name](setting):
                 rows.append(row)

@@ -1,5 +1,5 @@
-"""The error that ends a run of the benchmark as one line."""
+"""The error that ends a benchmark."""
 
 
 class BenchError(Exception):
-    """A part that is missing or a program that failed; the text is one line."""
+    """A missing prerequisite or a failed program; the text is one line."""

@@ -1,4 +1,4 @@
-"""``docker buildx bake``, the peer of a build: built from its Go module on first use."""
+"""``docker buildx bake``, the alternative to a build; built from its Go module on first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION: Final = "0.35.0"
 
 
 def program(checkout: Checkout) -> Path:
-    """Return the program, which stands on its own: no client needs to know it as a plugin.
+    """Return the path of the program, which runs without a Docker client.
 
     Raises:
         ToolchainError: it cannot be built.
@@ -28,7 +28,7 @@ def program(checkout: Checkout) -> Path:
 
 
 def write_bake(file: Path, registry: str, images: Mapping[str, Mapping[str, str]]) -> None:
-    """Write a bake file that builds the images of a context ``dockerfiles`` beside it, with these arguments each."""
+    """Write a bake file for images of the context ``dockerfiles`` in the same folder, with build arguments by image."""
     targets = {
         name: {
             "context": "dockerfiles",

@@ -1,4 +1,4 @@
-"""The arithmetic of the table: medians, ratios, targets, and how they are written."""
+"""The rows of the table: medians, ratios, targets, and their format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {"<=": operator.le
 
 @dataclass(frozen=True)
 class Target:
-    """What a ratio is to reach: ``sign``, which is ``<=`` or ``<``, and ``limit``."""
+    """The target of a ratio: ``sign``, which is ``<=`` or ``<``, and ``limit``."""
 
     sign: str
     limit: float
 
     def reached(self, ratio: float) -> bool:
-        """Tell whether a ratio, unrounded, is on the right side of the limit."""
+        """Return whether an unrounded ratio is within the limit."""
         return _HOLDS[self.sign](ratio, self.limit)
 
     def __str__(self) -> str:
@@ -30,10 +30,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: a figure of Slipway's, and the same figure of what stands beside it.
+    """One line of the table: a measurement of Slipway, and the same measurement of ``peer``.
 
-    ``ours`` and ``theirs`` hold one value for each round, in ``unit``: ``s`` (seconds), ``B`` (bytes) or ``x`` (a
-    ratio). ``peer`` says what the second one is. Without a target the row only informs.
+    ``ours`` and ``theirs`` have one value for each round, in ``unit``: ``s`` (seconds), ``B`` (bytes) or ``x`` (a
+    ratio). A row without a target is for information.
     """
 
     section: str
@@ -46,16 +46,16 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The median of ours over the median of theirs; the lower the better."""
+        """The median of ``ours`` divided by the median of ``theirs``; lower is better."""
         return statistics.median(self.ours) / statistics.median(self.theirs)
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """Whether the target is reached; None without a target."""
         return None if self.target is None else self.target.reached(self.ratio)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row with its medians and every single value."""
+        """Return the row as JSON, with medians and all values."""
         return {
             "section": self.section,
             "what": self.what,
@@ -70,7 +70,7 @@ class Row:
 
 
 def show(value: float, unit: str) -> str:
-    """Write a value: ``1.23 s``, ``2.95 GB`` (decimal units, as registries bill them), ``1.07 x``."""
+    """Format a value: ``1.23 s``, ``2.95 GB`` (decimal units, as registries bill them), ``1.07 x``."""
     if unit == "B":
         for name, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
             if value >= size:
@@ -78,12 +78,12 @@ def show(value: float, unit: str) -> str:
     return f"{value:.0f} B" if unit == "B" else f"{value:.2f} {unit}"
 
 
-_TITLES: Final = ("", "measured", "Slipway", "beside it", "", "ratio", "target", "reached", "rounds")
+_TITLES: Final = ("", "measured", "Slipway", "peer", "", "ratio", "target", "reached", "rounds")
 _VERDICT: Final[Mapping[bool | None, str]] = {True: "yes", False: "NO", None: ""}
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Write rows as a plain table, one line each below a line of titles."""
+    """Format rows as a plain table below a line of titles."""
     lines = [_TITLES] + [
         (
             row.section,
@@ -102,9 +102,9 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """Say in one line how many targets are reached, and which are not."""
-    aimed = [row for row in rows if row.target is not None]
-    missed = [f"{row.section} {row.what} ({row.ratio:.2f}, {row.target})" for row in aimed if not row.reached]
-    return f"{len(aimed) - len(missed)} of {len(aimed)} targets reached" + (
+    """Return one line with the number of reached targets and the missed ones."""
+    targeted = [row for row in rows if row.target is not None]
+    missed = [f"{row.section} {row.what} ({row.ratio:.2f}, {row.target})" for row in targeted if not row.reached]
+    return f"{len(targeted) - len(missed)} of {len(targeted)} targets reached" + (
         f"; missed: {'; '.join(missed)}" if missed else ""
     )

@@ -1,4 +1,4 @@
-"""Runs a program and measures it: the time it takes, and the memory that it and its children hold."""
+"""Run a program and measure its time, and the memory of it and its descendants."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Final
 
 from bench.bench_error import BenchError
 
-_LOOK_SECONDS: Final = 0.02
-"""How often memory is looked at, in the runs that measure it."""
+_SAMPLE_SECONDS: Final = 0.02
+"""Interval of memory samples, in runs that measure memory."""
 _TERM_SECONDS: Final = 10.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A program that ended well.
+    """A successful run of a program.
 
-    ``seconds`` is wall time, ``peak`` the most bytes that its processes held at once (0 where not watched).
+    ``seconds`` is wall time; ``peak`` is the largest resident size of its processes in bytes, 0 if not watched.
     """
 
     seconds: float
@@ -37,13 +37,13 @@ class Run:
 def run(
     words: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str], watch: bool = False, seconds: float = 1800
 ) -> Run:
-    """Run a program to its end; with ``watch`` look at its memory, which costs some of the machine's time.
+    """Run a program to its end; ``watch`` samples its memory, which takes some of the machine's time.
 
     Raises:
-        BenchError: the program is missing, fails or takes longer than ``seconds``; with its last words.
+        BenchError: the program is missing, fails or takes longer than ``seconds``; with the end of its output.
     """
     argv = [str(word) for word in words]
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
         began = time.monotonic()
         try:
             process = subprocess.Popen(
@@ -51,29 +51,29 @@ def run(
                 cwd=cwd,
                 env=dict(env),
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         except OSError as error:
             raise BenchError(f"`{argv[0]}`: {error.strerror}") from None
-        with _ended(process), _watching(process.pid) if watch else _blind() as peak:
+        with _stopped(process), _watched(process.pid) if watch else _unwatched() as peak:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 raise BenchError(f"`{' '.join(argv[:3])}` did not end within {seconds:.0f} s") from None
-        took = time.monotonic() - began
-        said.seek(0)
-        output = said.read()
+        seconds_taken = time.monotonic() - began
+        log.seek(0)
+        output = log.read()
     if code:
-        words_of = " | ".join(line.strip() for line in output.splitlines() if line.strip())
-        raise BenchError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{words_of[-600:]}")
-    return Run(took, peak(), output)
+        lines = " | ".join(line.strip() for line in output.splitlines() if line.strip())
+        raise BenchError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{lines[-600:]}")
+    return Run(seconds_taken, peak(), output)
 
 
 @contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the program and its children when this run ends before it, on Ctrl-C for instance."""
+def _stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Stop the program and its children if this run ends first, for example on Ctrl-C."""
     try:
         yield
     finally:
@@ -87,21 +87,21 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @contextmanager
-def _blind() -> Iterator[Callable[[], int]]:
+def _unwatched() -> Iterator[Callable[[], int]]:
     yield lambda: 0
 
 
 @contextmanager
-def _watching(pid: int) -> Iterator[Callable[[], int]]:
+def _watched(pid: int) -> Iterator[Callable[[], int]]:
     peak = 0
     done = threading.Event()
 
-    def look() -> None:
+    def sample() -> None:
         nonlocal peak
-        while not done.wait(_LOOK_SECONDS):
+        while not done.wait(_SAMPLE_SECONDS):
             peak = max(peak, resident(pid))
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=sample, daemon=True)
     thread.start()
     try:
         yield lambda: peak
@@ -111,14 +111,14 @@ def _watching(pid: int) -> Iterator[Callable[[], int]]:
 
 
 def resident(root: int) -> int:
-    """Return the resident bytes of a process and all its descendants; what they share counts for each."""
+    """Return the resident bytes of a process and its descendants; shared memory counts for each."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # it has ended
+            continue  # the process ended
         # proc(5), /proc/[pid]/stat: after the name come state, ppid, ...; rss is field 24, counted from the pid as 1.
         pid = int(folder.name)
         parents[pid], pages[pid] = int(fields[1]), int(fields[21])
@@ -129,10 +129,10 @@ def resident(root: int) -> int:
 
 
 def alternate(rounds: Iterator[int], *actions: Callable[[], float]) -> list[list[float]]:
-    """Do all actions in turn, A B A B, and return each one's values: what disturbs the machine disturbs them alike."""
+    """Run the actions in turn and return the values of each, so that other load affects them alike."""
     values: list[list[float]] = [[] for _ in actions]
     for number in rounds:
         order = list(enumerate(actions))
-        for place, action in order if number % 2 == 0 else reversed(order):
-            values[place].append(action())
+        for index, action in order if number % 2 == 0 else reversed(order):
+            values[index].append(action())
     return values

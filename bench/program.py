@@ -1,4 +1,4 @@
-"""A Pulumi program in a throwaway folder: Slipway itself, or the bare one that stands beside it."""
+"""A Pulumi program in a temporary folder: Slipway itself, or a bare one for comparison."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ runtime: {name: python, options: {virtualenv: .slipway/venv}}
 
 
 class Program:
-    """A program's folder, with a stack and a git history of one commit, and Pulumi on it.
+    """A program in a folder with one stack and a git history of one commit.
 
-    It shares nothing with the user's stacks: the state lies in a folder beside it.
+    Its state is in a folder of its own, apart from the user's stacks.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,7 +38,7 @@ class Program:
         self.environment.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
 
     def begin(self) -> None:
-        """Make the stack and commit the folder as it stands."""
+        """Create the stack, and commit the folder."""
         self._state.mkdir()
         environment = self.folder / ".slipway"
         environment.mkdir()
@@ -48,7 +48,7 @@ class Program:
         self.commit()
 
     def commit(self) -> None:
-        """Make a repository of the folder, with one commit: the folder as it stands."""
+        """Make the folder a repository with one commit of its content."""
         identity = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "commit.gpgsign=false")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.git("add", "--all")
@@ -59,7 +59,7 @@ class Program:
         return self._pulumi("preview", "--stack", _STACK, watch=watch)
 
     def up(self, *, watch: bool = False) -> Run:
-        """Run ``pulumi up`` as ``make up`` does: with no preview before it."""
+        """Run ``pulumi up`` without a preview, as ``make up`` does."""
         return self._pulumi("up", "--stack", _STACK, "--yes", "--skip-preview", watch=watch)
 
     def outputs(self) -> dict[str, Any]:
@@ -70,15 +70,15 @@ class Program:
     def _pulumi(self, *words: str, watch: bool = False) -> Run:
         return run(["pulumi", *words, "--non-interactive"], cwd=self.folder, env=self.environment, watch=watch)
 
-    def git(self, *words: str, given: str | None = None) -> None:
-        """Run git in the folder, with ``given`` as its input."""
-        subprocess.run(["git", *words], cwd=self.folder, env=self.environment, input=given, text=True, check=True)
+    def git(self, *words: str, stdin: str | None = None) -> None:
+        """Run git in the folder."""
+        subprocess.run(["git", *words], cwd=self.folder, env=self.environment, input=stdin, text=True, check=True)
 
 
 def slipway(folder: Path, registry: str, config: Mapping[str, Any]) -> Program:
-    """Lay a copy of Slipway, with the flavor ``many`` and its images still to be written, into a folder.
+    """Copy Slipway to a folder, with the flavor ``many`` but not yet its images.
 
-    ``registry`` is host and path; ``config`` are the stack's other keys, without their prefix.
+    ``registry`` is host and path; ``config`` has the stack's other keys, without their prefix.
     """
     program = Program(folder)
     for name in ("stacks", "oci", "cli", "components", "dockerfiles"):
@@ -91,7 +91,7 @@ def slipway(folder: Path, registry: str, config: Mapping[str, Any]) -> Program:
 
 
 def configure(program: Program, registry: str, config: Mapping[str, Any]) -> None:
-    """Write the configuration of Slipway's stack anew."""
+    """Write the configuration of Slipway's stack, keeping its encryption salt."""
     address, _, path = registry.partition("/")
     keys = {"registry": {"kind": "local", "address": address, "path": path}, **config}
     file = program.folder / "stacks" / f"Pulumi.{_STACK}.yaml"
@@ -101,16 +101,16 @@ def configure(program: Program, registry: str, config: Mapping[str, Any]) -> Non
 
 
 def bare(folder: Path, registry: str, images: Mapping[str, Mapping[str, str]]) -> Program:
-    """Lay the bare program into a folder; ``images`` are the build arguments of each image."""
+    """Write the bare program to a folder; ``images`` are the build arguments by image."""
     program = Program(folder)
     program.dockerfiles.mkdir(parents=True)
     (folder / "Pulumi.yaml").write_text(_PULUMI_YAML)
     shutil.copy(PROGRAMS / "bare.py", folder / "__main__.py")
-    ask(program, registry, images)
+    configure_bare(program, registry, images)
     return program
 
 
-def ask(program: Program, registry: str, images: Mapping[str, Mapping[str, str]]) -> None:
-    """Tell the bare program which images to build, and with which arguments."""
-    asked = {"repository": registry, "images": images}
-    (program.folder / "images.json").write_text(json.dumps(asked, indent=2) + "\n")
+def configure_bare(program: Program, registry: str, images: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the images of the bare program and their build arguments."""
+    config = {"repository": registry, "images": images}
+    (program.folder / "images.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Images that are pushed as they are made, by the registry's API: layers that do not compress, and no engine."""
+"""Synthetic images that are streamed to a registry without an engine, with incompressible layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAYER: Final = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer that a registry has: its blob, with its bytes, and the digest of what it unpacks to."""
+    """A pushed layer: digest and size of its blob in bytes; ``diff_id`` is the digest of its archive."""
 
     digest: str
     size: int
@@ -41,13 +41,13 @@ class Repository:
         self._session = requests.Session()
 
     def layer(self, files: Iterator[tuple[str, int]]) -> Layer:
-        """Push a layer of files, given by path and size, of random bytes; it is held nowhere."""
+        """Stream a layer of files of random bytes, given by path and size."""
         plain, packed = hashlib.sha256(), hashlib.sha256()
         size = 0
 
         def blob() -> Iterator[bytes]:
             nonlocal size
-            compress = zlib.compressobj(level=0, wbits=31)  # random bytes do not get less
+            compress = zlib.compressobj(level=0, wbits=31)  # random bytes do not compress
             for chunk in _archive(files):
                 plain.update(chunk)
                 if out := compress.compress(chunk):
@@ -63,7 +63,7 @@ class Repository:
         return Layer(digest, size, f"sha256:{plain.hexdigest()}")
 
     def image(self, tag: str, layers: Sequence[Layer]) -> str:
-        """Push an image of layers that are there; return its name with its tag."""
+        """Push an image of pushed layers; return its reference."""
         config = json.dumps(
             {
                 "architecture": "amd64",
@@ -81,21 +81,21 @@ class Repository:
             "layers": [{"mediaType": _LAYER, "digest": layer.digest, "size": layer.size} for layer in layers],
         }
         url, headers = f"{self._url}/manifests/{tag}", {"Content-Type": _MANIFEST}
-        self._did(self._session.put(url, data=json.dumps(manifest), headers=headers, timeout=60))
+        self._checked(self._session.put(url, data=json.dumps(manifest), headers=headers, timeout=60))
         return f"{self.name}:{tag}"
 
     def _push(self, content: Iterator[bytes], digest: Any) -> str:
-        """Upload a blob in one stream; what its digest is, is known when all of it has been sent."""
-        where = self._did(self._session.post(f"{self._url}/blobs/uploads/", timeout=60)).headers["Location"]
-        where = self._did(self._session.patch(where, data=content, timeout=600)).headers["Location"]
-        found: str = digest()
-        self._did(self._session.put(where, params={"digest": found}, timeout=600))
-        return found
+        """Upload a blob in one stream; its digest is known at the end."""
+        location = self._checked(self._session.post(f"{self._url}/blobs/uploads/", timeout=60)).headers["Location"]
+        location = self._checked(self._session.patch(location, data=content, timeout=600)).headers["Location"]
+        value: str = digest()
+        self._checked(self._session.put(location, params={"digest": value}, timeout=600))
+        return value
 
-    def _did(self, answer: requests.Response) -> requests.Response:
-        if not answer.ok:
-            raise BenchError(f"{self.name}: the registry answers {answer.status_code}: {answer.text[:200]}")
-        return answer
+    def _checked(self, response: requests.Response) -> requests.Response:
+        if not response.ok:
+            raise BenchError(f"{self.name}: the registry responds {response.status_code}: {response.text[:200]}")
+        return response
 
 
 def _archive(files: Iterator[tuple[str, int]]) -> Iterator[bytes]:

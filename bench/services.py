@@ -1,4 +1,4 @@
-"""What a run needs besides the engine: a registry of its own, a parent image of its own, and no trace left behind."""
+"""The engine of a benchmark, a temporary registry, a fresh parent image, and their removal."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0
 _MANIFESTS: Final = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 _PRUNE_AT_ONCE: Final = 5000
-"""Ids in one request: they stand in its address, and the engine looks at all of its cache for each."""
+"""Ids in one request: they are in its URL, and the engine scans its whole cache for each."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """A registry on this machine: its ``host:port``, and the folder that it keeps everything in."""
+    """A registry on this machine: its ``host:port``, and its data folder."""
 
     address: str
     data: Path
 
     def stored(self) -> int:
-        """Return how many bytes it holds: between two moments, what it has received."""
+        """Return the size of its data in bytes; the difference of two calls is the received data."""
         return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
 
     def compressed(self, reference: str) -> int:
-        """Return the size of an image, ``host/path@digest``, as it is pulled: its configuration and its layers."""
+        """Return the compressed size of an image, ``host/path@digest``: its configuration and layers."""
         name, _, digest = reference.partition("/")[2].partition("@")
         connection = http.client.HTTPConnection(self.address, timeout=30)
         try:
@@ -56,35 +56,35 @@ class Registry:
 
 @contextmanager
 def registry(checkout: Checkout, folder: Path) -> Iterator[Registry]:
-    """Run a registry in a folder, for as long as it is needed: everyone's own would keep what is pushed here."""
+    """Run a temporary registry in a folder; the user's own would keep the benchmark's images."""
     folder.mkdir()
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port = probe.getsockname()[1]
-    found = Registry(f"{LOOPBACK}:{port}", folder / "data")
+    started = Registry(f"{LOOPBACK}:{port}", folder / "data")
     config = folder / "config.yml"
     config.write_text(
         json.dumps(
             {
                 "version": 0.1,
                 "log": {"level": "warn"},
-                "storage": {"filesystem": {"rootdirectory": str(found.data)}},
-                "http": {"addr": found.address},
+                "storage": {"filesystem": {"rootdirectory": str(started.data)}},
+                "http": {"addr": started.address},
             }
         )
     )
     daemon = Daemon("the benchmark's registry", folder / "pid", folder / "log", mark=str(config))
     daemon.start(
-        [program(checkout), "serve", config], lambda: answers(found.address), env=os.environ, seconds=_START_SECONDS
+        [program(checkout), "serve", config], lambda: answers(started.address), env=os.environ, seconds=_START_SECONDS
     )
     try:
-        yield found
+        yield started
     finally:
         daemon.stop()
 
 
 class Engine:
-    """The Docker engine, as far as a run uses it directly."""
+    """The Docker engine."""
 
     def __init__(self, checkout: Checkout) -> None:
         self._ours = os.environ.get("DOCKER_HOST") == f"unix://{checkout.run / 'docker.sock'}"
@@ -95,21 +95,21 @@ class Engine:
             raise BenchError(f"no Docker engine: {error}") from None
 
     def parent(self) -> str:
-        """Return where the engine pulls the parent image from, by the mirrors of this environment."""
+        """Return the parent image's reference, with the mirrors of this environment."""
         return build(StackConfig, {"flavor": "bench"}, "bench").mirrors.image(PARENT)
 
     def check_space(self, needed: int) -> None:
-        """See that so many bytes are free where the engine keeps its data, if that is on this machine.
+        """Check the free bytes on the disk of the engine's data, if it is on this machine.
 
         Raises:
-            BenchError: they are not.
+            BenchError: fewer than ``needed`` are free.
         """
         root = self._client.info()["DockerRootDir"]
         if Path(root).is_dir() and (free := shutil.disk_usage(root).free) < needed:
             raise BenchError(f"{root}: {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB needed for its images")
 
     def new_parent(self, name: str, mark: str) -> str:
-        """Push the parent image with one more file, which says ``mark``: nothing built on it comes from a cache.
+        """Push the parent image with one more file, which contains ``mark``, so no cache has its children.
 
         Returns:
             The image's name, with its tag.
@@ -123,15 +123,15 @@ class Engine:
         return name
 
     def publish(self, image: str, name: str) -> str:
-        """Push an image that the engine has by another name, and return its reference there, ``host/path@digest``."""
+        """Push an image of the engine under another name; return its reference, ``host/path@digest``."""
         try:
             self._client.images.get(image).tag(name)
             self._push(name)
             references = self._client.images.get(name).attrs["RepoDigests"]
         except DockerException as error:
             raise BenchError(f"{name}: {error}") from None
-        found: str = next(reference for reference in references if reference.startswith(f"{name}@"))
-        return found
+        published: str = next(reference for reference in references if reference.startswith(f"{name}@"))
+        return published
 
     def _push(self, name: str) -> None:
         try:
@@ -143,7 +143,7 @@ class Engine:
 
     @contextmanager
     def pulled(self, reference: str) -> Iterator[None]:
-        """Pull an image, and remove it in the end."""
+        """Pull an image, and remove it when the block ends."""
         self._client.images.pull(reference)
         try:
             yield
@@ -151,26 +151,21 @@ class Engine:
             self._remove(reference)
 
     def unpacked(self, reference: str) -> int:
-        """Return the bytes of an image's files, over all its layers."""
+        """Return the size of an image's files in bytes."""
         return int(self._client.images.get(reference).attrs["Size"])
-
-    def layers(self, reference: str) -> list[str]:
-        """Return the diff ids of an image's layers, its parent's first."""
-        found: list[str] = self._client.images.get(reference).attrs["RootFS"]["Layers"]
-        return found
 
     @contextmanager
     def tidied(self, address: str) -> Iterator[None]:
-        """Remove in the end what came to be meanwhile: the images of a registry, and new build cache that is unused.
+        """Remove a registry's images and new unused build cache when the block ends.
 
-        Build cache does not say whose it is, so in an engine that is not the checkout's own it is left as it is.
+        Build cache has no owner, so that of an engine other than the checkout's stays.
         """
         before = set(self._cache()) if self._ours else set()
         try:
             yield
         finally:
             for image in self._client.images.list(all=False):
-                # By name: the same image may have another, of the user's.
+                # By name: the user may have another name for the same image.
                 for name in [*image.attrs["RepoTags"], *image.attrs["RepoDigests"]]:
                     if name.startswith(f"{address}/"):
                         self._remove(name)
@@ -184,7 +179,7 @@ class Engine:
         try:
             self._client.images.remove(image, force=True)
         except APIError as error:
-            if error.status_code not in {404, 409}:  # gone already, or in somebody's use
+            if error.status_code not in {404, 409}:  # already removed, or in use
                 raise
 
     def _prune(self, records: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What every section is given, and the clock that ends the run."""
+"""The resources of a section, and the deadline of the run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from toolchain.machine.steps import say
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a section works: a folder, an engine and a registry that are emptied afterwards.
+    """A folder, an engine and a registry for a section, which are emptied afterwards.
 
-    ``quick`` asks for fewer rounds and images. No round begins later than ``deadline``, on the monotonic clock.
+    ``quick`` selects fewer rounds and images. No round begins after ``deadline``, on the monotonic clock.
     """
 
     checkout: Checkout
@@ -28,7 +28,7 @@ class Setting:
     mark: str = field(default_factory=lambda: f"{time.time_ns():x}")
 
     def rounds(self, planned: int, title: str) -> Iterator[int]:
-        """Count the rounds of a step from 0, saying so: at least one, then as many as planned while time is left."""
+        """Yield and print the numbers of a step's rounds, from 0: at least one, and no more after the deadline."""
         for number in range(2 if self.quick and planned > 2 else planned):
             if number and time.monotonic() > self.deadline:
                 say(f"  {title}: no time left after {number} rounds")

@@ -1,4 +1,4 @@
-"""The images that are built: folders of a build context, small ones or ones with layers that do not compress."""
+"""Synthetic images in a build context: small ones, or ones with incompressible layers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ RUN sha256sum /layer* > /sums && echo "${{NUMBER}}" > /number
 COPY {name}/file.txt /file.txt
 """
 LAYERS: Final = 3
-"""How many layers of incompressible bytes a large image has. A command makes them, as an installer would."""
+"""Incompressible layers of a large image. A command writes them, as an installer would."""
 
 
 def names(count: int) -> list[str]:
-    """Return the names of so many images."""
+    """Return the names of ``count`` images."""
     return [f"image{number}" for number in range(count)]
 
 
 def write(dockerfiles: Path, count: int, *, layer_bytes: int = 0) -> None:
-    """Write the folders of so many images into a build context: with large layers of that size each, or without."""
+    """Write the folders of ``count`` images; their layers are large if ``layer_bytes`` is not 0."""
     layers = "\n".join(f"RUN head -c {layer_bytes} /dev/urandom > /layer{number}" for number in range(LAYERS))
     for name in names(count):
         folder = dockerfiles / name
@@ -42,6 +42,6 @@ def write(dockerfiles: Path, count: int, *, layer_bytes: int = 0) -> None:
 
 
 def reseed(dockerfiles: Path, count: int) -> None:
-    """Change the file that every large image's layers stand on: no cache has what is built then."""
+    """Change the file below every large image's layers, so that no cache has them."""
     for name in names(count):
         (dockerfiles / name / "seed.txt").write_text(f"{os.urandom(16).hex()}\n")

@@ -1,4 +1,4 @@
-"""What sections c and d build: Slipway's torch image, and one ``RUN pip install`` on the same parent."""
+"""The images of sections c and d: Slipway's torch image, and one ``RUN pip install`` on the same parent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stacks.versions.tables import line, order, table
 from toolchain.machine.steps import step
 
 _NEEDED_BYTES: Final = 25_000_000_000
-"""Two releases of torch built by Slipway in the engine, with their wheels and pip's cache, and pushed."""
+"""Disk space for two releases of torch in the engine and the registry, with wheels and pip's cache."""
 
 Torch = Mapping[str, Any]
 """A stack's ``slipway:torch``."""
@@ -26,9 +26,9 @@ Torch = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Built:
-    """An image that was built and pushed: how long that took, how many bytes the registry has more of since.
+    """A built and pushed image: the seconds that took, and the bytes that the registry received.
 
-    ``compressed`` are the bytes that a pull of it would fetch, ``unpacked`` those of its files.
+    ``compressed`` is its size as pulled, ``unpacked`` that of its files, in bytes.
     """
 
     seconds: float
@@ -38,45 +38,45 @@ class Built:
 
 
 def build(setting: Setting, name: str, torches: Sequence[Torch]) -> list[list[Built]]:
-    """Build and push each torch in turn, all by Slipway, then all by one ``RUN pip install``; return both lists.
+    """Build and push each torch with Slipway, then each with one ``RUN pip install``; return both lists.
 
-    Both stand on a parent that no build cache knows, and begin with the same pip cache: what the first has left in
-    the engine is removed before the second begins.
+    Both use a parent that no build cache has, and start with the same pip cache: the images and the build cache of the
+    first are removed before the second.
     """
     setting.engine.check_space(_NEEDED_BYTES)
     registry = f"{setting.registry.address}/{name}"
-    with step(f"{name}: a parent image that no cache knows"):
+    with step(f"{name}: a new parent image"):
         parent = setting.engine.new_parent(f"{registry}/parent:{setting.mark}", f"{name}-{setting.mark}")
     results = []
-    for lay in (_slipway, _plain):
+    for write in (_slipway, _plain):
         with setting.engine.tidied(setting.registry.address):
-            title, made, ask = lay(setting.scratch / name, registry, parent)
-            results.append(list(_each(setting, f"{name}: {title}", made, ask, torches)))
+            title, built, configure = write(setting.scratch / name, registry, parent)
+            results.append(list(_each(setting, f"{name}: {title}", built, configure, torches)))
     return results
 
 
-_Laid = tuple[str, Program, Callable[[Torch], None]]
-"""What it is, the program, and how it is told which torch to build."""
+_Written = tuple[str, Program, Callable[[Torch], None]]
+"""A title, a program, and a function that configures its torch."""
 
 
-def _slipway(folder: Path, registry: str, parent: str) -> _Laid:
-    made = program.slipway(folder / "slipway", registry, _config(parent, {}))
+def _slipway(folder: Path, registry: str, parent: str) -> _Written:
+    slipway = program.slipway(folder / "slipway", registry, _config(parent, {}))
 
-    def ask(torch: Torch) -> None:
-        program.configure(made, registry, _config(parent, torch))
+    def configure(torch: Torch) -> None:
+        program.configure(slipway, registry, _config(parent, torch))
 
-    return "Slipway's image", made, ask
+    return "Slipway's image", slipway, configure
 
 
-def _plain(folder: Path, registry: str, parent: str) -> _Laid:
-    made = program.bare(folder / "plain", registry, {})
-    shutil.copytree(program.PROGRAMS / "plain", made.dockerfiles / "plain")
+def _plain(folder: Path, registry: str, parent: str) -> _Written:
+    plain = program.bare(folder / "plain", registry, {})
+    shutil.copytree(program.PROGRAMS / "plain", plain.dockerfiles / "plain")
 
-    def ask(torch: Torch) -> None:
+    def configure(torch: Torch) -> None:
         _, specs = plan.specs(_config(parent, torch), "bench")  # the versions that Slipway would install
-        program.ask(made, registry, {"plain": {"BASE_IMAGE": parent, **specs[0].args}})
+        program.configure_bare(plain, registry, {"plain": {"BASE_IMAGE": parent, **specs[0].args}})
 
-    return "one RUN pip install", made, ask
+    return "one RUN pip install", plain, configure
 
 
 def _config(parent: str, torch: Torch) -> dict[str, Any]:
@@ -84,15 +84,15 @@ def _config(parent: str, torch: Torch) -> dict[str, Any]:
 
 
 def _each(
-    setting: Setting, title: str, made: Program, ask: Callable[[Torch], None], torches: Sequence[Torch]
+    setting: Setting, title: str, program_: Program, configure: Callable[[Torch], None], torches: Sequence[Torch]
 ) -> Iterator[Built]:
-    made.begin()
+    program_.begin()
     for torch in torches:
-        ask(torch)
+        configure(torch)
         before = setting.registry.stored()
         with step(f"{title}, torch {torch['version']}"):
-            seconds = made.up().seconds
-        [output] = made.outputs()["images"].values()
+            seconds = program_.up().seconds
+        [output] = program_.outputs()["images"].values()
         reference = output["ref"] if isinstance(output, dict) else output
         yield Built(
             seconds,
@@ -103,7 +103,7 @@ def _each(
 
 
 def patch_pair(releases: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the newest patch release of torch, after the release before it, that wants the same of all it needs.
+    """Return the newest patch release of torch with the requirements of its predecessor, after that predecessor.
 
     Only then does a single layer change. ``releases`` are the rows of a table such as ``versions/torch.toml``.
 

@@ -1,4 +1,4 @@
-"""``many``: any number of images, none the parent of another; the benchmark lays this flavor beside Slipway's own."""
+"""``many``: any number of independent images; the benchmark adds this flavor to a copy of Slipway."""
 
 from __future__ import annotations
 

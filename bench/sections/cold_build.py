@@ -20,7 +20,7 @@ COLD: Final = Target("<=", 1.05)
 WARM: Final = Target("<=", 1.00)
 COUNT: Final = 4
 LAYER_BYTES: Final = 64_000_000
-"""A small image, as images for GPUs go: Pulumi's own seconds weigh less the more there is to build."""
+"""Small for a GPU image: Pulumi's own time matters less in larger builds."""
 ROUNDS: Final = 5
 _BAKE: Final = "buildx bake --push"
 _BARE: Final = "bare docker.Image"
@@ -28,16 +28,16 @@ _BARE: Final = "bare docker.Image"
 
 @dataclass(frozen=True)
 class Tool:
-    """One of the three: the build context that it has to itself, and how it builds and pushes all of it.
+    """One of the three tools: its own build context, and ``up``, which builds and pushes all images.
 
-    ``up`` takes whether to look at the memory meanwhile.
+    The argument of ``up`` is whether to measure memory.
     """
 
     dockerfiles: Path
     up: Callable[[bool], Run]
 
     def cold(self) -> float:
-        """Build and push images whose layers no cache has; return the seconds."""
+        """Build and push images without a cache; return the seconds."""
         synthetic_images.reseed(self.dockerfiles, COUNT)
         return self.up(False).seconds
 
@@ -48,15 +48,15 @@ class Tool:
         return self.up(False).seconds
 
     def memory(self) -> int:
-        """Return the most memory that a cold build and push takes beside the engine."""
+        """Return the peak memory of a cold build and push, without the engine's."""
         synthetic_images.reseed(self.dockerfiles, COUNT)
         return self.up(True).peak
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    """Measure both, and the memory that each tool takes."""
+    """Measure both builds, and the memory of each tool."""
     bake = _bake(setting)
-    with step(f"b: writing {COUNT} images, and what builds them"):
+    with step(f"b: writing {COUNT} images, and their tools"):
         tools = (*_programs(setting), bake)
     with step("b: first build of each"):
         memory = [tool.memory() for tool in tools]
@@ -76,8 +76,8 @@ def run(setting: Setting) -> Iterator[Row]:
     yield Row("b", "peak memory of a cold build", memory[:1], _BARE, memory[1:2], unit="B")
 
 
-def _over(values: Sequence[float], beside: Sequence[float]) -> list[float]:
-    return [value / other for value, other in zip(values, beside, strict=True)]
+def _over(values: Sequence[float], peer: Sequence[float]) -> list[float]:
+    return [value / other for value, other in zip(values, peer, strict=True)]
 
 
 def _arguments(setting: Setting) -> dict[str, dict[str, str]]:
@@ -92,14 +92,14 @@ def _programs(setting: Setting) -> Iterator[Tool]:
     config = {"flavor": "many", "count": COUNT, "base": setting.engine.parent()}
     ours = program.slipway(folder / "slipway", f"{registry}/slipway", config)
     bare = program.bare(folder / "bare", f"{registry}/bare", _arguments(setting))
-    for made in (ours, bare):
-        synthetic_images.write(made.dockerfiles, COUNT, layer_bytes=LAYER_BYTES)
-        made.begin()
-        yield Tool(made.dockerfiles, partial(_up, made))
+    for each in (ours, bare):
+        synthetic_images.write(each.dockerfiles, COUNT, layer_bytes=LAYER_BYTES)
+        each.begin()
+        yield Tool(each.dockerfiles, partial(_up, each))
 
 
-def _up(made: program.Program, watch: bool) -> Run:
-    return made.up(watch=watch)
+def _up(program_: program.Program, watch: bool) -> Run:
+    return program_.up(watch=watch)
 
 
 def _bake(setting: Setting) -> Tool:
@@ -117,5 +117,5 @@ def _bake(setting: Setting) -> Tool:
         "--progress",
         "plain",
     ]
-    environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # the user's own stays as it is
+    environment = {**os.environ, "BUILDX_CONFIG": str(folder / "buildx")}  # leaves the user's own unchanged
     return Tool(folder / "dockerfiles", lambda watch: run_program(words, cwd=folder, env=environment, watch=watch))

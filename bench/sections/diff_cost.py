@@ -1,4 +1,4 @@
-"""Section g: ``diff`` of two images that share their large layers, against pulling one of them."""
+"""Section g: ``diff`` of two images that share large layers, against pulling one of them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ROUNDS: Final = 3
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    """Push two images, each with a layer of its own on large shared ones; compare them, and pull the second."""
+    """Push two images with large shared layers and one own layer each; compare them, and pull the second."""
     large = _QUICK_BYTES if setting.quick else LAYER_BYTES
     size = SHARED * large
-    setting.engine.check_space(3 * size)  # in the registry, on the way, and in the engine
+    setting.engine.check_space(3 * size)  # in the registry, in transit, and in the engine
     repository = Repository(setting.registry, "diff/image")
     with step(f"g: pushing two images of {size / 1e9:.1f} GB"):
         shared = [repository.layer(iter([(f"large{number}", large)])) for number in range(SHARED)]
@@ -57,7 +57,7 @@ def run(setting: Setting) -> Iterator[Row]:
 
 
 def _own(repository: Repository, version: str) -> Layer:
-    """Push a layer as pip would leave one: packages, each with its metadata."""
+    """Push a layer like pip's: packages, each with its metadata."""
     packages = "opt/venv/lib/python3.12/site-packages"
     return repository.layer(
         (f"{packages}/package{number // 10}-{version}.dist-info/METADATA", 0)

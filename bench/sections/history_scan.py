@@ -1,4 +1,4 @@
-"""Section e: what a change touches, in a long history with many images, against the second that it may take."""
+"""Section e: ``affected`` in a long history with many images, against its limit of one second."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SINCE: Final = {"the first commit": f"HEAD~{COMMITS - 1}", "the last commit": "
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    """Measure ``affected`` where all of the images have changed, and where none has."""
+    """Measure ``affected`` after changes of all images, and after none."""
     folder = setting.scratch / "affected"
     with step(f"e: {COMMITS} commits of {COUNT} images"):
-        made = program.slipway(folder, f"{setting.registry.address}/affected", {"flavor": "many", "count": COUNT})
-        synthetic_images.write(made.dockerfiles, COUNT)
-        made.commit()
-        edit(made)
+        copy = program.slipway(folder, f"{setting.registry.address}/affected", {"flavor": "many", "count": COUNT})
+        synthetic_images.write(copy.dockerfiles, COUNT)
+        copy.commit()
+        edit(copy)
     for what, ref in _SINCE.items():
         title = f"affected since {what}, {COMMITS} commits, {COUNT} images"
         command = [sys.executable, "-m", "stacks", "affected", "--since", ref, "--json"]
@@ -38,7 +38,7 @@ def run(setting: Setting) -> Iterator[Row]:
         yield Row("e", title, ours, *_ALLOWED, target=TARGET)
 
 
-def edit(made: Program) -> None:
+def edit(copy: Program) -> None:
     """Add the commits after the first, each an edit of a file of one image."""
     stream = "".join(
         f"commit refs/heads/main\ncommitter bench <bench@localhost> {number} +0000\ndata 0\n"
@@ -46,5 +46,5 @@ def edit(made: Program) -> None:
         f"M 100644 inline dockerfiles/image{number % COUNT}/file.txt\ndata {len(str(number))}\n{number}\n"
         for number in range(1, COMMITS)
     )
-    made.git("fast-import", "--quiet", given=stream)
-    made.git("reset", "--quiet", "--hard")
+    copy.git("fast-import", "--quiet", stdin=stream)
+    copy.git("reset", "--quiet", "--hard")

@@ -1,4 +1,4 @@
-"""Section a: what Slipway's graph costs when nothing is to be built, against a bare ``docker.Image`` each."""
+"""Section a: the overhead of Slipway's graph without builds, against bare ``docker.Image`` resources."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from toolchain.machine.steps import step
 
 TARGET: Final = Target("<=", 1.15)
 ROUNDS: Final = {1: 7, 20: 7, 100: 5, 500: 3}
-"""How many images, and how many rounds each."""
+"""Rounds by number of images."""
 QUICK: Final = (1, 20)
-_BESIDE: Final = "bare docker.Image"
+_PEER: Final = "bare docker.Image"
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    """Measure ``preview`` and ``up`` with nothing changed, and the memory that ``up`` takes beside the engine."""
+    """Measure ``preview`` and ``up`` without changes, and the memory of ``up`` without the engine's."""
     for count, rounds in ROUNDS.items():
         if not setting.quick or count in QUICK:
             yield from _count(setting, count, rounds)
@@ -36,21 +36,21 @@ def _count(setting: Setting, count: int, rounds: int) -> Iterator[Row]:
         for number, name in enumerate(synthetic_images.names(count))
     }
     theirs = program.bare(folder / "bare", f"{registry}/bare", arguments)
-    for made in (ours, theirs):
-        synthetic_images.write(made.dockerfiles, count)
-        made.begin()
+    for each in (ours, theirs):
+        synthetic_images.write(each.dockerfiles, count)
+        each.begin()
     with step(f"a: first up of {images_of}, Slipway's and the bare program's"):
-        # The bare program goes first: whichever is second finds the layers in the engine.
-        for made in (theirs, ours):
-            made.up()
-    memory = [made.up(watch=True).peak for made in (ours, theirs)]
+        # The bare program is first: the second finds the layers in the engine.
+        for each in (theirs, ours):
+            each.up()
+    memory = [each.up(watch=True).peak for each in (ours, theirs)]
     for what, action in (("preview", Program.preview), ("up, no change", Program.up)):
         rows = alternate(
             setting.rounds(rounds, f"a: {what}, {images_of}"), _timed(action, ours), _timed(action, theirs)
         )
-        yield Row("a", f"{what}, {images_of}", rows[0], _BESIDE, rows[1], target=TARGET)
-    yield Row("a", f"peak memory of up, {images_of}", memory[:1], _BESIDE, memory[1:], unit="B")
+        yield Row("a", f"{what}, {images_of}", rows[0], _PEER, rows[1], target=TARGET)
+    yield Row("a", f"peak memory of up, {images_of}", memory[:1], _PEER, memory[1:], unit="B")
 
 
-def _timed(action: Callable[[Program], Run], made: Program) -> Callable[[], float]:
-    return lambda: action(made).seconds
+def _timed(action: Callable[[Program], Run], program_: Program) -> Callable[[], float]:
+    return lambda: action(program_).seconds

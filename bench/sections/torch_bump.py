@@ -1,4 +1,4 @@
-"""Section c: what a patch release of torch costs to push, against a Dockerfile with a single ``RUN pip install``."""
+"""Section c: the push of a patch release of torch, against a Dockerfile with a single ``RUN pip install``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bench.figures import Row, Target
 from bench.setting import Setting
 
 TARGET: Final = Target("<=", 0.40)
-_BESIDE: Final = "one RUN pip install"
+_PEER: Final = "one RUN pip install"
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    """Build and push one release of torch, then the next patch release, and measure the second."""
+    """Build and push one release of torch, then the next patch release, and measure both."""
     older, newer = torch_images.patch_pair(torch_images.known_releases())
     ours, plain = torch_images.build(setting, "bump", [{"version": older}, {"version": newer}])
     for number, what, target in ((0, f"torch {older}, cold", None), (1, f"torch {older} -> {newer}", TARGET)):
         first, second = ours[number], plain[number]
-        received = [float(first.received)], _BESIDE, [float(second.received)]
+        received = [float(first.received)], _PEER, [float(second.received)]
         yield Row("c", f"bytes pushed, {what}", *received, unit="B", target=target)
-        yield Row("c", f"build and push, {what}", [first.seconds], _BESIDE, [second.seconds])
+        yield Row("c", f"build and push, {what}", [first.seconds], _PEER, [second.seconds])

@@ -24,7 +24,7 @@ from tests.fakes.registry import serve, skip_retry_waits
 AT_MOST = Target("<=", 1.15)
 
 
-def test_a_ratio_is_of_medians_so_that_one_disturbed_round_does_not_count() -> None:
+def test_ratio_is_of_medians() -> None:
     row = Row("a", "preview", [1.0, 1.2, 9.0], "bare", [1.0, 8.0, 0.9])
     assert row.ratio == pytest.approx(1.2)
 
@@ -38,7 +38,7 @@ def test_a_ratio_is_of_medians_so_that_one_disturbed_round_does_not_count() -> N
         (Target("<", 1.0), 1.0, False),
     ],
 )
-def test_a_target_is_judged_before_rounding(target: Target, ratio: float, reached: bool) -> None:
+def test_target_reached_compares_unrounded_ratio(target: Target, ratio: float, reached: bool) -> None:
     assert target.reached(ratio) is reached
 
 
@@ -53,7 +53,7 @@ def test_a_target_is_judged_before_rounding(target: Target, ratio: float, reache
         (2_949_000_000, "B", "2.95 GB"),
     ],
 )
-def test_a_value_is_written_with_its_unit(value: float, unit: str, text: str) -> None:
+def test_show_value_has_its_unit(value: float, unit: str, text: str) -> None:
     assert show(value, unit) == text
 
 
@@ -65,28 +65,28 @@ def rows() -> list[Row]:
     ]
 
 
-def test_the_table_has_a_line_for_each_row_and_says_what_is_missed() -> None:
+def test_table_has_one_line_per_row() -> None:
     title, first, second, third = table(rows()).splitlines()
-    assert title.split() == ["measured", "Slipway", "beside", "it", "ratio", "target", "reached", "rounds"]
+    assert title.split() == ["measured", "Slipway", "peer", "ratio", "target", "reached", "rounds"]
     assert first.split() == ["a", "preview", "1.10", "s", "1.00", "s", "bare", "1.10", "<=", "1.15", "yes", "1"]
     assert second.split()[-5:] == ["2.00", "<=", "1.15", "NO", "2"]
     assert third.split() == ["c", "bytes", "pushed", "400.00", "MB", "1.00", "GB", "one", "RUN", "0.40", "1"]
     assert title.index("ratio") + len("ratio") == first.index("1.10  <=") + len("1.10")
 
 
-def test_the_verdict_counts_targets_and_names_the_missed_ones() -> None:
+def test_verdict_counts_targets_and_names_missed() -> None:
     assert verdict(rows()) == "1 of 2 targets reached; missed: a up (2.00, <= 1.15)"
     assert verdict(rows()[:1]) == "1 of 1 targets reached"
 
 
-def test_json_has_the_medians_and_every_value() -> None:
+def test_row_as_json_has_medians_and_values() -> None:
     row = json.loads(json.dumps(rows()[1].as_json()))
     assert row["slipway"] == {"median": 2.0, "values": [2.0, 2.0]}
     assert (row["ratio"], row["target"], row["reached"]) == (2.0, "<= 1.15", False)
     assert rows()[2].as_json()["reached"] is None
 
 
-def test_actions_alternate_and_each_is_first_in_its_turn() -> None:
+def test_alternate_switches_order_each_round() -> None:
     done: list[str] = []
 
     def action(name: str, value: float) -> float:
@@ -98,7 +98,7 @@ def test_actions_alternate_and_each_is_first_in_its_turn() -> None:
     assert values == [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
 
 
-def test_memory_is_that_of_the_whole_tree(tmp_path: Path) -> None:
+def test_run_watched_measures_memory_of_descendants(tmp_path: Path) -> None:
     megabytes = 64
     child = f"import time; held = bytearray({megabytes} << 20); time.sleep(0.5)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
@@ -107,7 +107,7 @@ def test_memory_is_that_of_the_whole_tree(tmp_path: Path) -> None:
     assert resident(os.getpid()) > 0
 
 
-def test_a_program_that_fails_or_is_missing_is_one_line(tmp_path: Path) -> None:
+def test_run_failing_or_missing_program_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"failed \(3\): \.\.\.one \| two$"):
         run(["sh", "-c", "echo one; echo two; exit 3"], cwd=tmp_path, env=os.environ)
     with pytest.raises(BenchError, match=r"^`no-such-program`: No such file or directory$"):
@@ -116,7 +116,7 @@ def test_a_program_that_fails_or_is_missing_is_one_line(tmp_path: Path) -> None:
         run(["sleep", "5"], cwd=tmp_path, env=os.environ, seconds=0.1)
 
 
-def test_a_patch_release_is_one_that_wants_the_same_packages() -> None:
+def test_patch_pair_needs_the_same_packages() -> None:
     releases = {
         "2.9.0": {"cuda": "12.8"},
         "2.10.0": {"cuda": "13.0", "triton": "1"},
