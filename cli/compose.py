@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from cli.export.output import beside
+from cli.export.output import replacing
 from cli.plain_yaml import PlainDumper
 from stacks import flavors
 from stacks.config.stack_file import ROOT
@@ -73,7 +73,7 @@ def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
                 "file, or name another folder with --project"
             )
     with ExitStack() as all_or_none:
-        targets = [all_or_none.enter_context(beside(path, force=force, ours=_is_ours)) for path in paths]
+        targets = [all_or_none.enter_context(replacing(path, force=force, replaceable=_is_ours)) for path in paths]
         for target, text in zip(targets, files.values(), strict=True):
             target.write_text(text, encoding="utf-8", newline="\n")
     return paths

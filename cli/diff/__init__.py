@@ -1,1 +1,1 @@
-"""What differs between two images in registries, told from their manifests and from those layers that differ."""
+"""Differences between images in registries, from their manifests and the layers that differ."""

@@ -1,6 +1,6 @@
-"""Two images compared: what is installed in them, their settings, files, layers and sizes.
+"""The differences between two images: packages, settings, files, layers and sizes.
 
-Layers that both have are read only where the answer needs them: below and above them, all that they bring is equal.
+Shared layers are read only if a package database needs them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SETTINGS_BY_KEY: Final[Mapping[str, str]] = {"ExposedPorts": "port", "Volumes":
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the configuration that differs; None where there is none."""
+    """A setting of the configuration that differs; None if it is missing."""
 
     name: str
     before: str | None
@@ -42,10 +42,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Package:
-    """A package that differs: its version in each image, None where it is not there.
+    """A package that differs: its version in each image, None if it is missing.
 
-    ``where`` is the prefix of the environment that has it, empty for the system's. Not ``certain`` where a layer that
-    was not read may have it as well.
+    ``where`` is the prefix of its environment, empty for the system's. It is not ``certain`` if an unread layer may
+    have the package too.
     """
 
     manager: str
@@ -61,7 +61,7 @@ RiskKind = Literal["setuid", "setgid", "capabilities", "world-writable"]
 
 @dataclass(frozen=True)
 class Risk:
-    """A file that more may be done with than its content says, new as such: ``setuid`` or ``world-writable``."""
+    """A file with new dangerous permissions, such as ``setuid`` or ``world-writable``."""
 
     kind: RiskKind
     path: str
@@ -69,7 +69,7 @@ class Risk:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between two images; ``unread`` are layers of both that were not read."""
+    """The differences between two images; ``unread`` are shared layers that were not read."""
 
     before: Image
     after: Image
@@ -80,42 +80,42 @@ class Comparison:
 
     @property
     def reused(self) -> list[Layer]:
-        """The later image's layers that a registry with the earlier one has already."""
-        there = {layer.digest for layer in self.before.layers}
-        return [layer for layer in self.after.layers if layer.digest in there]
+        """The later image's layers that are in the earlier one."""
+        old = {layer.digest for layer in self.before.layers}
+        return [layer for layer in self.after.layers if layer.digest in old]
 
     @property
     def pushed(self) -> list[Layer]:
-        """The later image's layers that it has not, each once."""
-        there = {layer.digest for layer in self.before.layers}
-        return list({layer.digest: layer for layer in self.after.layers if layer.digest not in there}.values())
+        """The later image's layers that are not in the earlier one, each once."""
+        old = {layer.digest for layer in self.before.layers}
+        return list({layer.digest: layer for layer in self.after.layers if layer.digest not in old}.values())
 
     @property
     def bases(self) -> tuple[str | None, str | None]:
-        """The names of the images that they stand on, as their labels have them."""
+        """The names of their base images, from their labels."""
         before, after = ((image.config.get("Labels") or {}).get(BASE_LABEL) for image in (self.before, self.after))
         return before, after
 
     @property
     def base_moved(self) -> bool:
-        """Whether their lowest layers differ: that of an image that both stand on would be the same."""
+        """Whether their lowest layers differ; images on the same base share that layer."""
         return self.before.diff_ids[:1] != self.after.diff_ids[:1]
 
     @property
     def risks(self) -> list[Risk]:
-        """What the later image has and the earlier has not."""
-        found = []
+        """The dangerous permissions that only the later image has."""
+        risks = []
         for file in self.files:
             before = set(_risks(file.before)) if file.before else set()
-            found += [
+            risks += [
                 Risk(kind, file.path) for kind in (_risks(file.after) if file.after else ()) if kind not in before
             ]
-        return found
+        return risks
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, each file as its own ``as_json`` has it: there may be hundreds of thousands.
+        """Return the comparison as JSON, with sizes in bytes.
 
-        Sizes are in bytes.
+        Files stay objects with an ``as_json`` of their own: there may be hundreds of thousands.
         """
         return {
             "before": _image(self.before),
@@ -145,21 +145,21 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def compare(before: Image, after: Image, *, thorough: bool = False) -> Comparison:
-    """Compare two images of one platform; ``thorough`` reads the layers that both have as well.
+    """Compare two images of one platform; ``thorough`` reads shared layers too.
 
     Raises:
-        SlipwayError: they are of different platforms, or a layer cannot be read.
+        SlipwayError: the platforms differ, or a layer cannot be read.
     """
     if before.platform != after.platform:
         raise SlipwayError(
             f"{before.reference} is for {before.platform} and {after.reference} for {after.platform}: "
-            "only images of one platform can be compared"
+            "compare images of one platform"
         )
     layers = _Layers(before, after)
     if thorough:
         layers.read(layers.shared)
     files = layers.differences()
-    # A database of packages that one image alone writes is compared with the one that a shared layer has.
+    # A package database in one image's own layers is compared with that of a shared layer.
     while layers.unread and any(packages.database(file.path) for file in files if not file.certain):
         layers.read(layers.unread[-1:])
         files = layers.differences()
@@ -174,76 +174,76 @@ def compare(before: Image, after: Image, *, thorough: bool = False) -> Compariso
 
 
 class _Layers:
-    """Two images' layers, and the indexes of those that have been read, by diff id."""
+    """The layers of two images, and the indexes of read layers by diff id."""
 
     def __init__(self, before: Image, after: Image) -> None:
         self._images = (before, after)
         self._indexes: dict[str, Index] = {}
         blocks = difflib.SequenceMatcher(None, before.diff_ids, after.diff_ids, autojunk=False).get_matching_blocks()
-        # What both have in the same order. Other layers of both, in another order, are read like each one's own.
+        # Layers shared in the same order. Those shared in another order are read like an image's own.
         self.shared = [layer for block in blocks for layer in before.layers[block.a : block.a + block.size]]
-        ours = theirs = 0
-        for block in blocks:  # the last one is empty and stands at the end
-            self.read(before.layers[ours : block.a])
-            self.read(after.layers[theirs : block.b])
-            ours, theirs = block.a + block.size, block.b + block.size
+        old = new = 0
+        for block in blocks:  # the last one is empty and at the end
+            self.read(before.layers[old : block.a])
+            self.read(after.layers[new : block.b])
+            old, new = block.a + block.size, block.b + block.size
 
-    def read(self, wanted: Iterable[Layer]) -> None:
+    def read(self, layers: Iterable[Layer]) -> None:
         """Read layers, each once."""
-        for layer in wanted:
+        for layer in layers:
             if layer.diff_id not in self._indexes:
                 image = next(image for image in self._images if layer in image.layers)
                 self._indexes[layer.diff_id] = image.index(layer)
 
     @property
     def unread(self) -> list[Layer]:
-        """The shared layers that have not been read, the lowest first."""
+        """The shared layers that are not read, the lowest first."""
         return [layer for layer in self.shared if layer.diff_id not in self._indexes]
 
     def differences(self) -> list[Difference]:
-        """Compare the files, as far as the layers have been read."""
+        """Return the differences of the files in the layers read so far."""
         stacks = ([self._indexes.get(layer.diff_id) for layer in image.layers] for image in self._images)
         return differences(*map(FileTree, stacks))
 
 
 def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
-    ours, theirs = _said(before), _said(after)
-    for name in {**ours, **theirs}:
-        if ours.get(name) != theirs.get(name):
-            yield Setting(name, ours.get(name), theirs.get(name))
+    old, new = _values(before), _values(after)
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            yield Setting(name, old.get(name), new.get(name))
 
 
-def _said(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a configuration says, one setting for each variable, port, volume and label."""
-    said = {}
+def _values(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a configuration, one for each variable, port, volume and label."""
+    values = {}
     for pair in config.get("Env") or []:
         name, _, value = pair.partition("=")
-        said[f"env {name}"] = value
+        values[f"env {name}"] = value
     for key, name in _SETTINGS.items():
         if value := config.get(key):
-            said[name] = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            values[name] = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     for key, name in _SETTINGS_BY_KEY.items():
-        said |= {f"{name} {item}": str(value or "") for item, value in (config.get(key) or {}).items()}
-    return said
+        values |= {f"{name} {item}": str(value or "") for item, value in (config.get(key) or {}).items()}
+    return values
 
 
 def _packages(files: Iterable[Difference]) -> list[Package]:
-    """Return the packages that differ, from the files that do."""
-    found: tuple[dict[tuple[str, str, str], tuple[str, bool]], ...] = ({}, {})
+    """Return the packages that differ, from the files that differ."""
+    sides: tuple[dict[tuple[str, str, str], tuple[str, bool]], ...] = ({}, {})
     for file in files:
-        sides = (file.change != "added", file.change != "removed")
-        for side, there, entry in zip(found, sides, (file.before, file.after), strict=True):
-            listed = packages.listed(file.path.rstrip("/"), entry.packages if entry else None) if there else None
+        present = (file.change != "added", file.change != "removed")
+        for side, exists, entry in zip(sides, present, (file.before, file.after), strict=True):
+            listed = packages.listed(file.path.rstrip("/"), entry.packages if entry else None) if exists else None
             if listed:
                 for name, version in listed.packages.items():
                     side[listed.manager, listed.where, name] = (version, file.certain)
-    before, after = found
+    before, after = sides
     result = []
     for key in sorted({**before, **after}):
-        (was, sure), (now, certain) = before.get(key, (None, True)), after.get(key, (None, True))
+        (was, was_certain), (now, now_certain) = before.get(key, (None, True)), after.get(key, (None, True))
         if was != now:
-            # Where both are seen, one stands for the other, whatever unread layers have.
-            result.append(Package(*key, was, now, (sure and certain) or None not in {was, now}))
+            # Two known versions differ, whatever unread layers have.
+            result.append(Package(*key, was, now, (was_certain and now_certain) or None not in {was, now}))
     return result
 
 

@@ -1,4 +1,4 @@
-"""A report as one self-contained page: tables, the stack's images as a graph, and their layers by size."""
+"""A report as a self-contained HTML page: tables, the graph of the stack's images, and their layers by size."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _STATES: Final[Mapping[str, str]] = {"unchanged": "same", "changed": "moved", "n
 _BOX: Final = (190, 44)
 _GAP: Final = (60, 16)
 _BAR: Final = (1000, 34)
-_LEAST: Final = 1.5
-"""Width of the smallest layer that is drawn, in the units of its picture."""
+_MIN_WIDTH: Final = 1.5
+"""Smallest width of a layer in SVG units."""
 
 
 def page(report: Report) -> str:
-    """Return a page that needs nothing but itself, and runs nothing."""
+    """Return a page without scripts and external resources."""
     root = Element("html", lang="en")
     head = SubElement(root, "head")
     SubElement(head, "meta", charset="utf-8")
@@ -68,9 +68,9 @@ def _part(part: Part, *, titled: bool) -> Iterator[Element]:
         heading.text = part.title
         yield heading
     facts = Element("dl")
-    for name, said in part.facts:
+    for name, value in part.facts:
         SubElement(facts, "dt").text = name
-        SubElement(facts, "dd").text = said
+        SubElement(facts, "dd").text = value
     yield facts
     if part.content:
         yield _layers(part.content)
@@ -82,16 +82,16 @@ def _table(table: Table) -> Iterator[Element]:
     heading = Element("h3")
     heading.text = table.title
     yield heading
-    drawn = Element("table")
-    titles = SubElement(SubElement(drawn, "thead"), "tr")
+    element = Element("table")
+    titles = SubElement(SubElement(element, "thead"), "tr")
     for title in ("", *table.columns):
         SubElement(titles, "th").text = title
-    rows = SubElement(drawn, "tbody")
+    rows = SubElement(element, "tbody")
     for row in table.rows:
         line = SubElement(rows, "tr", {"class": _ROWS.get(row[0][:1], "")})
         for cell in row:
             SubElement(line, "td").text = cell
-    yield drawn
+    yield element
     if table.note:
         note = Element("p")
         note.text = table.note
@@ -105,70 +105,71 @@ def _svg(width: float, height: float, label: str) -> Element:
     )
 
 
-def _rectangle(at: Element, x: float, y: float, wide: float, high: float, kind: str, hint: str) -> None:
-    drawn = SubElement(at, "rect", {"class": kind, "rx": "3"})
-    for name, value in (("x", x), ("y", y), ("width", wide), ("height", high)):
-        drawn.set(name, f"{value:.2f}")
-    SubElement(drawn, "title").text = hint
+def _rectangle(parent: Element, x: float, y: float, width: float, height: float, kind: str, hint: str) -> None:
+    rectangle = SubElement(parent, "rect", {"class": kind, "rx": "3"})
+    for name, value in (("x", x), ("y", y), ("width", width), ("height", height)):
+        rectangle.set(name, f"{value:.2f}")
+    SubElement(rectangle, "title").text = hint
 
 
-def _text(at: Element, x: float, y: float, said: str, kind: str = "") -> None:
-    SubElement(at, "text", {"x": f"{x:g}", "y": f"{y:g}", "class": kind}).text = said
+def _text(parent: Element, x: float, y: float, text: str, kind: str = "") -> None:
+    SubElement(parent, "text", {"x": f"{x:g}", "y": f"{y:g}", "class": kind}).text = text
 
 
-def _layers(found: Comparison) -> Element:
-    """Draw both images as bars of their layers, as wide as they are large; the lowest is on the left."""
-    wide, high = _BAR
-    drawn = _svg(wide, 2 * (high + 24), "layers by compressed size, before and after")
-    most = max(found.before.size, found.after.size, 1)
+def _layers(comparison: Comparison) -> Element:
+    """Draw both images as bars of layers, the lowest on the left; widths are proportional to sizes."""
+    width, height = _BAR
+    svg = _svg(width, 2 * (height + 24), "layers by compressed size, before and after")
+    largest = max(comparison.before.size, comparison.after.size, 1)
     for number, (image, other, kind) in enumerate(
-        ((found.before, found.after, "gone"), (found.after, found.before, "new"))
+        ((comparison.before, comparison.after, "gone"), (comparison.after, comparison.before, "new"))
     ):
-        top = number * (high + 24)
-        _text(drawn, 0, top + 12, f"{('before', 'after')[number]}  {size(image.size)}", "plain")
+        top = number * (height + 24)
+        _text(svg, 0, top + 12, f"{('before', 'after')[number]}  {size(image.size)}", "plain")
         left = 0.0
         for part, hint, shared in _shares(image, other):
-            across = max(part / most * wide, _LEAST)
-            _rectangle(drawn, left, top + 18, across, high, f"layer {'same' if shared else kind}", hint)
-            left += part / most * wide
-    return drawn
+            drawn_width = max(part / largest * width, _MIN_WIDTH)
+            _rectangle(svg, left, top + 18, drawn_width, height, f"layer {'same' if shared else kind}", hint)
+            left += part / largest * width
+    return svg
 
 
 def _shares(image: Image, other: Image) -> Iterator[tuple[int, str, bool]]:
-    there = {layer.digest for layer in other.layers}
+    """Yield size, hint and whether the other image has it too, for each layer."""
+    shared = {layer.digest for layer in other.layers}
     for layer in image.layers:
-        yield layer.size, f"{size(layer.size)}  {one_line(layer.created_by, 200)}", layer.digest in there
+        yield layer.size, f"{size(layer.size)}  {one_line(layer.created_by, 200)}", layer.digest in shared
 
 
-def _graph(found: StackDiff) -> Element:
-    """Draw the stack's images, each to the right of those that it is made of."""
-    columns = _columns(found.images)
+def _graph(diff: StackDiff) -> Element:
+    """Draw the stack's images, each to the right of its parents."""
+    columns = _columns(diff.images)
     places: dict[str, tuple[float, float]] = {}
-    for across, names in enumerate(columns):
-        for down, name in enumerate(names):
-            places[name] = (across * (_BOX[0] + _GAP[0]), down * (_BOX[1] + _GAP[1]))
+    for column, names in enumerate(columns):
+        for row, name in enumerate(names):
+            places[name] = (column * (_BOX[0] + _GAP[0]), row * (_BOX[1] + _GAP[1]))
     deepest = max(map(len, columns), default=1)
-    drawn = _svg(
+    svg = _svg(
         len(columns) * (_BOX[0] + _GAP[0]) - _GAP[0],
         deepest * (_BOX[1] + _GAP[1]) - _GAP[1],
-        f"images of stack {found.stack}",
+        f"images of stack {diff.stack}",
     )
-    for image in found.images:
+    for image in diff.images:
         for parent in image.parents:
             if parent in places:
-                drawn.append(_edge(places[parent], places[image.name]))
-    for image in found.images:
+                svg.append(_edge(places[parent], places[image.name]))
+    for image in diff.images:
         x, y = places[image.name]
         kind = f"box {_STATES[image.state]}{' product' if image.product else ''}{' over' if image.over else ''}"
-        _rectangle(drawn, x, y, *_BOX, kind, image.planned)
-        _text(drawn, x + 10, y + 18, image.name)
+        _rectangle(svg, x, y, *_BOX, kind, image.planned)
+        _text(svg, x + 10, y + 18, image.name)
         weight = f", {size(image.newest.size)}" if image.newest else ""
-        _text(drawn, x + 10, y + 35, f"{image.state}{weight}")
-    return drawn
+        _text(svg, x + 10, y + 35, f"{image.state}{weight}")
+    return svg
 
 
 def _columns(images: Sequence[ImageDiff]) -> list[list[str]]:
-    """Return the images by the longest way to them; they have parents before children."""
+    """Return the images by the length of the longest path to them; ``images`` has parents before children."""
     depth: dict[str, int] = {}
     columns: list[list[str]] = []
     for image in images:
@@ -181,6 +182,8 @@ def _columns(images: Sequence[ImageDiff]) -> list[list[str]]:
 
 def _edge(parent: tuple[float, float], child: tuple[float, float]) -> Element:
     x, y = parent[0] + _BOX[0], parent[1] + _BOX[1] / 2
-    to, at = child[0], child[1] + _BOX[1] / 2
-    middle = (x + to) / 2
-    return Element("path", {"class": "edge", "d": f"M{x:g} {y:g} C{middle:g} {y:g} {middle:g} {at:g} {to:g} {at:g}"})
+    end_x, end_y = child[0], child[1] + _BOX[1] / 2
+    middle = (x + end_x) / 2
+    return Element(
+        "path", {"class": "edge", "d": f"M{x:g} {y:g} C{middle:g} {y:g} {middle:g} {end_y:g} {end_x:g} {end_y:g}"}
+    )

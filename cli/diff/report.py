@@ -1,4 +1,4 @@
-"""What is said of a comparison, as tables of text: how they are drawn is for the modules that print them."""
+"""The report on a comparison as facts and tables of text, for the modules that print it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from oci.layers.layer import Entry
 from oci.registry_image import Image, Layer
 from stacks.errors import one_line
 
-_MOST_FILES = 20
-"""Files that are named; `--json` has all."""
-_LONGEST = 100
+_LISTED_FILES = 20
+"""Files in the table; `--json` has all."""
+_CELL_WIDTH = 100
 """Characters of one cell."""
 
 _MARKS = {"added": "+", "removed": "-", "changed": "~"}
@@ -23,7 +23,7 @@ _MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
 @dataclass(frozen=True)
 class Table:
-    """A table: its title, the titles of its columns, and its rows, each led by ``+``, ``-``, ``~`` or nothing."""
+    """A table: title, column titles, and rows, which begin with ``+``, ``-``, ``~`` or an empty cell."""
 
     title: str
     columns: Sequence[str]
@@ -33,7 +33,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Part:
-    """What is said of one image: facts, each under a name, and tables. ``content`` is what a picture is drawn of."""
+    """The report on one image: named facts and tables. ``content`` is the comparison that a picture shows."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -43,51 +43,51 @@ class Part:
 
 @dataclass(frozen=True)
 class Report:
-    """All that is said. ``graph`` is the stack, where it is one that was compared."""
+    """The whole report. ``graph`` is the diff of a stack, if one was compared."""
 
     title: str
     parts: Sequence[Part]
     graph: StackDiff | None = None
 
 
-def of_images(found: Comparison) -> Report:
+def of_images(comparison: Comparison) -> Report:
     """Report on two images."""
-    title = f"{_cell(found.before.reference)} -> {_cell(found.after.reference)}"
-    return Report(title, [Part(title, _facts(found), _tables(found), found)])
+    title = f"{_cell(comparison.before.reference)} -> {_cell(comparison.after.reference)}"
+    return Report(title, [Part(title, _facts(comparison), _tables(comparison), comparison)])
 
 
-def of_stack(found: StackDiff) -> Report:
+def of_stack(diff: StackDiff) -> Report:
     """Report on a stack's images."""
-    parts = [_part(image) for image in found.images if not image.product or image.state != "unchanged"]
+    parts = [_part(image) for image in diff.images if not image.product or image.state != "unchanged"]
     parts += [
-        Part(f"{name}: removed", [("published", "the stack builds it no more")], [], None) for name in found.removed
+        Part(f"{name}: removed", [("published", "the stack no longer builds it")], [], None) for name in diff.removed
     ]
     if not parts:
-        what = "none but build products, which are unchanged" if found.images else "none: the stack builds no image"
-        parts = [Part(found.stack, [("images", what)], [], None)]
-    return Report(f"stack {found.stack}", parts, found)
+        images = "only build products, which are unchanged" if diff.images else "none: the stack builds no image"
+        parts = [Part(diff.stack, [("images", images)], [], None)]
+    return Report(f"stack {diff.stack}", parts, diff)
 
 
 def size(value: float) -> str:
-    """Write a number of bytes in decimal units, as registries count: ``1.23 GB``, ``45.6 MB``."""
+    """Format bytes in decimal units, as registries do: ``1.23 GB``, ``45.6 MB``."""
     for name, unit in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(value) >= unit:
             return f"{value / unit:.3g} {name}" if abs(value) < 100 * unit else f"{value / unit:.0f} {name}"
     return f"{value:.0f} B"
 
 
-def over(found: StackDiff) -> list[str]:
+def over(diff: StackDiff) -> list[str]:
     """Return a line for each image that is larger than its budget."""
     return [
-        f"stack {found.stack}: {image.name}: {size(image.newest.size)} compressed is over its budget of "
+        f"stack {diff.stack}: {image.name}: {size(image.newest.size)} compressed is over its budget of "
         f"{size(image.budget)} (slipway:budgets): {image.newest.reference}"
-        for image in found.images
+        for image in diff.images
         if image.over and image.newest and image.budget
     ]
 
 
 def _cell(text: str) -> str:
-    return one_line(text, _LONGEST)
+    return one_line(text, _CELL_WIDTH)
 
 
 def _part(image: ImageDiff) -> Part:
@@ -103,12 +103,12 @@ def _part(image: ImageDiff) -> Part:
             ("budget", f"{size(image.newest.size)} of {size(image.budget)}{', over it' if image.over else ''}")
         )
     if image.state != "unchanged" and not image.content and not image.product:
-        facts.append(("content", "not in the registry yet: packages and files can be compared once it is pushed"))
+        facts.append(("content", "not in the registry yet: packages and files are compared after the push"))
     rows = [
         (_mark(change.before, change.after), change.what, _cell(change.before or ""), _cell(change.after or ""))
         for change in image.changes
     ]
-    tables = [Table("made of", ("what", "published", "now"), rows)] if rows else []
+    tables = [Table("built from", ("input", "published", "now"), rows)] if rows else []
     content = image.content
     if content:
         facts += _facts(content)
@@ -121,27 +121,31 @@ def _mark(before: object, after: object, *, certain: bool = True) -> str:
     return mark if certain else f"{mark}?"
 
 
-def _facts(found: Comparison) -> list[tuple[str, str]]:
-    before, after = found.before, found.after
-    reused = f"{len(found.reused)} of {len(after.layers)}"
-    grown = after.size - before.size
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+    before, after = comparison.before, comparison.after
+    reused = f"{len(comparison.reused)} of {len(after.layers)} reused ({_sum(comparison.reused)})"
+    pushed = f"{len(comparison.pushed)} to push ({_sum(comparison.pushed)})"
+    growth = after.size - before.size
     facts = [
         ("before", _image(before)),
         ("after", _image(after)),
-        ("size", f"{size(before.size)} -> {size(after.size)} ({'+' if grown >= 0 else ''}{size(grown)}) compressed"),
-        ("layers", f"{reused} reused ({_sum(found.reused)}), {len(found.pushed)} to push ({_sum(found.pushed)})"),
+        ("size", f"{size(before.size)} -> {size(after.size)} ({'+' if growth >= 0 else ''}{size(growth)}) compressed"),
+        (
+            "layers",
+            f"{reused}, {pushed}",
+        ),
     ]
-    was, now = found.bases
+    was, now = comparison.bases
     if was != now:
         facts.append(("base", f"{_cell(was or 'unnamed')} -> {_cell(now or 'unnamed')}"))
-    elif found.base_moved:
+    elif comparison.base_moved:
         facts.append(
             ("base", f"{_cell(now)} has moved: the lowest layers differ" if now else "the lowest layers differ")
         )
-    if found.files:
-        counts: Counter[str] = Counter(file.change for file in found.files)
+    if comparison.files:
+        counts: Counter[str] = Counter(file.change for file in comparison.files)
         facts.append(("files", ", ".join(f"{counts[change]} {change}" for change in _MARKS if counts[change])))
-    if not (found.packages or found.settings or found.files):
+    if not (comparison.packages or comparison.settings or comparison.files):
         facts.append(("content", "no difference in packages, settings and files"))
     return facts
 
@@ -154,8 +158,14 @@ def _sum(layers: Iterable[Layer]) -> str:
     return size(sum(layer.size for layer in layers))
 
 
-def _tables(found: Comparison) -> list[Table]:
-    tables = [_packages(found.packages), _settings(found), _risks(found), _layers(found), _files(found)]
+def _tables(comparison: Comparison) -> list[Table]:
+    tables = [
+        _packages(comparison.packages),
+        _settings(comparison),
+        _risks(comparison),
+        _layers(comparison),
+        _files(comparison),
+    ]
     return [table for table in tables if table.rows]
 
 
@@ -173,51 +183,52 @@ def _packages(packages: Sequence[Package]) -> Table:
     return Table("packages", ("package", "of", "before", "after"), rows)
 
 
-def _settings(found: Comparison) -> Table:
+def _settings(comparison: Comparison) -> Table:
     rows = [
         (_mark(each.before, each.after), _cell(each.name), _cell(each.before or ""), _cell(each.after or ""))
-        for each in found.settings
+        for each in comparison.settings
     ]
     return Table("settings", ("setting", "before", "after"), rows)
 
 
-def _risks(found: Comparison) -> Table:
-    return Table("take note", ("file", "now"), [("!", _cell(f"/{risk.path}"), risk.kind) for risk in found.risks])
+def _risks(comparison: Comparison) -> Table:
+    rows = [("!", _cell(f"/{risk.path}"), risk.kind) for risk in comparison.risks]
+    return Table("new permissions", ("file", "now"), rows)
 
 
-def _layers(found: Comparison) -> Table:
-    rows = [("+", size(layer.size), _cell(layer.created_by)) for layer in found.pushed]
-    return Table("layers to push", ("size", "made by"), rows)
+def _layers(comparison: Comparison) -> Table:
+    rows = [("+", size(layer.size), _cell(layer.created_by)) for layer in comparison.pushed]
+    return Table("layers to push", ("size", "created by"), rows)
 
 
-def _files(found: Comparison) -> Table:
-    largest = sorted(found.files, key=lambda file: (-_weight(file), file.path))
+def _files(comparison: Comparison) -> Table:
+    largest = sorted(comparison.files, key=lambda file: (-_weight(file), file.path))
     rows = [
         (
             _MARKS[file.change] + ("" if file.certain else "?"),
             _cell(f"/{file.path}"),
-            _what(file.before, file.after),
-            _what(file.after, file.before),
+            _describe(file.before, file.after),
+            _describe(file.after, file.before),
         )
-        for file in largest[:_MOST_FILES]
+        for file in largest[:_LISTED_FILES]
     ]
-    more = len(found.files) - len(rows)
+    more = len(comparison.files) - len(rows)
     notes = [f"and {more} more: --json has all"] if more > 0 else []
-    if not all(file.certain for file in found.files):
+    if not all(file.certain for file in comparison.files):
         notes.append(
-            f"?: {len(found.unread)} layers that both have ({_sum(found.unread)}) were not read, and may have it too; "
+            f"?: unread shared layers ({len(comparison.unread)}, {_sum(comparison.unread)}) may have it too; "
             "--thorough reads them"
         )
     return Table("files", ("file", "before", "after"), rows, "; ".join(notes))
 
 
 def _weight(file: Difference) -> int:
-    """Return the bytes that a difference is about."""
+    """Return the size of the larger file of a difference."""
     return max(entry.size if entry else 0 for entry in (file.before, file.after))
 
 
-def _what(entry: Entry | None, other: Entry | None) -> str:
-    """Say what stands at a path, and who may do what with it where that differs from the other side."""
+def _describe(entry: Entry | None, other: Entry | None) -> str:
+    """Describe a file, with mode and owner if they differ from the other image's."""
     if entry is None:
         return ""
     words = [size(entry.size) if entry.kind == "file" else entry.kind]

@@ -1,4 +1,4 @@
-"""A stack's images as it last published them, beside what would be built now."""
+"""The differences between a stack's published images and its planned ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ State = Literal["unchanged", "changed", "new"]
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that an image is made of and that differs: ``what`` names it, such as ``args TORCH_VERSION``."""
+    """One input of an image that differs: ``what`` is its name, such as ``args TORCH_VERSION``."""
 
     what: str
     before: str | None
@@ -33,11 +33,10 @@ class Change:
 
 @dataclass(frozen=True)
 class ImageDiff:
-    """One image of a stack: as it was published, and as it would be built.
+    """One image of a stack: the published one and the planned one.
 
-    ``planned`` is the name that it would have. ``content`` compares the images themselves, where the registry has
-    the planned one already. ``newest`` is the image that there is: the planned one, else the published one.
-    ``base`` says how the image that it stands on has moved since.
+    ``planned`` is the planned reference. ``content`` compares both images if the registry has the planned one.
+    ``newest`` is the planned image, if it exists, else the published one. ``base`` describes a moved base image.
     """
 
     name: str
@@ -57,7 +56,7 @@ class ImageDiff:
         return self.budget is not None and self.newest is not None and self.newest.size > self.budget
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, what it compares as that has it; sizes in bytes."""
+        """Return the diff as JSON, with sizes in bytes; ``content`` stays a comparison."""
         return {
             "name": self.name,
             "product": self.product,
@@ -74,14 +73,14 @@ class ImageDiff:
 
 @dataclass(frozen=True)
 class StackDiff:
-    """A stack's images, parents before children, and the names of those that it builds no more."""
+    """A stack's images, parents before children, and the names of published ones that it no longer builds."""
 
     stack: str
     images: tuple[ImageDiff, ...]
     removed: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, its images as they have it."""
+        """Return the diff as JSON; its images stay objects with an ``as_json`` of their own."""
         return {"stack": self.stack, "images": self.images, "removed": self.removed}
 
 
@@ -93,21 +92,20 @@ def diff(
     thorough: bool = False,
     before: Mapping[str, Any] | None = None,
 ) -> StackDiff:
-    """Compare what a stack last published with what would be built now; with ``image``, of that one only.
+    """Compare the last published images of a stack, or only ``image``, with the planned ones.
 
-    ``before`` are the stack's outputs as of then; default: as Pulumi's state has them.
+    ``before`` are the stack's outputs; by default they come from Pulumi's state.
 
     Raises:
-        SlipwayError: there is no such stack or image, Pulumi or a registry cannot be asked, or what was published is
-            there no more.
+        SlipwayError: there is no such stack or image, Pulumi or a registry fails, or a published image was deleted.
     """
     planned = plan.make(stack, root=root)
     names = [each.spec.name for each in planned.images]
     if image is not None:
         planned.image(image)
-    there = _Published(outputs(stack, root) if before is None else before)
-    images = [_image(each, planned, there, thorough) for each in planned.images if image in {None, each.spec.name}]
-    removed = [name for name in there.images if name not in names] if image is None else []
+    published = _Published(outputs(stack, root) if before is None else before)
+    images = [_image(each, planned, published, thorough) for each in planned.images if image in {None, each.spec.name}]
+    removed = [name for name in published.images if name not in names] if image is None else []
     return StackDiff(stack, tuple(images), tuple(removed))
 
 
@@ -119,50 +117,52 @@ class _Published:
         self._plans = outputs.get("plan", {})
         self._files = outputs.get("planFiles", {})
 
-    def made_of(self, name: str, dockerfile: str) -> dict[str, Any]:
-        """Return what an image was made of, as :func:`stacks.differences.shown` has it."""
+    def contents(self, name: str, dockerfile: str) -> dict[str, Any]:
+        """Return the inputs that an image was built from, in the form of a planned image's ``contents``."""
         return {**self._plans.get(name, {}), "files": differences.listed_files(self._files.get(dockerfile, {}))}
 
 
 def outputs(stack: str, root: Path) -> dict[str, Any]:
-    """Return a stack's outputs; none where it has no state yet.
+    """Return a stack's outputs; empty if it has no state.
 
     Raises:
-        SlipwayError: Pulumi cannot say.
+        SlipwayError: Pulumi fails.
     """
     words = ["pulumi", "stack", "output", "--json", "--stack", stack, "--non-interactive"]
     try:
-        done = subprocess.run(words, cwd=root, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        completed = subprocess.run(
+            words, cwd=root, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
     except OSError as error:
         raise SlipwayError(
-            f"pulumi, which knows what was published, cannot be run: {error.strerror}; `. .slipway/env` first"
+            f"pulumi cannot be run: {error.strerror}; it has the published outputs; run `. .slipway/env` first"
         ) from None
-    if done.returncode == 0:
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-    said = next((line for line in done.stderr.splitlines() if line.startswith("error:")), done.stderr)
-    if "no stack named" in said:
+    if completed.returncode == 0:
+        values: dict[str, Any] = json.loads(completed.stdout)
+        return values
+    message = next((line for line in completed.stderr.splitlines() if line.startswith("error:")), completed.stderr)
+    if "no stack named" in message:
         return {}
-    raise SlipwayError(f"stack {stack}: pulumi cannot say what was published: {one_line(said.strip(), 240)}")
+    raise SlipwayError(f"stack {stack}: pulumi cannot read the published outputs: {one_line(message.strip(), 240)}")
 
 
-def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool) -> ImageDiff:
+def _image(image: PlannedImage, planned: Plan, last: _Published, thorough: bool) -> ImageDiff:
     spec = image.spec
-    was = there.images.get(spec.name)
+    built = last.images.get(spec.name)
     login = credentials.configured(planned.config.registry)
     changes: Sequence[Change] = ()
-    published = later = content = None
-    if was is not None:
-        before, after = there.made_of(spec.name, spec.dockerfile), image.contents
-        changes = [_change(*found) for found in differences.differences(before, after)]
-        if "@" in was["ref"] and not spec.product:
-            published = fetch(was["ref"], login)
-            if was["ref"].partition("@")[0] != image.repository:
-                changes = [Change("repository", was["ref"].partition("@")[0], image.repository), *changes]
-    state: State = "new" if was is None else "changed" if changes else "unchanged"
+    published = newer = content = None
+    if built is not None:
+        before, after = last.contents(spec.name, spec.dockerfile), image.contents
+        changes = [_change(*difference) for difference in differences.differences(before, after)]
+        if "@" in built["ref"] and not spec.product:
+            published = fetch(built["ref"], login)
+            if built["ref"].partition("@")[0] != image.repository:
+                changes = [Change("repository", built["ref"].partition("@")[0], image.repository), *changes]
+    state: State = "new" if built is None else "changed" if changes else "unchanged"
     if published and changes and planned.config.publish and Repository(image.reference, login).visible_digest():
-        later = fetch(image.reference, login)
-        content = compare(published, later, thorough=thorough)
+        newer = fetch(image.reference, login)
+        content = compare(published, newer, thorough=thorough)
     return ImageDiff(
         spec.name,
         spec.product,
@@ -171,20 +171,20 @@ def _image(image: PlannedImage, planned: Plan, there: _Published, thorough: bool
         image.reference,
         tuple(changes),
         _base(image, published, login) if published else None,
-        later or published,
+        newer or published,
         content,
         planned.config.budgets.get(spec.name),
     )
 
 
-def _change(way: tuple[str, ...], before: Any, after: Any) -> Change:
-    return Change(" ".join(way), *(None if value is None else str(value) for value in (before, after)))
+def _change(path: tuple[str, ...], before: Any, after: Any) -> Change:
+    return Change(" ".join(path), *(None if value is None else str(value) for value in (before, after)))
 
 
 def _base(image: PlannedImage, published: Image, login: Login | None) -> str | None:
-    """Say that the outside image that a published one stands on is another one by now, or why that is not known.
+    """Describe the move of a published image's base tag, or the failed lookup; None if the base is the same.
 
-    A tag is looked up; of a digest, what it was is among the arguments that changed.
+    Only a tag is looked up. A changed digest is among the changed arguments.
     """
     parent = image.spec.parents.get("BASE_IMAGE")
     reference = image.args.get("BASE_IMAGE", "")
@@ -192,8 +192,8 @@ def _base(image: PlannedImage, published: Image, login: Login | None) -> str | N
         return None
     try:
         base = fetch(reference, login, image.spec.platform)
-    except SlipwayError as error:  # it need not be within reach: the engine pulls it
-        return f"cannot be looked up: {error}"
+    except SlipwayError as error:  # only the engine may reach its registry
+        return f"lookup failed: {error}"
     if published.diff_ids[: len(base.layers)] == base.diff_ids:
         return None
-    return f"{reference} has moved: it is {base.digest} now, and the published image stands on another"
+    return f"{reference} has moved to {base.digest}, and the published image is built on an older one"

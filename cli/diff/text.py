@@ -1,4 +1,4 @@
-"""A report for people: as plain text for a terminal, and as Markdown for a pull request."""
+"""A report as plain text for a terminal, and as Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cli.text_table import aligned
 
 
 def terminal(report: Report) -> str:
-    """Return a report as plain text, its tables aligned."""
+    """Return a report as plain text with aligned tables."""
     return "\n\n".join("\n".join(_part(part)) for part in report.parts)
 
 
 def _part(part: Part) -> Iterator[str]:
     yield part.title
     width = max((len(name) for name, _ in part.facts), default=0)
-    for name, said in part.facts:
-        yield f"  {name:<{width}}  {said}"
+    for name, value in part.facts:
+        yield f"  {name:<{width}}  {value}"
     for table in part.tables:
         yield f"  {table.title}"
         yield from (f"    {line}" for line in _lines(table))
@@ -30,16 +30,16 @@ def _lines(table: Table) -> Iterator[str]:
 
 
 def markdown(report: Report) -> str:
-    """Return a report in GitHub's Markdown; what images hold stands in code spans, where it can be nothing else."""
+    """Return a report in GitHub's Markdown; content of images is in code spans, so that it stays plain text."""
     return "\n".join(line for part in report.parts for line in _markdown(part))
 
 
 def _markdown(part: Part) -> Iterator[str]:
     yield f"### {_code(part.title)}\n"
-    yield from (f"- {name}: {_code(said)}" for name, said in part.facts)
+    yield from (f"- {name}: {_code(value)}" for name, value in part.facts)
     yield ""
     for table in part.tables:
-        # Tables that say more than fits on a screen are opened by who wants to read them.
+        # Long tables are folded.
         yield f"<details><summary>{table.title} ({len(table.rows)})</summary>\n"
         yield _row(["", *table.columns])
         yield _row(["---"] * (1 + len(table.columns)))
@@ -52,5 +52,5 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _code(text: str) -> str:
-    spared = text.replace("`", "'").replace("|", "\\|")
-    return f"`{spared}`" if spared else ""
+    escaped = text.replace("`", "'").replace("|", "\\|")
+    return f"`{escaped}`" if escaped else ""

@@ -1,4 +1,4 @@
-"""An image's files as a container sees them: its layers laid over each other, and what they remove left out."""
+"""The files of an image as a container sees them: its layers merged, without removed files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stacks.errors import SlipwayError
 
 
 class File(NamedTuple):
-    """A file: all its paths, its header in the layer, and its content, to be read before the next file is."""
+    """A file: all its paths, its header, and its content, which must be read before the next file is requested."""
 
     paths: list[str]
     header: tarfile.TarInfo
@@ -26,13 +26,13 @@ class File(NamedTuple):
 
 
 class Filesystem:
-    """The files of an image, whose layers are kept, compressed as they are, in a folder that is made for them.
+    """The files of an image, whose compressed layers are stored in a new folder ``blobs``.
 
-    ``size`` is what all files have in bytes.
+    ``size`` is the size of all files in bytes.
 
     Raises:
-        SlipwayError: the registry does not give a layer, or it is corrupt.
-        Unwritten: the folder cannot be written to.
+        SlipwayError: a layer cannot be downloaded, or is corrupt.
+        WriteFailed: the folder cannot be written to.
     """
 
     def __init__(self, image: Image, blobs: Path) -> None:
@@ -49,38 +49,38 @@ class Filesystem:
         self.size = sum(files.values())
 
     def folders(self) -> Iterator[tuple[str, tarfile.TarInfo | None]]:
-        """Yield each folder's path, outer ones first, and its header; None where no layer has one."""
+        """Yield each folder's path, outer ones first, and its header; None if no layer has one."""
         for path, entry in self._entries:
             if entry is None or entry.kind == "directory":
                 yield path, entry.member if entry else None
 
     def others(self) -> Iterator[tuple[str, tarfile.TarInfo]]:
-        """Yield the path and the header of all that is neither a folder nor a file: links, devices, pipes.
+        """Yield the paths and headers of links, devices and pipes.
 
         Raises:
-            SlipwayError: a link leads to a file that no layer has.
+            SlipwayError: the target of a hard link is missing.
         """
         for path, entry in self._entries:
             if entry and entry.kind not in {"directory", "file"}:
                 if entry.kind == "hardlink" or not entry.member:
-                    raise SlipwayError(f"{self._image.reference}: /{path} is another name of a file that is not there")
+                    raise SlipwayError(f"{self._image.reference}: /{path} is a hard link to a missing file")
                 yield path, entry.member
 
-    def files(self, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[File]:
-        """Yield the files that are ``wanted`` by their paths."""
+    def files(self, matches: Callable[[str], bool] = lambda _: True) -> Iterator[File]:
+        """Yield the files with a path that ``matches``."""
         paths: defaultdict[int, list[str]] = defaultdict(list)
         for path, entry in self._entries:
-            if entry and entry.kind == "file" and wanted(path):
+            if entry and entry.kind == "file" and matches(path):
                 paths[id(entry)].append(path)
-        for layer, made in zip(self._image.layers, self._indexes, strict=True):
-            # Names of one file share one entry, whichever layer they are in.
-            here = {_offset(entry): paths[id(entry)] for entry in made.entries.values() if id(entry) in paths}
-            if not here:
+        for layer, contents in zip(self._image.layers, self._indexes, strict=True):
+            # The hard links of a file share one entry, in all layers.
+            selected = {_offset(entry): paths[id(entry)] for entry in contents.entries.values() if id(entry) in paths}
+            if not selected:
                 continue
             with self._opened(layer) as file, opened(file, layer.media_type) as archive:
                 for member in members(archive):
-                    if member.offset in here:
-                        yield File(here[member.offset], member, cast("IO[bytes]", archive.extractfile(member)))
+                    if member.offset in selected:
+                        yield File(selected[member.offset], member, cast("IO[bytes]", archive.extractfile(member)))
 
     @contextmanager
     def _opened(self, layer: Layer) -> Iterator[IO[bytes]]:

@@ -1,7 +1,7 @@
-"""An image as an OCI layout (image-spec, image-layout.md): a folder, or an archive that ``docker load`` takes as well.
+"""OCI layouts of images (image-spec, image-layout.md): a folder, or an archive that ``docker load`` reads too.
 
-Configuration and layers are the registry's own bytes, and so is a manifest of OCI's kind. One of Docker's kind, which
-readers of layouts refuse, is put in OCI's terms: it says the same, under another digest.
+Configuration, layers and an OCI manifest are copied byte for byte. Readers of layouts refuse Docker's manifests, so one
+is converted to OCI's media types, under another digest.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from oci.registry_image import Image
 from stacks.references import qualified, split
 
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
-"""Annotation that holds an image's tag (image-spec, annotations.md)."""
+"""Annotation with an image's tag (image-spec, annotations.md)."""
 _CONTAINERD_NAME: Final = "io.containerd.image.name"
-"""Annotation that holds its whole name, for engines that keep their images in containerd."""
+"""Annotation with the whole name, for engines that store images in containerd."""
 
 _OCI_TYPES: Final = {
     "application/vnd.docker.container.image.v1+json": "application/vnd.oci.image.config.v1+json",
@@ -33,28 +33,28 @@ _OCI_TYPES: Final = {
 """Docker's media types as OCI's (image-spec, media-types.md, compatibility matrix)."""
 
 Write = Callable[[IO[bytes]], int]
-"""Writes a stream anew, from its beginning; returns how many bytes it had."""
+"""Writes a whole stream, over an earlier attempt; returns its number of bytes."""
 
 
 def folder(image: Image, output: Path) -> None:
     """Write an image's layout as a folder.
 
     Raises:
-        SlipwayError: the registry does not give a part of it.
-        Unwritten: it cannot be written.
+        SlipwayError: a download fails.
+        WriteFailed: a file cannot be written.
     """
     (output / "blobs/sha256").mkdir(parents=True)
     store(image, lambda digest: output / _path(digest))
-    for name, content in _about(image).items():
+    for name, content in _metadata(image).items():
         (output / name).write_bytes(content)
 
 
 def archive(image: Image, output: Path) -> None:
-    """Write an image's layout as one archive, with what engines older than the layout read: ``manifest.json``.
+    """Write an image's layout as an archive, with the ``manifest.json`` that older engines read.
 
     Raises:
-        SlipwayError: the registry does not give a part of it.
-        Unwritten: it cannot be written.
+        SlipwayError: a download fails.
+        WriteFailed: the archive cannot be written.
     """
     with output.open("wb") as file:
 
@@ -69,22 +69,22 @@ def archive(image: Image, output: Path) -> None:
             return write
 
         _fetch(image, writer)
-        for name, content in {**_about(image), "manifest.json": _for_docker(image)}.items():
+        for name, content in {**_metadata(image), "manifest.json": _for_docker(image)}.items():
             _member(file, name, len(content), io.BytesIO(content))
         file.write(bytes(2 * tarfile.BLOCKSIZE))
 
 
-def store(image: Image, place: Callable[[str], Path]) -> None:
-    """Write an image's configuration and its layers, compressed as they are, to the files that ``place`` names.
+def store(image: Image, path_of: Callable[[str], Path]) -> None:
+    """Write an image's configuration and compressed layers to the paths that ``path_of`` returns for their digests.
 
     Raises:
-        SlipwayError: the registry does not give one.
-        Unwritten: a file cannot be written.
+        SlipwayError: a download fails.
+        WriteFailed: a file cannot be written.
     """
 
     def writer(digest: str, _: int) -> Write:
         def write(stream: IO[bytes]) -> int:
-            with place(digest).open("wb") as file:
+            with path_of(digest).open("wb") as file:
                 return copy(stream, file)
 
         return write
@@ -93,7 +93,7 @@ def store(image: Image, place: Callable[[str], Path]) -> None:
 
 
 def _fetch(image: Image, writer: Callable[[str, int], Write]) -> None:
-    """Have configuration and layers written, each once, with what ``writer`` returns for its digest and its size."""
+    """Write configuration and layers, each once, with the writer for its digest and size."""
     sizes = {str(image.manifest.content["config"]["digest"]): image.config_size}
     sizes |= {layer.digest: layer.size for layer in image.layers}
     progress = Progress(f"fetching {image.reference}", sum(sizes.values()))
@@ -106,28 +106,28 @@ def _fetch(image: Image, writer: Callable[[str, int], Write]) -> None:
 
 def _blob(image: Image, digest: str, size: int, write: Write, progress: Progress, before: int) -> None:
     def read(stream: IO[bytes]) -> None:
-        found = write(progress.through(stream, before))
-        if found != size:
-            raise Unreadable(f"{found} bytes, and its manifest says {size}")
+        actual = write(progress.through(stream, before))
+        if actual != size:
+            raise Unreadable(f"has {actual} bytes, but its manifest states {size}")
 
     image.repository.blob(digest, read)
 
 
 def _member(file: IO[bytes], name: str, size: int, stream: IO[bytes]) -> int:
-    """Write a file into an archive; return how many bytes it had, which ought to be ``size``."""
+    """Write a file into an archive; return its actual number of bytes, which should be ``size``."""
     member = tarfile.TarInfo(name)
     member.size = size
     copy(io.BytesIO(member.tobuf(tarfile.GNU_FORMAT)), file)
-    found = copy(stream, file)
-    copy(io.BytesIO(bytes(-found % tarfile.BLOCKSIZE)), file)
-    return found
+    actual = copy(stream, file)
+    copy(io.BytesIO(bytes(-actual % tarfile.BLOCKSIZE)), file)
+    return actual
 
 
 def _path(digest: str) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 
-def _about(image: Image) -> dict[str, bytes]:
+def _metadata(image: Image) -> dict[str, bytes]:
     """Return the small files of a layout, by name."""
     name, version = split(qualified(image.reference))
     names = {} if ":" in version else {_REF_NAME: version, _CONTAINERD_NAME: f"{name}:{version}"}
@@ -149,8 +149,8 @@ def _about(image: Image) -> dict[str, bytes]:
 def _manifest(image: Image) -> bytes:
     if image.manifest.media_type == IMAGES[0]:
         return image.manifest.body
-    said = image.manifest.content
-    parts = {"config": _part(said["config"]), "layers": [_part(layer) for layer in said["layers"]]}
+    content = image.manifest.content
+    parts = {"config": _part(content["config"]), "layers": [_part(layer) for layer in content["layers"]]}
     return _json({"schemaVersion": 2, "mediaType": IMAGES[0], **parts})
 
 
@@ -161,12 +161,12 @@ def _part(descriptor: Mapping[str, Any]) -> dict[str, Any]:
 
 def _for_docker(image: Image) -> bytes:
     name, version = split(image.reference)
-    said = {
+    entry = {
         "Config": _path(image.manifest.content["config"]["digest"]),
         "RepoTags": [] if ":" in version else [f"{name}:{version}"],
         "Layers": [_path(layer.digest) for layer in image.layers],
     }
-    return _json([said])
+    return _json([entry])
 
 
 def _json(content: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""How far an export is, on standard error: in place on a terminal, a line now and then in a log."""
+"""The progress of an export on standard error: updated in place on a terminal, occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import IO, Any, Final, cast
 
 from cli.diff.report import size
 
-_SECONDS: Final = (0.5, 20.0)
-"""How often it is said on a terminal, and in a log."""
+_INTERVALS: Final = (0.5, 20.0)
+"""Seconds between two reports on a terminal, and in a log."""
 
 
 class Progress:
-    """Counts the bytes of one step against how many there will be."""
+    """Counts the bytes of one step against their expected total."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title
         self._total = total
         self._done = 0
         self._terminal = sys.stderr.isatty()
-        self._next = time.monotonic() + _SECONDS[not self._terminal]
+        self._next = time.monotonic() + _INTERVALS[not self._terminal]
 
     def through(self, stream: IO[bytes], before: int) -> IO[bytes]:
-        """Return a stream that counts what is read of it; ``before`` is what other streams have brought."""
+        """Return a stream that counts the bytes read from it; ``before`` are those of earlier streams."""
         self._done = before
         return cast("IO[bytes]", io.BufferedReader(_Counted(stream, self), 1 << 16))
 
     def add(self, count: int) -> None:
-        """Count bytes, and say so if it is time."""
+        """Count bytes, and report them after each interval."""
         self._done += count
         if time.monotonic() >= self._next:
-            self._say("\r" if self._terminal else "", "" if self._terminal else "\n")
-            self._next = time.monotonic() + _SECONDS[not self._terminal]
+            self._report("\r" if self._terminal else "", "" if self._terminal else "\n")
+            self._next = time.monotonic() + _INTERVALS[not self._terminal]
 
     def close(self) -> None:
-        """Say how many it were."""
+        """Report the final number."""
         self._total = self._done
-        self._say("\r" if self._terminal else "", "\n")
+        self._report("\r" if self._terminal else "", "\n")
 
-    def _say(self, start: str, end: str) -> None:
+    def _report(self, start: str, end: str) -> None:
         of = f" of {size(self._total)}" if self._done < self._total else ""
-        rest = "\x1b[K" if self._terminal else ""  # of a longer line before
+        rest = "\x1b[K" if self._terminal else ""  # clears the rest of a longer line
         sys.stderr.write(f"{start}{self._title}: {size(self._done)}{of}{rest}{end}")
         sys.stderr.flush()
 

@@ -1,8 +1,8 @@
-"""An image as a squashfs, as ``enroot import`` makes one, without root and without a folder that it is unpacked to.
+"""Squashfs files of images, as ``enroot import`` creates them, without root and without unpacking to a folder.
 
-What enroot does to an image is done here (its src/docker.sh and src/common.sh, version 4): every file is root's, whom a
-user is in a container, and may be read by it; extended attributes and what is in /dev are left out; and environment,
-volumes, working directory, entry point and command, for which a file system has no place, stand in files below /etc.
+They follow enroot's src/docker.sh and src/common.sh (version 4). Every file belongs to root, the user in a container,
+and is readable by it. Extended attributes and the content of /dev are left out. Environment, volumes, working
+directory, entry point and command are in files below /etc.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from cli.export.filesystem import Filesystem
-from cli.export.output import Unwritten
+from cli.export.output import WriteFailed
 from cli.export.progress import Progress
 from oci.registry_image import Image
 from stacks.errors import SlipwayError, one_line
@@ -30,13 +30,13 @@ from stacks.errors import SlipwayError, one_line
 _PROGRAM: Final = "mksquashfs"
 _OPTIONS: Final = (
     "-tar",
-    *("-comp", "zstd", "-Xcompression-level", "3"),  # its default, 15, takes 30 times as long for a seventh less
+    *("-comp", "zstd", "-Xcompression-level", "3"),  # level 15, the default, takes 30 times as long for a seventh less
     *("-all-root", "-root-mode", "0755", "-no-xattrs", "-exit-on-error", "-no-progress", "-quiet"),
 )
 _BLOCK: Final = 1 << 20
 _FOLDER_RIGHTS: Final = 0o700
 _FILE_RIGHTS: Final = 0o400
-"""What the owner may do at least."""
+"""The owner's minimum permissions."""
 
 _RC: Final = """\
 mkdir -p {folder} 2> /dev/null
@@ -59,35 +59,33 @@ _RC_LOCAL: Final = """\
 
 
 def check() -> None:
-    """Refuse to begin without the program that is needed at the end.
+    """Check that mksquashfs is available.
 
     Raises:
         SlipwayError: it is not on PATH, or too old.
     """
     try:
-        said = subprocess.run([_PROGRAM, "-help"], capture_output=True, text=True, check=False)
+        completed = subprocess.run([_PROGRAM, "-help"], capture_output=True, text=True, check=False)
     except OSError:
-        raise SlipwayError(
-            f"{_PROGRAM}, which makes a squashfs, is not on PATH; install squashfs-tools 4.5 or newer"
-        ) from None
-    if "-tar" not in said.stdout + said.stderr:
+        raise SlipwayError(f"{_PROGRAM} is not on PATH; install squashfs-tools 4.5 or newer") from None
+    if "-tar" not in completed.stdout + completed.stderr:
         raise SlipwayError(f"{_PROGRAM} cannot read an archive; install squashfs-tools 4.5 or newer")
 
 
 def write(image: Image, output: Path) -> None:
-    """Write an image as a squashfs. Its layers are kept beside it meanwhile.
+    """Write an image as a squashfs, with its layers in a temporary folder in the same place.
 
     Raises:
-        SlipwayError: the registry does not give a layer, or the squashfs cannot be made.
-        Unwritten: the disk is full, or nothing can be written there.
+        SlipwayError: a download or mksquashfs fails.
+        WriteFailed: the disk is full, or the output cannot be written.
     """
     files = Filesystem(image, output.with_name("layers"))
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output_file:
         words = [_PROGRAM, "-", str(output), *_OPTIONS]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=said, stderr=said) as running:
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=output_file, stderr=output_file) as running:
             pipe = cast("IO[bytes]", running.stdin)
             try:
-                with contextlib.suppress(BrokenPipeError):  # where it has ended, it says why
+                with contextlib.suppress(BrokenPipeError):  # a program that ended reports why
                     fill(pipe, files, image)
             except BaseException:
                 running.kill()
@@ -96,22 +94,22 @@ def write(image: Image, output: Path) -> None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         if running.returncode:
-            said.seek(0)
-            raise _failed(said.read().decode(errors="replace"))
+            output_file.seek(0)
+            raise _failure(output_file.read().decode(errors="replace"))
 
 
-def _failed(said: str) -> Exception:
-    if os.strerror(errno.ENOSPC) in said:
-        return Unwritten(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-    return SlipwayError(f"{_PROGRAM}: {one_line(' '.join(said.split()) or 'it failed and says nothing', 240)}")
+def _failure(text: str) -> Exception:
+    if os.strerror(errno.ENOSPC) in text:
+        return WriteFailed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    return SlipwayError(f"{_PROGRAM}: {one_line(' '.join(text.split()) or 'it failed without a message', 240)}")
 
 
 def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
     """Write the archive that becomes the squashfs."""
-    own = {name: content.encode() for name, content in configuration(image.config).items()}
-    folders = {*ancestors(own), *ancestors([_folder(image.config) + "/."])}
+    generated = {name: content.encode() for name, content in configuration(image.config).items()}
+    folders = {*ancestors(generated), *ancestors([_folder(image.config) + "/."])}
     progress = Progress(f"squashing {image.reference}", files.size)
-    # Not pax: of a link that it has in a record, mksquashfs 4.5 takes the first slash away.
+    # Not pax: mksquashfs 4.5 removes the first slash of a link target in a pax record.
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
         for path, header in files.folders():
             if _kept(path):
@@ -120,16 +118,16 @@ def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
         for path in sorted(folders):
             _add(archive, path, tarfile.DIRTYPE, None)
         for path, header in files.others():
-            if _kept(path) and path not in own:
+            if _kept(path) and path not in generated:
                 _add(archive, path, header.type, header)
         before = 0
-        for found in files.files(lambda path: _kept(path) and path not in own):
-            path, *more = found.paths
-            _add(archive, path, tarfile.REGTYPE, found.header, progress.through(found.content, before))
-            before += found.header.size
-            for other in more:
-                _add(archive, other, tarfile.LNKTYPE, found.header, target=path)
-        for path, content in own.items():
+        for file in files.files(lambda path: _kept(path) and path not in generated):
+            path, *links = file.paths
+            _add(archive, path, tarfile.REGTYPE, file.header, progress.through(file.content, before))
+            before += file.header.size
+            for link in links:
+                _add(archive, link, tarfile.LNKTYPE, file.header, target=path)
+        for path, content in generated.items():
             member = tarfile.TarInfo(path)
             member.mode, member.size = 0o644, len(content)
             archive.addfile(member, io.BytesIO(content))
@@ -148,7 +146,7 @@ def _add(
     content: IO[bytes] | None = None,
     target: str | None = None,
 ) -> None:
-    """Add one path, with nothing of the header but what a squashfs keeps."""
+    """Add one path with the parts of the header that a squashfs keeps."""
     member = tarfile.TarInfo(path)
     member.type = kind
     member.mode = (header.mode if header else 0o755) | (_FOLDER_RIGHTS if kind == tarfile.DIRTYPE else _FILE_RIGHTS)
@@ -161,14 +159,14 @@ def _add(
 
 
 def ancestors(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the folders on the way to each path, relative to the root as they are."""
+    """Yield the parent folders of each path, relative to the root."""
     for path in paths:
         parts = path.split("/")[:-1]
         yield from itertools.accumulate(filter(None, parts), posixpath.join)
 
 
 def configuration(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files below /etc in which enroot looks for what an image's configuration says, by path."""
+    """Return the files below /etc in which enroot stores an image's configuration, by path."""
     folder, entrypoint, command = _folder(config), config.get("Entrypoint") or [], config.get("Cmd") or []
     if not entrypoint and not command:
         command = ["/bin/sh"]

@@ -199,7 +199,7 @@ def test_a_disk_that_fills_up_while_the_squashfs_is_made_is_one_line(image: Imag
     words = [sys.executable, "-c", program, "export", image.tag, "--format", "sqsh", "--output", f"{tmp_path}/app.sqsh"]
     done = subprocess.run([*AS_ROOT, "sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"{tmp_path}/app.sqsh: no space is left on its disk; nothing of it was kept"
+    assert done.stderr.splitlines()[-1] == f"{tmp_path}/app.sqsh: no space left on its disk; nothing was kept"
     assert done.stdout == "other\n"
 
 

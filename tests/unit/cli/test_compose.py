@@ -146,9 +146,7 @@ def test_what_it_wrote_is_replaced_with_force_and_what_others_wrote_never(
     words = ["compose", "local", "--project", str(tmp_path)]
     assert main(words) == 0
     assert main(words) == 1
-    assert (
-        "docker-compose.yaml: is there already; name another, or replace it with --force\n" in capsys.readouterr().err
-    )
+    assert "docker-compose.yaml: exists; choose another output, or replace it with --force\n" in capsys.readouterr().err
     assert main([*words, "--cpu", "--force"]) == 0
     assert "nvidia" not in (tmp_path / "docker-compose.yaml").read_text().replace("nvcr.io/nvidia", "")
     (tmp_path / ".env").write_text("PASSWORD=precious\n")

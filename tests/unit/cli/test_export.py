@@ -110,9 +110,7 @@ def read_layout(read: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, An
     return entry, manifest, json.loads(read(f"blobs/{manifest['config']['digest'].replace(':', '/')}"))
 
 
-def test_an_oci_layout_has_the_registrys_bytes_and_the_images_digest(
-    registry: Registry, reference: str, tmp_path: Path
-) -> None:
+def test_export_oci_keeps_bytes_and_digest(registry: Registry, reference: str, tmp_path: Path) -> None:
     assert export(reference, "--format", "oci", "--output", tmp_path / "app") == 0
     assert json.loads((tmp_path / "app/oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
     digests(tmp_path / "app")
@@ -126,7 +124,7 @@ def test_an_oci_layout_has_the_registrys_bytes_and_the_images_digest(
     assert names(tmp_path) == ["app"]
 
 
-def test_an_archive_is_a_layout_with_dockers_own_manifest(reference: str, tmp_path: Path) -> None:
+def test_export_tar_has_docker_manifest(reference: str, tmp_path: Path) -> None:
     assert export(reference, "--format", "tar", "--output", tmp_path / "app.tar") == 0
     with tarfile.open(tmp_path / "app.tar") as archive:
         archive.extractall(tmp_path / "app")
@@ -139,7 +137,7 @@ def test_an_archive_is_a_layout_with_dockers_own_manifest(reference: str, tmp_pa
     assert config["rootfs"]["diff_ids"] == [digest_of(layer) for layer in packed]
 
 
-def test_a_manifest_of_dockers_kind_is_put_in_ocis_terms(registry: Registry, tmp_path: Path) -> None:
+def test_export_docker_manifest_becomes_oci_manifest(registry: Registry, tmp_path: Path) -> None:
     config = json.dumps(
         {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["sha256:" + "0" * 64]}}
     ).encode()
@@ -167,7 +165,7 @@ def test_a_manifest_of_dockers_kind_is_put_in_ocis_terms(registry: Registry, tmp
     assert manifest["layers"][0]["digest"] == digest_of(layer)
 
 
-def test_a_connection_that_breaks_is_taken_up_again(registry: Registry, reference: str, tmp_path: Path) -> None:
+def test_export_broken_connection_is_retried(registry: Registry, reference: str, tmp_path: Path) -> None:
     image = fetch(reference)
     registry.broken = 2
     layout.archive(image, tmp_path / "app.tar")
@@ -177,7 +175,7 @@ def test_a_connection_that_breaks_is_taken_up_again(registry: Registry, referenc
     digests(tmp_path / "app")
 
 
-def test_a_corrupt_layer_leaves_nothing(
+def test_export_corrupt_layer_leaves_no_file(
     registry: Registry, reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = digest_of(gzip.compress(layers.archive(LAYERS[1]), mtime=0))
@@ -189,20 +187,18 @@ def test_a_corrupt_layer_leaves_nothing(
     assert names(tmp_path) == []
 
 
-def test_what_is_there_is_replaced_with_force_only(
-    reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_existing_output_needs_force(reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "app.tar"
     output.write_text("precious")
     assert export(reference, "--format", "tar", "--output", output) == 1
-    assert capsys.readouterr().err == f"{output}: is there already; name another, or replace it with --force\n"
+    assert capsys.readouterr().err == f"{output}: exists; choose another output, or replace it with --force\n"
     assert output.read_text() == "precious"
     assert export(reference, "--format", "tar", "--output", output, "--force") == 0
     assert tarfile.is_tarfile(output)
     assert names(tmp_path) == ["app.tar"]
 
 
-def test_a_folder_is_replaced_as_a_whole(registry: Registry, reference: str, tmp_path: Path) -> None:
+def test_export_with_force_replaces_whole_folder(registry: Registry, reference: str, tmp_path: Path) -> None:
     registry.image("acme/other:1", [layers.archive([Item("other", "file")])])
     output = tmp_path / "app"
     for wanted in (reference, f"{registry.address}/acme/other:1"):
@@ -218,7 +214,7 @@ def test_a_folder_is_replaced_as_a_whole(registry: Registry, reference: str, tmp
     [((), "new"), ((1,), "old"), ((2,), "new"), ((1, 2), "old")],
     ids=["never", "the old one is away", "the new one is there", "and the old one is back"],
 )
-def test_a_signal_as_a_rename_returns_leaves_a_whole_folder(
+def test_export_signal_after_rename_leaves_whole_folder(
     registry: Registry,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -253,7 +249,7 @@ def test_a_signal_as_a_rename_returns_leaves_a_whole_folder(
 
 
 @pytest.mark.parametrize("form", [("--format", "oci", "--output"), ("--format", "tar", "--output"), ("--wheels",)])
-def test_force_replaces_no_folder_that_no_export_has_written(
+def test_export_with_force_keeps_other_folders(
     reference: str, form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
@@ -263,7 +259,7 @@ def test_force_replaces_no_folder_that_no_export_has_written(
     for output in (home, tmp_path / "link"):
         assert export(reference, *form, output, "--force") == 1
         assert capsys.readouterr().err.splitlines()[-1] == (
-            f"{output}: is something else than such an export, which is not replaced; name another"
+            f"{output}: exists and is not what this command writes; choose another output"
         )
         assert export(reference, *form, output) == 1
         assert "--force" not in capsys.readouterr().err
@@ -271,15 +267,15 @@ def test_force_replaces_no_folder_that_no_export_has_written(
     assert names(tmp_path) == ["home", "link"]
 
 
-def test_an_output_without_a_folder_is_one_line(
+def test_export_without_parent_folder_is_one_line(
     reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "none/app.tar"
     assert export(reference, "--format", "tar", "--output", output) == 1
-    assert capsys.readouterr().err == f"{output}: there is no folder {output.parent}; make it first\n"
+    assert capsys.readouterr().err == f"{output}: no folder {output.parent}; create it first\n"
 
 
-def test_a_disk_that_is_too_small_is_seen_before_anything_is_fetched(
+def test_export_to_small_disk_fails_before_download(
     registry: Registry,
     reference: str,
     tmp_path: Path,
@@ -292,14 +288,14 @@ def test_a_disk_that_is_too_small_is_seen_before_anything_is_fetched(
     assert export(reference, "--format", "tar", "--output", output) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"{output}: needs ")
-    assert said.endswith(", and its disk has 700 B left\n")
+    assert said.endswith(", but its disk has 700 B free\n")
     assert [asked for asked in registry.asked if "/blobs/" in asked] == [  # the configuration
         f"GET /v2/acme/app/blobs/{fetch(reference).manifest.content['config']['digest']}"
     ]
     assert names(tmp_path) == []
 
 
-def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(registry: Registry, tmp_path: Path) -> None:
+def test_export_to_full_disk_is_one_line_and_no_file(registry: Registry, tmp_path: Path) -> None:
     registry.image("acme/big:1", [os.urandom(1 << 20)])
     output = tmp_path / "app.tar"
     # The limit of a file's size stands for the disk's: the system refuses the same call.
@@ -309,12 +305,12 @@ def test_a_disk_that_fills_up_is_one_line_and_leaves_nothing(registry: Registry,
         [sys.executable, "-c", limited, *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr == f"{output}: no space is left on its disk; nothing of it was kept\n"
+    assert done.stderr == f"{output}: no space left on its disk; nothing was kept\n"
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_export_leaves_nothing(registry: Registry, reference: str, tmp_path: Path, number: int) -> None:
+def test_export_interrupted_leaves_no_file(registry: Registry, reference: str, tmp_path: Path, number: int) -> None:
     (tmp_path / "app.tar").write_text("precious")
     words = ["export", reference, "--format", "tar", "--output", str(tmp_path / "app.tar"), "--force"]
     registry.slow.set()
@@ -345,7 +341,7 @@ def unpacked(reference: str, folder: Path) -> Path:
     return folder / "root"
 
 
-def test_a_squashfs_of_whatever_layers_has_what_unpacking_them_gives(registry: Registry) -> None:
+def test_squashfs_of_any_layers_equals_unpacked_layers(registry: Registry) -> None:
     @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # it writes files
     @given(st.lists(layers.drawn(links=True), max_size=4))
     def holds(stack: list[layers.Layer]) -> None:
@@ -362,7 +358,7 @@ def test_a_squashfs_of_whatever_layers_has_what_unpacking_them_gives(registry: R
     holds()
 
 
-def test_a_squashfs_shows_what_a_container_sees_and_what_enroot_looks_for(reference: str, tmp_path: Path) -> None:
+def test_squashfs_has_container_files_and_enroot_config(reference: str, tmp_path: Path) -> None:
     root = unpacked(reference, tmp_path)
     found = {path: (kind, text) for path, (kind, _, text) in layers.seen(root).items() if kind != "directory"}
     script = found.pop("etc/rc")[1]
@@ -387,7 +383,7 @@ def test_a_squashfs_shows_what_a_container_sees_and_what_enroot_looks_for(refere
     assert script.startswith("# title one\\nexec evil\n")
 
 
-def test_the_script_that_enroot_runs_has_folder_entry_point_and_command(reference: str, tmp_path: Path) -> None:
+def test_squashfs_rc_has_folder_entry_point_and_command(reference: str, tmp_path: Path) -> None:
     script = unpacked(reference, tmp_path) / "etc/rc"
     text = script.read_text().replace("/work/here", str(tmp_path)).replace("/init", "printf '<%s>' \"$PWD\"")
     for words, wanted in (((), ["a b", "it's"]), (("x y",), ["a b", "x y"])):
@@ -395,7 +391,7 @@ def test_the_script_that_enroot_runs_has_folder_entry_point_and_command(referenc
         assert done.stdout == "".join(f"<{word}>" for word in [str(tmp_path), *wanted])
 
 
-def test_without_mksquashfs_or_with_an_old_one_nothing_is_begun(
+def test_export_sqsh_without_recent_mksquashfs_is_refused(
     registry: Registry,
     reference: str,
     tmp_path: Path,
@@ -407,9 +403,7 @@ def test_without_mksquashfs_or_with_an_old_one_nothing_is_begun(
     monkeypatch.setenv("PATH", str(tools))
     words = (reference, "--format", "sqsh", "--output", tmp_path / "app.sqsh")
     assert export(*words) == 1
-    assert capsys.readouterr().err == (
-        "mksquashfs, which makes a squashfs, is not on PATH; install squashfs-tools 4.5 or newer\n"
-    )
+    assert capsys.readouterr().err == ("mksquashfs is not on PATH; install squashfs-tools 4.5 or newer\n")
     (tools / "mksquashfs").write_text("#!/bin/sh\necho SYNTAX: mksquashfs source1 source2 ...\n")
     (tools / "mksquashfs").chmod(0o755)
     assert export(*words) == 1
@@ -417,22 +411,20 @@ def test_without_mksquashfs_or_with_an_old_one_nothing_is_begun(
     assert registry.asked == []
 
 
-def test_wheels_are_those_that_the_last_layer_leaves(
-    reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_wheels_omits_removed_ones(reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert export(reference, "--wheels", tmp_path / "wheels") == 0
     assert capsys.readouterr().out == f"{tmp_path}/wheels/a-1-py3-none-any.whl\n"
     assert [path.read_text() for path in (tmp_path / "wheels").iterdir()] == ["first"]
     assert names(tmp_path) == ["wheels"]
 
 
-def test_an_image_without_wheels_is_one_line(
+def test_export_wheels_of_image_without_any_is_one_line(
     registry: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     registry.image("acme/none:1", [layers.archive([Item("a", "file")])])
     reference = f"{registry.address}/acme/none:1"
     assert export(reference, "--wheels", tmp_path / "wheels") == 1
-    assert capsys.readouterr().err.splitlines()[-1] == f"no wheel is in /dist or /tmp/dist of {reference}"
+    assert capsys.readouterr().err.splitlines()[-1] == f"no wheel in /dist or /tmp/dist of {reference}"
     assert names(tmp_path) == []
 
 
@@ -442,7 +434,7 @@ def of_stack(stack: str, registry: Registry, monkeypatch: pytest.MonkeyPatch) ->
     return plan.make(stack)
 
 
-def test_a_stacks_wheels_come_out_of_what_its_images_install(
+def test_selection_wheels_are_products_that_images_install(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for image in of_stack("base-cu132", registry, monkeypatch).images:
@@ -471,7 +463,7 @@ def test_a_stacks_wheels_come_out_of_what_its_images_install(
     assert capsys.readouterr().err == "stack local builds no wheels; it installs published ones\n"
 
 
-def test_wheels_come_out_of_dist_whether_or_not_an_image_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selection_wheels_without_runnable_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
     people: list[list[dict[str, Any]]] = [[], [{}]]
     for train in people:
@@ -480,7 +472,7 @@ def test_wheels_come_out_of_dist_whether_or_not_an_image_installs_them(monkeypat
         assert [image.spec.name for image in found] == ["dist"]
 
 
-def test_what_cannot_be_exported_is_one_line(
+def test_export_of_unpushed_or_unknown_image_is_one_line(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = of_stack("local", registry, monkeypatch)
@@ -488,7 +480,7 @@ def test_what_cannot_be_exported_is_one_line(
     for words, said in (
         (
             ("local", *to),
-            f"stack local: torch: {made.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, and an image that was pushed before can be named by its reference",
+            f"stack local: torch: {made.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, or name an older image by its reference",
         ),
         (("local", "torhc", *to), "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch"),
         (("local", "torch", "more", *to), "export takes one image: STACK [IMAGE], or its reference, REF"),
@@ -501,5 +493,5 @@ def test_what_cannot_be_exported_is_one_line(
     made = plan.make("local", {**read_stack("local"), "publish": False})
     monkeypatch.setattr("stacks.plan.make", lambda _: made)
     assert export("local", *to) == 1
-    assert capsys.readouterr().err == "stack local: torch: is in no registry, because of slipway:publish: false\n"
+    assert capsys.readouterr().err == "stack local: torch: not pushed, because of slipway:publish: false\n"
     assert names(tmp_path) == []

@@ -69,9 +69,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return made
 
 
-def test_the_parents_are_those_that_the_provenance_names_whatever_the_lock_says_now(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_parents_come_from_provenance(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     trust = {"debian": {"publicKey": THEIRS}}
     parents = [f"{DEBIAN}@{THEN}", f"docker.io/nvidia/cuda@{THEN}", "quay.io/x/y@1"]
     for image in (None, "torch"):
@@ -81,18 +79,14 @@ def test_the_parents_are_those_that_the_provenance_names_whatever_the_lock_says_
         assert "on quay.io/x/y@1, by tag only" in said
 
 
-def test_an_image_of_the_stacks_own_is_no_parent_at_whatever_digest(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_own_images_are_no_outside_parents(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one image was built anew alone, others stand on the one before, and its registry may be trusted too."""
     monkeypatch.setattr(verify, "_trusted", lambda *_: Signer.model_validate({"publicKey": THEIRS}))
     asked, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
     assert set(asked.verified) == {TORCH, f"{DEBIAN}@{THEN}"}
 
 
-def test_a_parent_that_came_from_a_mirror_or_a_cache_is_known_by_its_public_name(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_mirrored_parent_has_its_public_name(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     ecr = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
     cache = {"kind": "ecr", "repository": f"{ecr}/ml", "pullThroughCache": {"quay.io": {"prefix": "qq"}}}
     mirrors = {"images": {"docker.io": "quay.io/hub"}}
@@ -104,14 +98,12 @@ def test_a_parent_that_came_from_a_mirror_or_a_cache_is_known_by_its_public_name
     assert asked.verified == {TORCH: (OURS, None), parent: (THEIRS, None)}
 
 
-def test_a_parent_that_is_known_by_its_tag_only_is_not_verified(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_parent_without_digest_is_refused(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SlipwayError, match=rf"^{DEBIAN}@bookworm-slim: built on by its tag only, .*; lock it, and"):
         ask(checkout, monkeypatch, [f"{DEBIAN}@bookworm-slim"], trust={"debian": {"publicKey": THEIRS}})
 
 
-def test_without_provenance_the_parents_are_those_of_today(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_without_provenance_uses_planned_parents(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     trust, signing = {"debian": {"publicKey": THEIRS}}, {"provenance": False}
     asked, _ = ask(checkout, monkeypatch, [], trust=trust, signing=signing)
     assert set(asked.verified) == {TORCH, f"debian:bookworm-slim@{NOW}"}
@@ -119,9 +111,7 @@ def test_without_provenance_the_parents_are_those_of_today(checkout: Checkout, m
     assert set(asked.verified) == {TORCH}
 
 
-def test_who_asks_is_the_stack_where_a_parent_stands_in_its_registry(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_REGISTRY_USERNAME", "me")
     monkeypatch.setenv("SLIPWAY_REGISTRY_PASSWORD", "hunter2")
     parents = [f"r.example/base/debian@{THEN}", f"docker.io/acme/debian@{THEN}", TORCH]

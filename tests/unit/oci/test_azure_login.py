@@ -67,7 +67,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-def test_the_jobs_token_is_exchanged_for_entras_and_that_for_the_registrys(host: str) -> None:
+def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
     assert azure_login.login(host) == (azure_login.USER, "the-registrys")
     (_, asking), (_, exchanging) = Azure.asked
     assert asking == {
@@ -96,7 +96,7 @@ def test_the_jobs_token_is_exchanged_for_entras_and_that_for_the_registrys(host:
         ("/oauth2/exchange", (200, []), "TypeError: "),
     ],
 )
-def test_a_refusal_is_one_line_without_a_token(host: str, path: str, answer: tuple[int, Any], said: str) -> None:
+def test_login_refused_is_one_line_without_token(host: str, path: str, answer: tuple[int, Any], said: str) -> None:
     Azure.answers[path] = answer
     with pytest.raises(SlipwayError) as caught:
         azure_login.login(host)
@@ -107,18 +107,18 @@ def test_a_refusal_is_one_line_without_a_token(host: str, path: str, answer: tup
     assert "entras" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_one_line(job: Path) -> None:
+def test_login_without_token_file_is_one_line(job: Path) -> None:
     job.unlink()
     with pytest.raises(SlipwayError, match=r"^slipway:registry: \$AZURE_FEDERATED_TOKEN_FILE: .*: No such file"):
         azure_login.login("acme1.azurecr.io")
 
 
-def test_every_cloud_that_a_registry_may_be_in_is_known() -> None:
+def test_clouds_cover_every_registry_domain() -> None:
     for suffix in azure_login._CLOUDS:
         assert AcrRegistry.HOSTS.fullmatch(f"acme1.azurecr.{suffix}")  # type: ignore[union-attr]
 
 
-def test_a_job_is_logged_in_where_nothing_else_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_short_lived_login_needs_identity_and_no_other_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def registry(**given: str) -> AcrRegistry:
         found = flavors.load({"flavor": "local", "registry": {**ACR, **given}}, "stack t").registry
         assert isinstance(found, AcrRegistry)
@@ -138,7 +138,7 @@ def test_a_job_is_logged_in_where_nothing_else_is_given(monkeypatch: pytest.Monk
         credentials.check(registry())
 
 
-def test_each_image_has_a_login_of_its_own_that_stays_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_have_separate_secret_logins(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def login(host: str) -> tuple[str, str]:

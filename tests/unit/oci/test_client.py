@@ -37,7 +37,7 @@ def unreadable(repository: Repository, digest: str) -> str:
     return refusal_line(repository.blob, digest, read)
 
 
-def test_a_manifest_is_what_its_digest_says(registry: Registry) -> None:
+def test_manifest_with_other_digest_is_refused(registry: Registry) -> None:
     digest = registry.manifest("a/b:1", MANIFEST, {"layers": []})
     for name in ("a/b:1", f"a/b@{digest}", f"a/b:other@{digest}"):
         found = Repository(f"{registry.address}/{name}").manifest()
@@ -48,7 +48,7 @@ def test_a_manifest_is_what_its_digest_says(registry: Registry) -> None:
             Repository(f"{registry.address}/{name}").manifest()
 
 
-def test_a_blob_is_read_as_it_comes_and_what_is_left_is_read_for_its_digest(registry: Registry) -> None:
+def test_blob_read_in_part_is_still_checked(registry: Registry) -> None:
     content = b"0123456789" * 300_000
     digest = registry.blob(content)
     repository = Repository(f"{registry.address}/a/b:1")
@@ -56,14 +56,14 @@ def test_a_blob_is_read_as_it_comes_and_what_is_left_is_read_for_its_digest(regi
     assert repository.blob(digest, lambda stream: stream.read(3)) == b"012"
 
 
-def test_other_bytes_than_the_digest_says_are_never_a_result(registry: Registry) -> None:
+def test_blob_with_other_digest_is_refused(registry: Registry) -> None:
     digest = digest_of(b"right")
     registry.blobs[digest] = b"wrong"
     found = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
     assert found == (f"{registry.address}/a/b:1: a blob is corrupt: its digest is {digest_of(b'wrong')}, not {digest}")
 
 
-def test_a_corrupt_blob_is_called_corrupt_and_not_senseless(registry: Registry) -> None:
+def test_blob_corrupt_and_unreadable_is_reported_corrupt(registry: Registry) -> None:
     def senseless(_: IO[bytes]) -> None:
         raise Unreadable("no sense")
 
@@ -76,7 +76,7 @@ def test_a_corrupt_blob_is_called_corrupt_and_not_senseless(registry: Registry) 
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> None:
+def test_blob_after_temporary_error_is_retried(registry: Registry, status: int) -> None:
     digest = registry.blob(b"content")
     registry.refusals = [status] * 3
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
@@ -84,7 +84,7 @@ def test_a_refusal_for_now_is_asked_again(registry: Registry, status: int) -> No
     assert unreadable(Repository(f"{registry.address}/a/b:1"), digest).endswith(f"({status})")
 
 
-def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_waits_grow(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("oci.transport._RETRY", AS_IT_IS)
     monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
@@ -95,7 +95,7 @@ def test_each_wait_is_longer_than_the_one_before(registry: Registry, monkeypatch
     assert 1 <= sum(waits) <= 30
 
 
-def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry: Registry) -> None:
+def test_blob_after_broken_connection_is_read_again(registry: Registry) -> None:
     digest = registry.blob(b"content that is long enough")
     registry.broken = 2
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
@@ -104,7 +104,7 @@ def test_a_connection_that_breaks_is_made_again_and_the_blob_read_anew(registry:
     assert found.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
 
 
-def test_a_registry_that_says_nothing_is_one_line(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_of_silent_registry_is_one_line(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oci.transport._TIMEOUTS", (0.2, 0.2))
     registry.silent.set()
     try:
@@ -117,7 +117,7 @@ def test_a_registry_that_says_nothing_is_one_line(registry: Registry, monkeypatc
     assert len(registry.asked) == 4
 
 
-def test_what_is_not_there_is_said_to_be_gone_and_is_no_error_for_who_asks_whether_it_is(registry: Registry) -> None:
+def test_missing_image_does_not_exist_and_cannot_be_read(registry: Registry) -> None:
     digest = digest_of(b"deleted")
     repository = Repository(f"{registry.address}/a/b@{digest}")
     assert not repository.exists()
@@ -128,7 +128,7 @@ def test_what_is_not_there_is_said_to_be_gone_and_is_no_error_for_who_asks_wheth
     assert "may have been deleted (404)" in unreadable(repository, digest)
 
 
-def test_the_login_of_a_github_job_is_for_its_own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_machine_github_token_is_for_ghcr_only(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
     monkeypatch.setenv("GITHUB_ACTOR", "me")
     assert credentials.of_machine("ghcr.io") is None
@@ -138,7 +138,7 @@ def test_the_login_of_a_github_job_is_for_its_own_registry(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("token", ["t", None])
-def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry, token: str | None) -> None:
+def test_login_is_sent_to_its_own_host_only(registry: Registry, token: str | None) -> None:
     registry.token, registry.login = token, ("me", "s3cret")
     digest = registry.blob(b"content")
     reference = f"{registry.address}/a/b:1"
@@ -152,7 +152,7 @@ def test_the_login_of_a_stack_is_told_to_its_own_host_only(registry: Registry, t
     assert "s3cret" not in repr(Login("h", "me", "s3cret"))
 
 
-def test_the_docker_login_serves(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blob_with_docker_login_is_read(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry.token, registry.login = "t", ("me", "s3cret")
     auth = base64.b64encode(b"me:s3cret").decode()
     (tmp_path / "config.json").write_text(json.dumps({"auths": {registry.address: {"auth": auth}}}))
@@ -161,6 +161,6 @@ def test_the_docker_login_serves(registry: Registry, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("reference", ["a b:1", "r.example/x", "r.example/X:1", "user:secret@r.example/x:1", ""])
-def test_what_is_no_reference_is_refused(reference: str) -> None:
+def test_repository_of_invalid_reference_is_refused(reference: str) -> None:
     with pytest.raises(SlipwayError, match="expected an image reference with a tag or a digest"):
         Repository(reference)

@@ -36,7 +36,7 @@ def tree(stack: Sequence[Layer]) -> FileTree:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(drawn(links=True), max_size=4), st.lists(drawn(links=True), max_size=4))
-def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Layer], after: list[Layer]) -> None:
+def test_differences_equal_those_of_unpacked_images(before: list[Layer], after: list[Layer]) -> None:
     found = differences(tree(before), tree(after))
     assert {file.path: file.change for file in found} == differing(shown(before), shown(after))
     assert all(file.certain for file in found)
@@ -44,7 +44,7 @@ def test_two_images_differ_where_they_do_when_they_are_unpacked(before: list[Lay
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(drawn(links=True), max_size=5))
-def test_an_image_is_equal_to_itself(stack: list[Layer]) -> None:
+def test_differences_of_same_image_are_empty(stack: list[Layer]) -> None:
     assert differences(tree(stack), tree(stack)) == []
 
 
@@ -57,7 +57,7 @@ Mixed = list[tuple[str, Layer]]
         st.tuples(st.sampled_from(["shared", "shared", "before", "after"]), drawn(links=False)), min_size=1, max_size=6
     )
 )
-def test_what_is_certain_without_the_shared_layers_is_so_and_nothing_that_differs_is_left_out(mixed: Mixed) -> None:
+def test_differences_with_unread_layers_are_sound_and_complete(mixed: Mixed) -> None:
     def stack(side: str) -> list[Layer]:
         return [layer for kind, layer in mixed if kind in {"shared", side}]
 
@@ -107,13 +107,13 @@ def file(path: str, text: str = "x", mode: int = 0o644) -> Item:
         ([[]], [[Item("a", "directory", mode=0o1777)]], []),
     ],
 )
-def test_what_is_said_and_how_surely(
+def test_differences_with_unread_layers_by_case(
     before: list[Layer | None], after: list[Layer | None], expected: list[tuple[str, str, bool]]
 ) -> None:
     assert difference(before, after) == expected
 
 
-def test_a_hard_link_is_the_file_that_it_names_even_in_a_lower_layer() -> None:
+def test_hard_link_to_lower_layer_is_its_target() -> None:
     link = [Item("b", "hardlink", "a")]
     assert difference([[file("a"), file("b")]], [[file("a")], link]) == []
     assert difference([[file("a", "1"), file("b", "1")]], [[file("a"), *link]]) == [
@@ -122,7 +122,7 @@ def test_a_hard_link_is_the_file_that_it_names_even_in_a_lower_layer() -> None:
     ]
 
 
-def test_a_link_to_a_folder_is_written_through_as_engines_do() -> None:
+def test_file_below_symlink_is_written_to_its_target() -> None:
     merged = [[Item("usr/lib", "directory", mode=0o755), Item("lib", "symlink", "/usr/lib")], [file("lib/a")]]
     assert [(found.path, found.change) for found in differences(tree(merged[:1]), tree(merged))] == [
         ("usr/lib/a", "added")
@@ -142,7 +142,7 @@ def bytes_for_each(count: int) -> float:
     return tracemalloc.get_traced_memory()[1] / count
 
 
-def test_a_file_that_differs_takes_less_than_a_kilobyte() -> None:
+def test_difference_takes_less_than_a_kilobyte() -> None:
     """Then 200,000 of them take less than 300 MB, with all of Python around them."""
     # In a process of its own: how Python's table of strings grows depends on what other tests have left in it.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
@@ -150,12 +150,12 @@ def test_a_file_that_differs_takes_less_than_a_kilobyte() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not an archive" * 100, archive([file("a")])[:700]])
-def test_what_is_no_archive_is_unreadable(content: bytes) -> None:
+def test_index_of_malformed_archive_is_unreadable(content: bytes) -> None:
     with pytest.raises(Unreadable, match="malformed layer archive"):
         index(io.BytesIO(content), "application/vnd.oci.image.layer.v1.tar")
 
 
-def test_paths_cannot_leave_the_image() -> None:
+def test_normal_path_stays_in_image() -> None:
     (found,) = differences(tree([]), tree([[file("../../etc/x")]]))
     assert isinstance(found, Difference)
     assert found.path == "etc/x"

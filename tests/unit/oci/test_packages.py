@@ -27,7 +27,7 @@ from oci.layers.packages import Listed, database, listed
         ("lib/python3.12/site-packages/a-1.dist-info/METADATA", ("", "a", "1")),
     ],
 )
-def test_python_packages_are_told_by_their_metadata(path: str, expected: tuple[str, str, str]) -> None:
+def test_listed_pip_and_conda_metadata_names_package(path: str, expected: tuple[str, str, str]) -> None:
     where, name, version = expected
     assert listed(path, None) == Listed("pip", where, {name: version})
 
@@ -44,7 +44,7 @@ def test_python_packages_are_told_by_their_metadata(path: str, expected: tuple[s
         "var/lib/dpkg/status.d/base.md5sums",
     ],
 )
-def test_other_files_are_none(path: str) -> None:
+def test_listed_other_file_returns_none(path: str) -> None:
     assert listed(path, None) is None
     assert database(path) is None
 
@@ -73,14 +73,14 @@ Version: 1
 """
 
 
-def test_dpkg_counts_what_is_installed_under_the_name_that_dpkg_gives_it() -> None:
+def test_dpkg_status_lists_installed_packages() -> None:
     parse = database("var/lib/dpkg/status")
     assert parse is not None
     assert parse(STATUS) == {"libc6:amd64": "2.36-9", "bash": "5.2.15-2+b7"}
     assert parse(b"") == {}
 
 
-def test_images_without_dpkg_have_a_file_for_each_package() -> None:
+def test_dpkg_status_of_distroless_lists_its_package() -> None:
     parse = database("var/lib/dpkg/status.d/base-files")
     assert parse is not None
     assert parse(b"Package: base-files\nVersion: 12.4\nArchitecture: amd64\n") == {"base-files": "12.4"}
@@ -109,7 +109,7 @@ def rpmdb(*headers: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("folder", ["var/lib", "usr/lib/sysimage"])
-def test_rpms_database_is_read_from_its_headers(folder: str) -> None:
+def test_rpm_sqlite_database_lists_packages(folder: str) -> None:
     parse = database(f"{folder}/rpm/rpmdb.sqlite")
     assert parse is not None
     content = rpmdb(
@@ -138,7 +138,7 @@ OLDER = zlib.decompress(
 """Five such headers as Berkeley DB 5.3 writes them (`db5.3_load` of Debian's db5.3-util, pages of 4 KiB), one of 9 KB."""
 
 
-def test_older_rpms_database_is_a_hash_of_berkeley_db() -> None:
+def test_rpm_berkeley_database_lists_packages() -> None:
     parse = database("var/lib/rpm/Packages")
     assert parse is not None
     assert parse(OLDER) == {
@@ -153,7 +153,7 @@ def test_older_rpms_database_is_a_hash_of_berkeley_db() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30])])
-def test_a_database_that_cannot_be_read_says_so(content: bytes) -> None:
+def test_rpm_malformed_database_is_refused(content: bytes) -> None:
     parse = database("var/lib/rpm/rpmdb.sqlite")
     assert parse is not None
     with pytest.raises(ValueError, match="malformed rpm database"):
