@@ -21,11 +21,11 @@ from oci.cosign import PASSWORD
 from stacks.config.load import without_secure
 from stacks.plan import Plan
 from toolchain import environment, ready
-from toolchain import stack_command as toolchain_stack
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import output, say
+from toolchain.pulumi_run import pulumi_process, stack_command
 
 _STATE_TIMEOUT = 300.0
 """Seconds for a command that reads or writes the state."""
@@ -61,7 +61,7 @@ class Stack:
     def create(self, secrets_provider: str = "") -> None:
         """Create the stack if it does not exist."""
         # Run in another folder: in the checkout Pulumi would write an encryption salt into the tracked file.
-        write(self._configuration.parent / "Pulumi.yaml", f"name: {toolchain_stack.PROJECT}\nruntime: python\n")
+        write(self._configuration.parent / "Pulumi.yaml", f"name: {stack_command.PROJECT}\nruntime: python\n")
         with_provider = ["--secrets-provider", secrets_provider] if secrets_provider else []
         self._output("--cwd", str(self._configuration.parent), "stack", "select", "--create", *with_provider)
 
@@ -103,8 +103,7 @@ class Stack:
         self._output("stack", "import", "--file", str(file))
 
     def _run(self, *words: str) -> int:
-        code = toolchain_stack.run(self._words(*words), self._variables, self._checkout.root)
-        return code if code >= 0 else 128 - code
+        return pulumi_process.run(self._words(*words), self._variables, self._checkout.root)
 
     def _words(self, verb: str, *words: str) -> list[str]:
         return ["pulumi", verb, "--stack", self._name, "--config-file", str(self._configuration), *words]
@@ -128,12 +127,12 @@ def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
     """
     backend = variable("PULUMI_BACKEND_URL")
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
-    name = f"{organization}/{toolchain_stack.PROJECT}/{stack}" if organization else stack
+    name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
     variables = _prepared(checkout, stack)
     # The state names its own secrets provider, so the tracked configuration need not.
     variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
     variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
-    tracked = toolchain_stack.check_name(checkout, stack)
+    tracked = stack_command.check_name(checkout, stack)
     with _folder(checkout) as folder, tokens(folder) as token_files:
         configuration = folder / tracked.name
         write(configuration, tracked.read_text(encoding="utf-8"), mode=0o600)
@@ -151,7 +150,7 @@ def temporary(checkout: Checkout, stack: str) -> Iterator[Stack]:
         ToolchainError: the machine cannot be prepared.
     """
     variables = _prepared(checkout, stack, pushing=False)
-    tracked = toolchain_stack.check_name(checkout, stack)
+    tracked = stack_command.check_name(checkout, stack)
     with _folder(checkout) as folder:
         (folder / "state").mkdir()
         variables |= {
@@ -197,7 +196,7 @@ def _only(targets: Iterable[str]) -> list[str]:
 def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[str, str]:
     """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
-    toolchain_stack.check_name(checkout, stack)
+    stack_command.check_name(checkout, stack)
     with alone(checkout, "ci"):
         variables = environment.variables(checkout, ready.ready(checkout, stack, pushing=pushing))
     return defined({key: value for key, value in variables.items() if key != "PULUMI_CONFIG_PASSPHRASE_FILE"})

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from toolchain import doctor, environment, stack_command
+from toolchain import doctor, environment
 from toolchain.checkout import Checkout
 from toolchain.lint import lint
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 from toolchain.parts import docker_engine, local_registry, python_env
+from toolchain.pulumi_run import stack_command
 from toolchain.ready import ready
 
 FULL_BYTES: Final = 200_000_000

@@ -12,22 +12,24 @@ from pathlib import Path
 import pytest
 
 from tests.toolchain.clone import ROOT, Clone, make
-from toolchain import environment, stack_command
+from toolchain import environment
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts.part import Part, recall
+from toolchain.pulumi_run import stack_command
 
 UP = """
 import sys
 from pathlib import Path
-from toolchain import environment, stack
+from toolchain import environment
 from toolchain.checkout import Checkout
 from toolchain.parts.part import Part
+from toolchain.pulumi_run import stack_command
 
 environment.prepare()
 checkout = Checkout(Path(sys.argv[1]))
 parts = [Part("all", "", "", env={"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}, path=sys.argv[3].split(":"))]
-sys.exit(getattr(stack, sys.argv[4])(checkout, sys.argv[2], environment.variables(checkout, parts)))
+sys.exit(getattr(stack_command, sys.argv[4])(checkout, sys.argv[2], environment.variables(checkout, parts)))
 """
 PROGRAM = """
 import pulumi, time
@@ -103,8 +105,10 @@ def project(clone: Clone) -> Project:
 
 def test_a_stack_is_created_once_and_its_tracked_configuration_stays(project: Project) -> None:
     tracked = project.tracked.read_text()
-    assert "slipway-local" in project.up()
-    assert re.search("[0-9]+ unchanged", project.up())
+    assert re.search(r"^Resources: 1 created \(\d+ s\)$", project.up(), re.MULTILINE)
+    again = project.up()
+    assert re.search(r"^Resources: 1 unchanged \(\d+ s\)$", again, re.MULTILINE)
+    assert "hidden" not in again
     assert project.tracked.read_text() == tracked
     configuration = (project.checkout.config / "Pulumi.local.yaml").read_text()
     assert configuration.startswith(tracked)
@@ -124,8 +128,8 @@ def test_no_command_of_the_readme_dirties_the_checkout(project: Project) -> None
     readme = (ROOT / "README.md").read_text()
     assert set(re.findall(r"`make (up|preview)\b", readme)) == {"up", "preview"}
     assert not re.search(r"^\$ (?:.*&& )?pulumi (?:preview|up)\b", readme, re.MULTILINE), "adds a salt to the YAML"
-    assert "slipway-local" in project.up("preview")
-    assert "slipway-local" in project.up()
+    assert "1 to create" in project.up("preview")
+    assert "1 created" in project.up()
     assert project.source("pulumi stack output --stack local").returncode == 0
     assert subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True).stdout == b""
 
@@ -179,11 +183,10 @@ LIST = """{"manifests": [
 )
 @pytest.mark.parametrize("host", ["", "unix:///s"])
 def test_the_summary_says_what_is_known(clone: Clone, manifest: str, size: str, line: list[str], host: str) -> None:
-    clone.program("pulumi", """echo '{"images": {"torch": {"ref": "r/torch@sha256:1"}}}'""")
     clone.program("docker", f"case $1 in manifest) {manifest} ;; image) {size} ;; esac")
     environment = {"PATH": f"{clone.programs}:/usr/bin:/bin", **({"DOCKER_HOST": host} if host else {})}
     run = f"  {'DOCKER_HOST=unix:///s ' if host else ''}docker run --rm -it r/torch@sha256:1"
-    assert stack_command._summary(clone.checkout, "local", environment) == ["", "torch: r/torch@sha256:1", *line, run]
+    assert stack_command._usage("torch", "r/torch@sha256:1", environment) == ["torch: r/torch@sha256:1", *line, run]
 
 
 def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> None:

@@ -2,23 +2,25 @@
 
 import difflib
 import json
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from toolchain.checkout import Checkout
-from toolchain.machine import steps
 from toolchain.machine.files import write
 from toolchain.machine.steps import output, say
 from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.pulumi_run import pulumi_process
+from toolchain.pulumi_run.run_progress import RunProgress
+from toolchain.pulumi_run.run_report import RunReport
 
 PROJECT: Final = "slipway"
 SALT: Final = "encryptionsalt:"
 """The line that Pulumi adds to a stack's configuration: it belongs to the passphrase on this machine, not into git."""
+
+STREAM: Final = "PULUMI_ENABLE_STREAMING_JSON_PREVIEW"
+"""Lets `pulumi preview --json` print events as they come, as `pulumi up --json` does."""
 
 
 def check_name(checkout: Checkout, stack: str) -> Path:
@@ -92,59 +94,40 @@ def check_lock(checkout: Checkout, stack: str) -> None:
     raise ToolchainError(f"{who}: wait for it to end")
 
 
-def run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
-    """Run Pulumi so that Ctrl-C reaches it exactly once: a second one would make it drop everything at once.
-
-    A terminal sends Ctrl-C to all of its foreground processes, Pulumi among them. Without a terminal Pulumi is put into
-    a group of its own, and what is sent to this process is passed on.
-    """
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    process: subprocess.Popen[bytes] | None = None
-
-    def pass_on(number: int, _frame: object) -> None:
-        if process is not None and not (terminal and number == signal.SIGINT):
-            process.send_signal(signal.SIGINT)
-
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        process = subprocess.Popen(
-            argv,
-            env=environment,
-            cwd=cwd,
-            stdin=None if terminal else subprocess.DEVNULL,
-            process_group=None if terminal else 0,
-            pass_fds=steps.inherited,
-        )
-        return process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _pulumi(checkout: Checkout, verb: list[str], stack: str, environment: Mapping[str, str]) -> int:
-    """Run Pulumi on a stack, which is created first where it is new. Returns its exit status as a shell gives it."""
+def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mapping[str, str]) -> tuple[int, RunReport]:
+    """Run Pulumi on a stack, which is created first where it is new, and print what it changes."""
     tracked = check_name(checkout, stack)
     if not _exists(checkout, stack):
         _create(checkout, stack, environment)
-    words = [*verb, "--stack", stack, "--config-file", str(_configuration(checkout, tracked))]
-    code = run(["pulumi", *words], environment, checkout.root)
-    return code if code >= 0 else 128 - code
+    verb = words[0]
+    argv = ["pulumi", *words, "--json", "--stack", stack, "--config-file", str(_configuration(checkout, tracked))]
+    log = checkout.logs / f"{verb}-{stack}.log"
+    write(log, "", mode=0o600)
+    with log.open("w") as file, RunProgress() as progress:
+        progress.say(f"{'Previewing' if verb == 'preview' else 'Updating'} stack {stack}")
+        report = RunReport(progress, file, preview=verb == "preview")
+        code = pulumi_process.run(argv, {**environment, STREAM: "true"}, checkout.root, report.follow)
+        if code:
+            progress.say(f"Pulumi failed ({code}); the full output of the builds is in {log}")
+    return code, report
 
 
 def preview(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
-    """Run `pulumi preview` for a stack. Returns Pulumi's exit status."""
-    return _pulumi(checkout, ["preview"], stack, environment)
+    """Run `pulumi preview` for a stack, and print what would change. Returns Pulumi's exit status."""
+    return _pulumi(checkout, ["preview"], stack, environment)[0]
 
 
 def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
-    """Run `pulumi up` for a stack and print a summary. Returns Pulumi's exit status."""
+    """Run `pulumi up` for a stack, and print what changes and the images. Returns Pulumi's exit status."""
     check_lock(checkout, stack)
     # Nobody is asked, so a preview before it would only run the program twice.
-    if code := _pulumi(checkout, ["up", "--yes", "--skip-preview"], stack, environment):
+    code, report = _pulumi(checkout, ["up", "--yes", "--skip-preview"], stack, environment)
+    if code:
         check_lock(checkout, stack)
         return code
-    for line in _summary(checkout, stack, environment):
-        say(line)
+    for name, image in report.outputs.get("images", {}).items():
+        for line in _usage(name, image["ref"], environment):
+            say(line)
     return 0
 
 
@@ -171,21 +154,15 @@ def _unpacked(reference: str, environment: Mapping[str, str]) -> str:
     return _megabytes(int(output(["docker", "image", "inspect", "--format", "{{.Size}}", reference], env=environment)))
 
 
-def _summary(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> list[str]:
-    """Return for each image of the stack: what it is, how large, and how to run it."""
-    asked = ["pulumi", "stack", "output", "--json", "--stack", stack, "--cwd", str(checkout.root)]
-    images = json.loads(output(asked, env=environment, timeout=60)).get("images", {})
+def _usage(name: str, reference: str, environment: Mapping[str, str]) -> list[str]:
+    """Return what an image is, how large, and how to run it."""
     environment = {**environment, "DOCKER_CLI_EXPERIMENTAL": "enabled"}
     host = f"DOCKER_HOST={environment['DOCKER_HOST']} " if "DOCKER_HOST" in environment else ""
-    lines = []
-    for name, image in images.items():
-        reference = image["ref"]
-        sizes = []
-        for label, measure in (("compressed", _compressed), ("unpacked", _unpacked)):
-            try:
-                sizes.append(f"{measure(reference, environment)} {label}")
-            except (ToolchainError, LookupError, ValueError):
-                continue  # not published, not on this engine any more, or not to be understood
-        lines += ["", f"{name}: {reference}", *([f"  {', '.join(sizes)}"] if sizes else [])]
-        lines.append(f"  {host}docker run --rm -it {reference}")
-    return lines
+    sizes = []
+    for label, measure in (("compressed", _compressed), ("unpacked", _unpacked)):
+        try:
+            sizes.append(f"{measure(reference, environment)} {label}")
+        except (ToolchainError, LookupError, ValueError):
+            continue  # not published, not on this engine any more, or not to be understood
+    lines = [f"{name}: {reference}", *([f"  {', '.join(sizes)}"] if sizes else [])]
+    return [*lines, f"  {host}docker run --rm -it {reference}"]

@@ -1,0 +1,173 @@
+"""What `make up` and `make preview` print of the events of Pulumi's engine."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from toolchain.pulumi_run import run_progress
+from toolchain.pulumi_run.run_progress import RunProgress
+from toolchain.pulumi_run.run_report import RunReport
+
+VARIANT = "slipway:image:ImageVariant"
+IMAGE = "docker:index/image:Image"
+URN = "urn:pulumi:t::slipway::"
+STACK = f"{URN}pulumi:pulumi:Stack::slipway-t"
+
+Report = Callable[..., list[str]]
+
+
+@pytest.fixture
+def log() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str], log: io.StringIO) -> Report:
+    """Return the lines that are printed of some events."""
+
+    def follow(*events: dict[str, Any] | str, preview: bool = False) -> list[str]:
+        lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+        with RunProgress() as progress:
+            RunReport(progress, log, preview=preview).follow(f"{line}\n" for line in lines)
+        return capsys.readouterr().out.splitlines()
+
+    return follow
+
+
+def step(kind: str, name: str, op: str, before: Any = None, after: Any = None, *, parent: str = "") -> dict[str, Any]:
+    """Return the event of a step that begins."""
+    sides = {
+        side: None if inputs is None else {"inputs": inputs, "outputs": {}, "parent": parent}
+        for side, inputs in (("old", before), ("new", after))
+    }
+    return {"resourcePreEvent": {"metadata": {"op": op, "urn": f"{URN}{kind}::{name}", "type": kind, **sides}}}
+
+
+def ended(kind: str, name: str, op: str, outputs: Any, before: Any = None) -> dict[str, Any]:
+    sides = {"old": {"inputs": {}, "outputs": before or {}}, "new": {"inputs": {}, "outputs": outputs}}
+    return {"resOutputsEvent": {"metadata": {"op": op, "urn": f"{URN}{kind}::{name}", "type": kind, **sides}}}
+
+
+def message(text: str, severity: str, name: str = "", *, ephemeral: bool = False) -> dict[str, Any]:
+    urn = {"urn": f"{URN}{IMAGE}::{name}"} if name else {}
+    return {"diagnosticEvent": {"message": text, "severity": severity, "ephemeral": ephemeral, **urn}}
+
+
+def summary(**changes: int) -> dict[str, Any]:
+    return {"summaryEvent": {"durationSeconds": 3, "resourceChanges": changes}}
+
+
+def contents(**different: Any) -> dict[str, Any]:
+    return {"args": {"V": "1"}, "files": {"a": "f1"}, "parents": {}, "tag": "t1", **different}
+
+
+def test_report_of_changed_image_names_old_and_new(report: Report) -> None:
+    after = contents(args={"V": "2"}, files={"b": "f2"}, parents={"BASE": "r:5/x/base:t2"}, tag="t2")
+    assert report(step(VARIANT, "torch", "update", contents(), after)) == [
+        "~ torch",
+        "    ~ args V: 1 -> 2",
+        "    + files b: f2",
+        "    + parents BASE: r:5/x/base:t2",
+        "    ~ tag: t1 -> t2",
+        "    - files a: f1",
+    ]
+
+
+def test_report_of_new_image_names_tag_and_parents(report: Report) -> None:
+    parents = {"BASE_IMAGE": "r:5/x/base:t1", "WHEELS": "r:5/x/wheels:t1"}
+    events = [
+        step(VARIANT, "base", "create", None, contents()),
+        step(VARIANT, "torch", "create", None, contents(parents=parents, tag="t2")),
+    ]
+    assert report(*events, preview=True) == ["+ base: t1", "+ torch: t2, from base, wheels"]
+
+
+def test_report_of_unchanged_images_is_one_line(report: Report) -> None:
+    events = [step(VARIANT, name, "same", contents(), contents()) for name in ("base", "torch")]
+    assert report(*events, summary(same=4)) == ["Unchanged: base, torch", "Resources: 4 unchanged (3 s)"]
+
+
+def test_report_of_build_ends_with_time_and_digest(report: Report) -> None:
+    parent = f"{URN}{VARIANT}::torch"
+    events = [
+        step(VARIANT, "torch", "create", None, contents()),
+        step(IMAGE, "torch", "create", None, {"imageName": "r/torch:t1"}, parent=parent),
+        ended(IMAGE, "torch", "create", {"repoDigest": "r/torch@sha256:1"}),
+        summary(create=2),
+    ]
+    assert report(*events) == ["+ torch: t1", "torch: done in 0 s: sha256:1", "Resources: 2 created (3 s)"]
+
+
+def test_report_of_new_parent_digest_names_it(report: Report) -> None:
+    build = [{"build": {"args": {"BASE_IMAGE": f"r/base@sha256:{digit}"}}} for digit in "12"]
+    events = [
+        step(VARIANT, "torch", "same", contents(), contents()),
+        step(IMAGE, "torch", "update", *build, parent=f"{URN}{VARIANT}::torch"),
+        summary(update=1, same=1),
+    ]
+    assert report(*events, preview=True) == [
+        "~ docker:index/image:Image torch",
+        "    ~ build args BASE_IMAGE: r/base@sha256:1 -> r/base@sha256:2",
+        "Resources: 1 to update, 1 unchanged (3 s)",
+    ]
+
+
+def test_report_of_failed_build_has_whole_error(report: Report, log: io.StringIO) -> None:
+    error = "error building image r/torch:t1: step 'RUN false' failed:\n    line 1\n    line 2"
+    events = [
+        message("RUN false", "info", "torch", ephemeral=True),
+        message(error, "error", "torch"),
+        message("update failed", "error"),
+    ]
+    assert report(*events) == [*f"error: torch: {error}".splitlines(), "error: update failed"]
+    assert log.getvalue() == f"torch: RUN false\ntorch: {error}\npulumi: update failed\n"
+
+
+def test_report_repeats_no_warning(report: Report) -> None:
+    warning = message("using pulumi-resource-docker from $PATH at /p\n", "warning")
+    assert report(warning, message("registering", "debug"), warning) == [
+        "warning: using pulumi-resource-docker from $PATH at /p"
+    ]
+
+
+def test_report_of_replaced_resource_is_one_entry(report: Report) -> None:
+    inputs = {"name": "a", "key": "[secret]", "__provider": "p1"}, {"name": "b", "key": "[secret]", "__provider": "p2"}
+    events = [
+        step("aws:ecr/repository:Repository", "torch", op, *inputs)
+        for op in ("create-replacement", "replace", "delete-replaced")
+    ]
+    assert report(*events) == ["+- aws:ecr/repository:Repository torch", "    ~ name: a -> b"]
+
+
+def test_report_of_outputs_has_changed_ones_alone(report: Report) -> None:
+    before = {"images": {"torch": {"tag": "t1"}}, "runners": {"label": "a", "group": "g"}}
+    after = {
+        "images": {"torch": {"tag": "t2"}},
+        "runners": {"label": "b", "group": "g"},
+        "signed": "04da6b54-80e4-46f7-96ec-b56ff0331ba9",
+    }
+    stack = ended("pulumi:pulumi:Stack", "slipway-t", "same", after, before)
+    assert report(stack, summary()) == ["Outputs:", "    ~ runners label: a -> b", "Resources: none (3 s)"]
+
+
+def test_report_prints_line_that_is_no_event(report: Report) -> None:
+    assert report("error: no stack named 't'", "", "[1]") == ["error: no stack named 't'", "[1]"]
+
+
+def test_progress_in_log_names_step_and_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_progress, "HEARTBEAT_SECONDS", 0.01)
+    with RunProgress() as progress:
+        progress.begin("torch")
+        progress.status("torch", "\x1b[1mRUN pip\x1b[0m\r")
+        progress.status("other", "not running")
+        while not (output := capsys.readouterr().out):
+            pass
+        progress.end("torch")
+    assert output.splitlines()[0] == "  still at it: torch (0 s): RUN pip"

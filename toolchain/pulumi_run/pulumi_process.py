@@ -1,0 +1,63 @@
+"""Pulumi as a process of its own, which Ctrl-C reaches exactly once."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from toolchain.machine import steps
+
+
+def run(
+    argv: list[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    follow: Callable[[Iterable[str]], None] | None = None,
+) -> int:
+    """Run Pulumi and return its exit status as a shell gives it. `follow` takes the lines that it prints.
+
+    A second Ctrl-C would make Pulumi drop everything at once. A terminal sends Ctrl-C to all of its foreground
+    processes, Pulumi among them. Without a terminal Pulumi has a process group of its own, and gets the signals that
+    this process gets.
+    """
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    process: subprocess.Popen[str] | None = None
+
+    def forward(number: int, _frame: object) -> None:
+        if process is not None and not (terminal and number == signal.SIGINT):
+            process.send_signal(signal.SIGINT)
+
+    handlers = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=environment,
+            cwd=cwd,
+            stdin=None if terminal else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if follow else None,
+            text=True,
+            errors="replace",
+            process_group=None if terminal else 0,
+            pass_fds=steps.inherited,
+        )
+        if follow:
+            _follow(process, follow)
+        code = process.wait()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _follow(process: subprocess.Popen[str], follow: Callable[[Iterable[str]], None]) -> None:
+    """Hand the lines on. Where that fails, end Pulumi in order, reading on: it would block or break otherwise."""
+    lines = iter(process.stdout or ())
+    try:
+        follow(lines)
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        for _ in lines:
+            pass
+        process.wait()
+        raise

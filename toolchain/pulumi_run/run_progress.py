@@ -1,0 +1,75 @@
+"""Signs of life while Pulumi works: one line that is rewritten on a terminal, a line now and then in a log."""
+
+import re
+import shutil
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from toolchain.machine.steps import HEARTBEAT_SECONDS, elapsed
+
+_TERMINAL_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]+")
+
+
+class RunProgress:
+    """Prints lines, and in between what each running step does."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._begun: dict[str, float] = {}
+        self._status: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._pulse.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._pulse.join()
+        self.say()
+
+    def say(self, *lines: str) -> None:
+        """Print lines at once, in place of the line that is rewritten."""
+        with self._lock:
+            erase = "\r\x1b[K" if self._terminal else ""
+            print(erase + "".join(f"{line}\n" for line in lines), end="", flush=True)
+
+    def begin(self, step: str) -> None:
+        """Note that a step runs."""
+        with self._lock:
+            self._begun[step] = time.monotonic()
+
+    def status(self, step: str, line: str) -> None:
+        """Note what a step does; of a step that does not run nothing is noted."""
+        with self._lock:
+            if step in self._begun:
+                self._status[step] = _TERMINAL_CODES.sub(" ", line).strip()
+
+    def end(self, step: str) -> str:
+        """Note that a step runs no more. Returns how long it ran, as people write it."""
+        with self._lock:
+            self._status.pop(step, None)
+            return elapsed(time.monotonic() - self._begun.pop(step, time.monotonic()))
+
+    def _beat(self) -> None:
+        while not self._done.wait(1.0 if self._terminal else HEARTBEAT_SECONDS):
+            with self._lock:
+                lines = [self._line(step) for step in self._begun]
+            if self._terminal and lines:
+                more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+                width = max(shutil.get_terminal_size().columns - len(more) - 1, 1)
+                with self._lock:
+                    print(f"\r\x1b[K{lines[0][:width]}{more}", end="", flush=True)
+            elif lines:
+                self.say(*(f"  still at it: {line}" for line in lines))
+
+    def _line(self, step: str) -> str:
+        status = self._status.get(step, "")
+        return f"{step} ({elapsed(time.monotonic() - self._begun[step])})" + (f": {status}" if status else "")

@@ -1,0 +1,183 @@
+"""What a run of Pulumi changes, in the lines that a reader needs, from the events of Pulumi's engine.
+
+The events are what `pulumi up --json` prints, one a line: sdk/go/common/apitype/events.go in pulumi/pulumi.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TextIO
+
+from stacks.differences import differences
+from toolchain.pulumi_run.run_progress import RunProgress
+
+_STACK: Final = "pulumi:pulumi:Stack"
+_IMAGES: Final = ("slipway:image:ImageVariant", "slipway:image:BuildProduct")
+_BUILD: Final = "docker:index/image:Image"
+_UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+"""A value that only an update gives (sdk/go/common/resource/plugin/rpc.go)."""
+_MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
+"""The operations that a reader is told of. The others are parts of a replacement, or change nothing."""
+_COUNTS: Final = {
+    "create": ("created", "to create"),
+    "update": ("updated", "to update"),
+    "replace": ("replaced", "to replace"),
+    "delete": ("deleted", "to delete"),
+    "same": ("unchanged", "unchanged"),
+}
+_BUILT: Final = {"images", "products", "plan", "planFiles"}
+"""The outputs of which the images' own lines tell."""
+_LONGEST_VALUE: Final = 200
+
+
+class RunReport:
+    """Follows a run of Pulumi and prints what it changes.
+
+    Args:
+        progress: prints the lines, and what runs meanwhile.
+        log: takes all that a run reports, build by build.
+        preview: whether nothing is built.
+
+    Attributes:
+        outputs: the stack's outputs; empty until the program has ended well.
+    """
+
+    def __init__(self, progress: RunProgress, log: TextIO, *, preview: bool) -> None:
+        self.outputs: Mapping[str, Any] = {}
+        self._progress = progress
+        self._log = log
+        self._preview = preview
+        self._images: dict[str, str] = {}
+        self._unchanged: list[str] = []
+        self._changed_outputs: list[str] = []
+        self._reported: set[tuple[str, str]] = set()
+
+    def follow(self, lines: Iterable[str]) -> None:
+        """Read Pulumi's output to its end. A line that is no event is printed as it is."""
+        for line in filter(str.strip, lines):
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            if isinstance(event, dict):
+                self._event(event)
+            else:
+                self._progress.say(line.rstrip("\n"))
+
+    def _event(self, event: Mapping[str, Any]) -> None:
+        for kind, content in event.items():
+            match kind:
+                case "diagnosticEvent":
+                    self._diagnostic(content)
+                case "resourcePreEvent":
+                    self._begin(content["metadata"])
+                case "resOutputsEvent":
+                    self._end(content["metadata"])
+                case "resOpFailedEvent":
+                    self._progress.end(_name(content["metadata"]))
+                case "stdoutEvent":
+                    self._progress.say(content["message"].rstrip("\n"))
+                case "errorEvent":
+                    self._progress.say(f"error: {content['error']}")
+                case "summaryEvent":
+                    self._progress.say(*self._summary(content))
+
+    def _diagnostic(self, content: Mapping[str, Any]) -> None:
+        message, severity, urn = content["message"].rstrip(), content["severity"], content.get("urn", "")
+        if severity == "debug" or not message:
+            return
+        name = "" if not urn or f"::{_STACK}::" in urn else urn.rpartition("::")[2]
+        print(f"{name or 'pulumi'}: {message}", file=self._log, flush=True)
+        if content.get("ephemeral"):
+            self._progress.status(name, message)
+            return
+        text = f"{name}: {message}" if name else message
+        text = f"{severity}: {text}" if severity in {"error", "warning"} else text
+        if severity.startswith("info") or (severity, text) not in self._reported:
+            self._progress.say(text)
+        self._reported.add((severity, text))
+
+    def _begin(self, step: Mapping[str, Any]) -> None:
+        name, kind, op = _name(step), step["type"], step["op"]
+        if kind in _IMAGES:
+            self._images[step["urn"]] = op
+            if op == "same":
+                self._unchanged.append(name)
+            elif op in _MARKS:
+                self._progress.say(*_image(name, step))
+        elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), "same") == "same":
+            self._unchanged = [image for image in self._unchanged if image != _parent(step).rpartition("::")[2]]
+            self._progress.say(*_resource(name, step))
+        if not self._preview and kind == _BUILD and op in _MARKS and op != "delete":
+            self._progress.begin(name)
+
+    def _end(self, step: Mapping[str, Any]) -> None:
+        outputs = (step.get("new") or {}).get("outputs") or {}
+        if step["type"] == _STACK and outputs:
+            self.outputs = outputs
+            self._changed_outputs = list(_values(*map(_others, _sides(step, "outputs"))))
+        elif step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
+            seconds = self._progress.end(_name(step))
+            digest = str(outputs.get("repoDigest", "")).rpartition("@")[2]
+            self._progress.say(f"{_name(step)}: done in {seconds}: {digest}")
+
+    def _summary(self, content: Mapping[str, Any]) -> Iterator[str]:
+        if self._unchanged:
+            yield f"Unchanged: {', '.join(self._unchanged)}"
+        if self._changed_outputs:
+            yield "Outputs:"
+            yield from self._changed_outputs
+        changes = content.get("resourceChanges") or {}
+        counts = [f"{changes[op]} {words[self._preview]}" for op, words in _COUNTS.items() if changes.get(op)]
+        yield f"Resources: {', '.join(counts) or 'none'} ({content['durationSeconds']} s)"
+
+
+def _name(step: Mapping[str, Any]) -> str:
+    return str(step["urn"].rpartition("::")[2])
+
+
+def _parent(step: Mapping[str, Any]) -> str:
+    return str((step.get("new") or step.get("old") or {}).get("parent", ""))
+
+
+def _sides(step: Mapping[str, Any], part: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    before, after = ((step.get(side) or {}).get(part) or {} for side in ("old", "new"))
+    return before, after
+
+
+def _image(name: str, step: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what changes in an image; of a new one its tag, and the images of the stack that it is built from."""
+    before, after = _sides(step, "inputs")
+    mark = _MARKS[step["op"]]
+    if step["op"] == "create":
+        references = after.get("parents", {}).values()
+        parents = dict.fromkeys(reference.rpartition("/")[2].partition(":")[0] for reference in references)
+        yield f"{mark} {name}: {after['tag']}" + (f", from {', '.join(parents)}" if parents else "")
+        return
+    yield f"{mark} {name}"
+    if step["op"] != "delete":
+        yield from _values(before, after)
+
+
+def _resource(name: str, step: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_MARKS[step['op']]} {step['type']} {name}"
+    if step["op"] in {"update", "replace"}:
+        yield from _values(*_sides(step, "inputs"))
+
+
+def _others(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in outputs.items() if key not in _BUILT}
+
+
+def _values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each value that differs, old -> new. Pulumi's own keys, which begin with `__`, are left out."""
+    for path, old, new in differences(before, after):
+        if any(key.startswith("__") for key in path) or new == _UNKNOWN:
+            continue
+        mark = "+" if old is None else "-" if new is None else "~"
+        yield f"    {mark} {' '.join(path)}: {' -> '.join(_text(value) for value in (old, new) if value is not None)}"
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
