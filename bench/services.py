@@ -22,7 +22,7 @@ from stacks.config.load import build
 from stacks.config.stack_config import StackConfig
 from toolchain.checkout import Checkout
 from toolchain.machine.daemon import Daemon
-from toolchain.parts.local_registry import LOOPBACK, answers, program
+from toolchain.parts.docker_registry import LOOPBACK, answers, program
 
 PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0

@@ -15,8 +15,8 @@ from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import (
     base_image,
     docker_engine,
+    docker_registry,
     language_host,
-    local_registry,
     pulumi_cli,
     python_env,
     signing_programs,
@@ -25,8 +25,8 @@ from toolchain.parts.part import Kind, Part, recall
 from toolchain.parts.plugins import aws_plugin, kubernetes_plugin, provider_choice
 
 KINDS: Final[tuple[Kind, ...]] = (
-    python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, docker_engine.KIND, local_registry.KIND,
-    base_image.KIND,
+    python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, docker_engine.KIND,
+    docker_registry.KIND, base_image.KIND,
 )  # fmt: skip
 """The parts of the toolchain, each after those it needs."""
 
@@ -61,7 +61,7 @@ def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str
     )
     used = {
         docker_engine.NAME: needs["engine"],
-        local_registry.NAME: needs["registry"],
+        docker_registry.NAME: needs["registry"],
         base_image.NAME: needs["engine"] and base_image.QUALIFIED in needs["parents"],
         **{name: needs[need] for name, need in _NEEDS.items()},
     }

@@ -14,7 +14,7 @@ from toolchain.lint import lint
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
-from toolchain.parts import docker_engine, local_registry, python_env
+from toolchain.parts import docker_engine, docker_registry, python_env
 from toolchain.pulumi_run import stack_command
 from toolchain.ready import ready
 
@@ -47,7 +47,7 @@ def _down(checkout: Checkout) -> int:
     with alone(checkout, "down"):
         stopped = [
             name
-            for name, stop in ((docker_engine.NAME, docker_engine.stop), (local_registry.NAME, local_registry.stop))
+            for name, stop in ((docker_engine.NAME, docker_engine.stop), (docker_registry.NAME, docker_registry.stop))
             if stop(checkout)
         ]
         if checkout.run.parent != checkout.state:

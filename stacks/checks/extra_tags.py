@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stacks.config.stack_config import StackConfig
-
-if TYPE_CHECKING:
-    from stacks.plan import PlannedImage
+from stacks.spec import ImageSpec
 
 
-def movable(config: StackConfig, images: Iterable[PlannedImage]) -> Iterator[str]:
+class TaggedImage(Protocol):
+    """An image with its tags, such as a :class:`stacks.plan.PlannedImage`."""
+
+    @property
+    def spec(self) -> ImageSpec:
+        """What the image is built from."""
+
+    @property
+    def tag(self) -> str:
+        """Its own tag."""
+
+    @property
+    def extra_tags(self) -> tuple[str, ...]:
+        """Its additional tags."""
+
+
+def movable(config: StackConfig, images: Iterable[TaggedImage]) -> Iterator[str]:
     """Yield a message for each additional tag that would let an image's own tag move.
 
     ECR lets tags move by how they end, on any branch.

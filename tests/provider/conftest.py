@@ -20,7 +20,7 @@ import pytest
 
 from tests.provider.plugin import Plugin, started
 from toolchain.checkout import Checkout
-from toolchain.parts.local_registry import program as docker_registry
+from toolchain.parts.docker_registry import program as docker_registry
 
 USER, PASSWORD = "parity", "correct-horse"
 _HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n"

@@ -10,7 +10,7 @@ from tests.fakes.pulumi_release import Release
 from tests.toolchain.clone import Clone, make
 from toolchain import environment
 from toolchain.machine.network import proxy
-from toolchain.parts import docker_engine, local_registry
+from toolchain.parts import docker_engine, docker_registry
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
 
     They lie where a path is short enough for a socket.
     """
-    for name in ("DOCKER_HOST", local_registry.VARIABLE):
+    for name in ("DOCKER_HOST", docker_registry.VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name in proxy.VARIABLES:
@@ -35,7 +35,7 @@ def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
         both = make(Path(folder) / "a"), make(Path(folder) / "b")
         yield both
         for one in both:
-            local_registry.stop(one.checkout)
+            docker_registry.stop(one.checkout)
             docker_engine.stop(one.checkout)
 
 

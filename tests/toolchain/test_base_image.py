@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from tests.toolchain.clone import Clone
-from toolchain.parts import base_image, docker_engine, local_registry
+from toolchain.parts import base_image, docker_engine, docker_registry
 from toolchain.parts.part import Part, remember
 
 
@@ -15,7 +15,7 @@ def test_two_machines_bootstrap_the_same_image(clones: tuple[Clone, Clone], monk
     digests = set()
     for one in clones:
         host = docker_engine.get(one.checkout).env["DOCKER_HOST"]
-        address = local_registry.get(one.checkout).env["SLIPWAY_REGISTRY"]
+        address = docker_registry.get(one.checkout).env["SLIPWAY_REGISTRY"]
         part = base_image.get(one.checkout)
         assert part.used == f"{address}/docker.io/library/debian:bookworm-slim"
         assert base_image.find(one.checkout) == part
@@ -37,7 +37,7 @@ def test_an_image_that_the_user_has_mirrored_is_not_made(clone: Clone) -> None:
 def test_an_image_that_left_the_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
     one = clones[0].checkout
     docker_engine.get(one)
-    address = local_registry.get(one).env["SLIPWAY_REGISTRY"]
+    address = docker_registry.get(one).env["SLIPWAY_REGISTRY"]
     used = f"{address}/docker.io/library/debian:bookworm-slim"
     remember(one, Part(base_image.NAME, used, "y", env={"SLIPWAY_MIRRORS": "{}"}))
     assert base_image.find(one) is None

@@ -22,7 +22,7 @@ from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon
 from toolchain.machine.network import bridge
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.parts import docker_engine, local_registry
+from toolchain.parts import docker_engine, docker_registry
 
 Clones = tuple[Clone, Clone]
 
@@ -142,10 +142,10 @@ def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
         assert "tini" in _docker(deep, "run", "--rm", "--entrypoint", "/init", "here", "--version")
         assert docker_engine.stop(deep.checkout)
         shutil.rmtree(run)
-        local_registry.get(deep.checkout)
+        docker_registry.get(deep.checkout)
         assert not run.exists(), "only an engine, and so only root, needs a place outside the checkout"
     finally:
-        local_registry.stop(deep.checkout)
+        docker_registry.stop(deep.checkout)
         docker_engine.stop(deep.checkout)
         shutil.rmtree(run, ignore_errors=True)
     assert not services_of(deep.root)
@@ -197,30 +197,30 @@ def test_two_registries_take_two_ports_and_keep_them(clones: Clones) -> None:
     a, b = clones
     both = [one.start("registry") for one in clones]
     assert [process.wait(timeout=30) for process in both] == [0, 0]
-    ports = [local_registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
+    ports = [docker_registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
     assert len(set(ports)) == 2
-    assert local_registry.stop(a.checkout)
+    assert docker_registry.stop(a.checkout)
     assert not services_of(a.root)
-    assert local_registry.find(b.checkout)
-    assert local_registry.get(a.checkout).env["SLIPWAY_REGISTRY"] == ports[0]
+    assert docker_registry.find(b.checkout)
+    assert docker_registry.get(a.checkout).env["SLIPWAY_REGISTRY"] == ports[0]
 
 
 def test_a_registry_whose_port_was_taken_moves(clones: Clones) -> None:
     a, b = clones
-    port = local_registry.get(a.checkout).env["SLIPWAY_REGISTRY"].rpartition(":")[2]
+    port = docker_registry.get(a.checkout).env["SLIPWAY_REGISTRY"].rpartition(":")[2]
     (b.checkout.state / "registry").mkdir(parents=True)
     (b.checkout.state / "registry" / "port").write_text(port)
-    assert local_registry.find(b.checkout) is None
-    assert local_registry.get(b.checkout).env["SLIPWAY_REGISTRY"] != f"127.0.0.1:{port}"
+    assert docker_registry.find(b.checkout) is None
+    assert docker_registry.get(b.checkout).env["SLIPWAY_REGISTRY"] != f"127.0.0.1:{port}"
 
 
 def test_the_configured_registry_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = clones
-    own = local_registry.get(a.checkout)
+    own = docker_registry.get(a.checkout)
     monkeypatch.setenv("SLIPWAY_REGISTRY", own.env["SLIPWAY_REGISTRY"])
-    assert local_registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
-    assert local_registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
-    assert not local_registry.stop(b.checkout)
+    assert docker_registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
+    assert docker_registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
+    assert not docker_registry.stop(b.checkout)
 
 
 class _Answering(BaseHTTPRequestHandler):
@@ -257,10 +257,10 @@ def test_a_configured_registry_is_asked(
     monkeypatch.setattr(_Answering, "status", status)
     monkeypatch.setenv("SLIPWAY_REGISTRY", answering)
     if usable:
-        assert local_registry.get(clones[0].checkout).used == answering
+        assert docker_registry.get(clones[0].checkout).used == answering
         return
     with pytest.raises(ToolchainError, match=rf"^no registry answers at SLIPWAY_REGISTRY={answering} \(host:port\)"):
-        local_registry.get(clones[0].checkout)
+        docker_registry.get(clones[0].checkout)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ghcr.io/acme", "a b"])
@@ -269,7 +269,7 @@ def test_a_configured_registry_that_is_none_is_one_line(
 ) -> None:
     monkeypatch.setenv("SLIPWAY_REGISTRY", address)
     with pytest.raises(ToolchainError, match=r"^no registry answers at SLIPWAY_REGISTRY="):
-        local_registry.find(clones[0].checkout)
+        docker_registry.find(clones[0].checkout)
 
 
 @pytest.mark.parametrize("host", ["tcp://192.0.2.1:2375", "ssh://builder.invalid"])
@@ -278,9 +278,9 @@ def test_an_engine_elsewhere_takes_a_registry_that_it_reaches(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(ToolchainError, match=r"^the Docker engine is on another machine .*: set SLIPWAY_REGISTRY to "):
-        local_registry.get(clones[0].checkout)
+        docker_registry.get(clones[0].checkout)
     monkeypatch.setenv("SLIPWAY_REGISTRY", "registry.invalid:5000")
-    assert local_registry.get(clones[0].checkout).used == "registry.invalid:5000"
+    assert docker_registry.get(clones[0].checkout).used == "registry.invalid:5000"
 
 
 def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypa
         assert found
         (programs / name).symlink_to(found)
     monkeypatch.setenv("PATH", str(programs))
-    part = local_registry.get(one)
+    part = docker_registry.get(one)
     assert part.used.startswith("Debian's docker-registry at 127.0.0.1:")
     assert (one.bin / "docker-registry").exists()
 

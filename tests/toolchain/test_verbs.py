@@ -15,7 +15,7 @@ from toolchain.checkout import Checkout
 from toolchain.machine import locking, steps
 from toolchain.machine.network import trust_store
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.parts import base_image, docker_engine, local_registry
+from toolchain.parts import base_image, docker_engine, docker_registry
 from toolchain.parts.part import Part, recall, remember
 
 HOLD = """
@@ -57,9 +57,9 @@ def test_down_ends_what_was_started_and_doctor_says_so(
     clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one, other = clones
-    local_registry.get(one.checkout)
+    docker_registry.get(one.checkout)
     docker_engine.get(one.checkout)
-    local_registry.get(other.checkout)
+    docker_registry.get(other.checkout)
     monkeypatch.setattr(Checkout, "here", lambda: one.checkout)
     capfd.readouterr()
     for said in ("Stopped: Docker engine, registry", "Nothing of this checkout was running"):
@@ -69,7 +69,7 @@ def test_down_ends_what_was_started_and_doctor_says_so(
     assert services_of(other.root)
     assert verbs.main(["doctor"]) == 1
     lines = capfd.readouterr().out.splitlines()
-    for name in (docker_engine.NAME, local_registry.NAME):
+    for name in (docker_engine.NAME, docker_registry.NAME):
         assert f"{name:<22}not running: `make up` or `make ready` starts it" in lines
 
 

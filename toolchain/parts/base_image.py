@@ -19,7 +19,7 @@ from toolchain.machine import apt
 from toolchain.machine.network import apt_mirrors, trust_store
 from toolchain.machine.steps import command, last_line, output, step
 from toolchain.machine.toolchain_error import ToolchainError
-from toolchain.parts import docker_engine, local_registry
+from toolchain.parts import docker_engine, docker_registry
 from toolchain.parts.part import Kind, Part, recall, remember
 
 NAME: Final = "base image"
@@ -49,8 +49,8 @@ def _environment(checkout: Checkout) -> dict[str, str]:
 
 
 def _registry(checkout: Checkout) -> str:
-    used = recall(checkout, local_registry.NAME)
-    return used.env[local_registry.VARIABLE] if used else ""
+    used = recall(checkout, docker_registry.NAME)
+    return used.env[docker_registry.VARIABLE] if used else ""
 
 
 def _works(words: list[str], environment: Mapping[str, str]) -> bool:
@@ -173,7 +173,7 @@ def get(checkout: Checkout) -> Part:
     why = _pull(_environment(checkout))
     if not why:
         return remember(checkout, Part(NAME, IMAGE, "pulled"))
-    address = local_registry.get(checkout).env[local_registry.VARIABLE]
+    address = docker_registry.get(checkout).env[docker_registry.VARIABLE]
     name = _in_registry(address)
     _publish(checkout, name)
     env = {apt_mirrors.VARIABLE: apt_mirrors.ours(address)}
