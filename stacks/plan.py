@@ -219,7 +219,7 @@ def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedIma
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(folder / name) for name in dockerfiles}
     files = {name: read(folder, name) for name in dockerfiles}
-    shown = {name: dockerfile.told_apart(files[name], name, folder / name) for name in dockerfiles}
+    shown = {name: dockerfile.separate_comments(files[name], name, folder / name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
     revisions = history.find(
         stack,

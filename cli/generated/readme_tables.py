@@ -21,7 +21,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
 from stacks.errors import SlipwayError
 from stacks.identity import dockerfile
-from stacks.identity.dockerfile import Described
+from stacks.identity.dockerfile import ArgumentComment
 from stacks.lock import REFRESH_ARG
 from stacks.plan import MIRROR_ARGS
 from stacks.spec import CONTEXT, LABEL_PREFIX, PRODUCT_ARG
@@ -36,14 +36,14 @@ _KEY: Final = re.compile(rf"{NAMESPACE}:[A-Za-z0-9.]+(?:\[\]\.[A-Za-z0-9.]+)?")
 
 _SHARED: Final = {
     **{
-        name: Described(f"{NAMESPACE}:mirrors.{Mirrors.model_fields[field].alias}", "")
+        name: ArgumentComment(f"{NAMESPACE}:mirrors.{Mirrors.model_fields[field].alias}", "")
         for name, field in MIRROR_ARGS.items()
     },
-    PRODUCT_ARG: Described(
+    PRODUCT_ARG: ArgumentComment(
         "the stack",
         "This very product, by digest, where the registry has it already: it is taken as it is, and nothing is built.",
     ),
-    REFRESH_ARG: Described(
+    REFRESH_ARG: ArgumentComment(
         "`slipway lock --refresh`",
         "A date, or any text: the distribution's packages that the parent has are upgraded, with another text anew.",
     ),
@@ -74,12 +74,12 @@ def arguments(path: Path) -> str:
     Raises:
         SlipwayError: nothing says what one of them means, or a key is said to set it that no flavor has.
     """
-    own = dockerfile.described(path)
+    own = dockerfile.argument_comments(path)
     rows: dict[bool, list[Sequence[str]]] = {True: [], False: []}
     for name, default in dockerfile.arguments(path).items():
         # Of arguments that differ in a number, the first one's description is for all.
         described = own.get(name) or own.get(re.sub(r"[0-9]+", "1", name))
-        said = described or _shared(name) or Described("", "")
+        said = described or _shared(name) or ArgumentComment("", "")
         set_by = said.set_by or (f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else "")
         keys = [_description(key, path) for key in _KEY.findall(set_by)]
         meaning = said.meaning or " ".join(keys)
@@ -97,10 +97,10 @@ def _markdown(*rows: Sequence[str]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
-def _shared(name: str) -> Described | None:
+def _shared(name: str) -> ArgumentComment | None:
     if name.startswith("LABEL_"):
         label = LABEL_PREFIX + name.removeprefix("LABEL_").lower().replace("_", ".")
-        return Described("the stack", f"The label `{label}`.")
+        return ArgumentComment("the stack", f"The label `{label}`.")
     return _SHARED.get(name)
 
 

@@ -1,6 +1,6 @@
 """The build context: which files belong to an image.
 
-The rules are Docker's own, so what is listed here is what a builder is sent and what the docker provider digests.
+The rules are Docker's own: a builder receives these files, and the docker provider hashes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stacks.errors import SlipwayError
 from stacks.identity.ignore import Matched, Matcher, PatternError, join, parse
 
 IGNORE = ".dockerignore"
-"""The name of a context's ignore file, and what stands behind a Dockerfile's in that of its own."""
+"""The name of a context's ignore file; after a Dockerfile's name, that of the Dockerfile's own ignore file."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Entry:
 
     Attributes:
         path: relative to the context, slash-separated.
-        source: where it lies.
+        source: its path on disk.
         status: its lstat.
     """
 
@@ -40,10 +40,10 @@ class Entry:
 
 
 def ignore_patterns(context: str, dockerfile: str) -> list[str]:
-    """Read the ignore file that governs a build: `<Dockerfile>.dockerignore`, else `.dockerignore` of the context.
+    """Return the patterns of a build's ignore file: `<Dockerfile>.dockerignore`, else the context's `.dockerignore`.
 
     Raises:
-        SlipwayError: if the file is there and cannot be read.
+        SlipwayError: the file exists and cannot be read.
     """
     for path in (dockerfile + IGNORE, join(context, IGNORE)):
         try:
@@ -58,25 +58,25 @@ def ignore_patterns(context: str, dockerfile: str) -> list[str]:
 
 
 def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
-    """Yield what a context holds, directories before what lies in them, each directory sorted by name.
+    """Yield the entries of a context, directories before their contents, each directory sorted by name.
 
-    An ignored directory is yielded only when something in it is taken back in by an exception.
+    An ignored directory is yielded only when an exception takes something in it back in.
 
     Args:
-        root: the context, with no link in its path's end.
-        ignored: what to leave out.
+        root: the context; the path's last part is no link.
+        ignored: the patterns of what to leave out.
 
     Raises:
-        OSError: for a directory that cannot be read and is not ignored.
+        OSError: a directory that is not ignored cannot be read.
     """
     tops = ignored.tops()
     yield from _walk(root, "", ignored, (), [], os.listdir(root) if tops is None else tops)  # noqa: PTH208
 
 
 def _walk(
-    directory: str, prefix: str, ignored: Matcher, above: Matched, held: list[Entry], names: Iterable[str]
+    directory: str, prefix: str, ignored: Matcher, above: Matched, pending: list[Entry], names: Iterable[str]
 ) -> Iterator[Entry]:
-    """Walk one directory; `held` are the ignored directories above that have not been yielded yet."""
+    """Walk one directory; `pending` are the ignored directories above that have not been yielded yet."""
     for name in sorted(names, key=os.fsencode):
         path, source = prefix + name, f"{directory}/{name}"
         skip, matched = ignored.match(path, above)
@@ -85,49 +85,50 @@ def _walk(
         except FileNotFoundError:
             continue  # removed since the directory was listed
         if not skip:
-            yield from held
-            held.clear()
+            yield from pending
+            pending.clear()
             yield entry
         if not entry.is_directory or (skip and ignored.prunes(path)):
             continue
         if skip:
-            held.append(entry)
+            pending.append(entry)
         try:
-            yield from _walk(source, path + "/", ignored, matched, held, os.listdir(source))  # noqa: PTH208
+            yield from _walk(source, path + "/", ignored, matched, pending, os.listdir(source))  # noqa: PTH208
         except PermissionError:
             if not skip:
                 raise
-        if held and held[-1] is entry:
-            held.pop()
+        if pending and pending[-1] is entry:
+            pending.pop()
 
 
 def files(context: Path, dockerfile: str) -> dict[str, str]:
-    """Return each file that a build sees, by its path in the context, with the SHA-256 of what git would say of it.
+    """Return a SHA-256 of each file that a build sees, in hexadecimal, by its path in the context.
 
-    That is its content, whether it is executable and, of a link, where it leads: the same in every clone, whatever the
-    umask. The Dockerfile belongs to it even when the ignore file leaves it out.
+    It covers what git keeps of a file: the content, whether it is executable and, for a link, the target. So it is the
+    same in every clone, whatever the umask. The Dockerfile is included even when the ignore file leaves it out.
 
     Raises:
-        SlipwayError: the Dockerfile is missing, or something cannot be read.
+        SlipwayError: the Dockerfile is missing, or a file cannot be read.
     """
     main = context / dockerfile
     if not main.is_file():
         raise no_dockerfile(main)
     try:
         ignored = Matcher(ignore_patterns(str(context), str(main)))
-        found = {entry.path: _digest(entry) for entry in walk(str(context), ignored) if not entry.is_directory}
-        return {dockerfile: _digest(Entry(dockerfile, str(main), main.lstat()))} | found
+        return {dockerfile: _digest(Entry(dockerfile, str(main), main.lstat()))} | {
+            entry.path: _digest(entry) for entry in walk(str(context), ignored) if not entry.is_directory
+        }
     except (OSError, PatternError) as error:
         raise SlipwayError(f"{context}: the files of the build context cannot be read: {error}") from error
 
 
 def no_dockerfile(path: Path | str) -> SlipwayError:
-    """Return the error that says that a Dockerfile is missing."""
+    """Return the error about a missing Dockerfile."""
     return SlipwayError(f"{path}: there is no such Dockerfile; an image's folder holds its Dockerfile")
 
 
 def digest(content: bytes, *, executable: bool = False, link: bool = False) -> str:
-    """Return the SHA-256 of what git would say of a file: of a link, ``content`` is where it leads."""
+    """Return the SHA-256 of what git keeps of a file; for a link, ``content`` is the target."""
     kind = b"link" if link else b"executable" if executable else b"file"
     return hashlib.sha256(kind + b"\0" + content).hexdigest()
 

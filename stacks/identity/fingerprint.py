@@ -1,4 +1,4 @@
-"""What is built, as one number: equal fingerprints mean an equal spec, equal files and equal parents."""
+"""What is built, as one hash: equal fingerprints mean an equal spec, equal files and equal parents."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from stacks.spec import ImageSpec
 
-_NAMES = {"suffix", "description", "licenses"}
-"""What decides the content by the labels alone."""
+_IN_LABELS = {"suffix", "description", "licenses"}
+"""Fields that reach the image only as labels, and count as such."""
 
 
 def fingerprints(
@@ -19,14 +19,14 @@ def fingerprints(
 ) -> dict[str, str]:
     """Return, for each image, the SHA-256 of its spec, its context and its parents' fingerprints, in hexadecimal.
 
-    ``ordered`` has parents before children; ``files`` maps a Dockerfile to its context's files; ``labels`` are the
-    images' own where another tree's rule makes them. Mirrors, registries and machines do not count, nor a tag's tail:
-    what differs in nothing else is the same image.
+    ``ordered`` has parents before children. ``files`` maps a Dockerfile to its context's files. ``labels`` are given
+    where another tree's rule makes them. Mirrors, registries, machines and a tag's tail do not count: images that
+    differ in nothing else are the same image.
     """
     prints: dict[str, str] = {}
     for spec in ordered:
         identity = {
-            "spec": spec.model_dump(mode="json", exclude_defaults=True, exclude=_NAMES | {"tuning"}),
+            "spec": spec.model_dump(mode="json", exclude_defaults=True, exclude=_IN_LABELS | {"tuning"}),
             "labels": spec.labels if labels is None else dict(labels[spec.name]),
             "files": dict(files[spec.dockerfile]),
             "parents": {name: prints[name] for name in spec.siblings},

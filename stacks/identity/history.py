@@ -119,7 +119,7 @@ def _origins(
 
 @functools.cache
 def _commits(root: Path, head: str) -> list[str]:
-    """Return the commits that changed something that images are made of, from the newest down."""
+    """Return the commits that changed ``stacks`` or the contexts, newest first."""
     return (git(root, "rev-list", "--first-parent", head, "--", *older_trees.FOLDERS) or "").split()
 
 

@@ -1,8 +1,8 @@
 """Which files of a build context are ignored, by the rules of Docker's own ignore files.
 
-The rules are those of `moby/patternmatcher`, which Docker and BuildKit use; the corner cases are its own: a pattern is
-kept as cleaned text and tried as an equal, a prefix, a suffix or a regular expression, and whether a directory matched
-is handed down to what lies in it.
+The rules are those of `moby/patternmatcher`, which Docker and BuildKit use, with its corner cases: a pattern is cleaned
+text that is compared as a whole, a prefix, a suffix or a regular expression, and a directory's matches hold for its
+contents.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ESCAPED = frozenset(".+()|{}$")
 _LONGEST_LINE = 64 * 1024
 
 Matched = tuple[bool, ...]
-"""For each pattern, whether a directory matched it; empty above the root."""
+"""For each pattern, whether a directory matched it; empty for the root."""
 
 
 class PatternError(ValueError):
@@ -89,7 +89,7 @@ def parse(content: bytes) -> list[str]:
 
 
 class Matcher:
-    """A list of patterns, to be asked about one path after the other.
+    """The patterns of an ignore file, which match paths.
 
     Args:
         patterns: lines as `parse` returns them; later ones win.
@@ -115,10 +115,10 @@ class Matcher:
             parent: what this returned for the directory the path lies in; empty at the root.
 
         Returns:
-            Whether the path is ignored, and what to hand to the paths below it.
+            Whether the path is ignored, and the `parent` of the paths below it.
 
         Raises:
-            PatternError: for a pattern that turns out to be malformed.
+            PatternError: a pattern is malformed.
         """
         ignored = False
         results = []
@@ -132,7 +132,7 @@ class Matcher:
         return ignored, tuple(results)
 
     def ignores(self, path: str) -> bool:
-        """Say whether a path is ignored, asking for each directory above it as well."""
+        """Say whether a path is ignored, or a directory above it."""
         ignored = False
         matched: Matched = ()
         parts = path.split("/")
@@ -141,20 +141,20 @@ class Matcher:
         return ignored
 
     def tops(self) -> set[str] | None:
-        """Return the only names at the root that can belong to the context; None where any may.
+        """Return the only names at the root that can belong to the context; None where any can.
 
-        After a first `*`, only what an exception names is taken back in. A folder that holds many images' folders need
-        then not be looked through for each of them.
+        After a first `*`, only exceptions take something back in. A folder with many images' folders then need not be
+        walked for each image.
         """
         if not self.patterns or self.patterns[0].exception or self.patterns[0].text != "*":
             return None
         if not self._only_plain_exceptions:
             return None
-        # An exception may name the context itself or what lies above it; neither is in it.
+        # An exception can name the context itself or a folder above it; neither is in the context.
         return {pattern.stem.partition("/")[0] for pattern in self.exceptions} - {"", ".", ".."}
 
     def prunes(self, directory: str) -> bool:
-        """Say whether nothing below an ignored directory can be taken back in, so that it need not be read."""
+        """Say whether no exception can match below an ignored directory, so that it need not be read."""
         if not self._only_plain_exceptions:
             return False
         prefix = directory + "/"
@@ -172,7 +172,7 @@ def _compile(cleaned: str) -> Pattern:
 
 
 def _matching(text: str) -> Callable[[str], bool]:  # noqa: PLR0912 - one branch for each character with a meaning
-    """Choose how a pattern is tried: as equal, prefix, suffix or regular expression."""
+    """Return the function that compares: as a whole, a prefix, a suffix or a regular expression."""
     kind, expression, position, first = "equal", "", 0, True
     while position < len(text):
         character = text[position]
@@ -217,7 +217,7 @@ def _matching(text: str) -> Callable[[str], bool]:  # noqa: PLR0912 - one branch
 def _expression(text: str, expression: str) -> Callable[[str], bool]:
     @cache
     def compiled() -> re.Pattern[str]:
-        """Compile when first needed: a pattern that is never asked may be wrong."""
+        """Compile at the first use: a malformed pattern that is never used is no error."""
         try:
             return re.compile(expression, re.ASCII)
         except re.error as error:

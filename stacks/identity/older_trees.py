@@ -81,10 +81,10 @@ def objects(commit: str, root: Path) -> dict[str, str]:
 
 
 def at(commit: str, root: Path, variables: Iterable[str] = ()) -> Tree:
-    """Return what a commit's own code says that it builds. ``root`` is the checkout.
+    """Return what a commit builds, as its own code says. ``root`` is the checkout.
 
-    The code runs with the tree's ``stacks`` alone, with the ``variables`` of this environment, and with what any
-    program needs. What it says is kept for other commits that have the same ``stacks``.
+    The code sees the tree's ``stacks`` alone, and of this environment the ``variables`` and what any program needs. Its
+    output is kept for other commits with the same ``stacks``.
 
     Raises:
         SlipwayError: git cannot read the commit, or there is no room for its ``stacks``.
@@ -157,6 +157,6 @@ def _contents(description: Mapping[str, Any], files: Callable[[str], Mapping[str
     labels = [item.pop("labels", None) for item in items]
     images = contents([ImageSpec.model_validate(item) for item in items], files)
     return {
-        name: content if own is None else replace(content, labels=own)
-        for (name, content), own in zip(images.items(), labels, strict=True)
+        name: content if printed is None else replace(content, labels=printed)
+        for (name, content), printed in zip(images.items(), labels, strict=True)
     }

@@ -9,7 +9,7 @@ import pytest
 from stacks.config.mirrors import Mirrors
 from stacks.errors import SlipwayError
 from stacks.identity import context
-from stacks.identity.dockerfile import arguments, mirrored, told_apart
+from stacks.identity.dockerfile import arguments, mirrored, separate_comments
 
 
 def test_arguments_are_read_with_the_default_that_some_stage_gives(tmp_path: Path) -> None:
@@ -56,12 +56,12 @@ def test_a_download_mirror_is_an_address_without_a_credential(downloads: dict[st
         Mirrors(downloads=downloads)
 
 
-def test_comments_are_told_apart_from_what_a_dockerfile_does(tmp_path: Path) -> None:
+def test_comments_are_separate_comments_from_what_a_dockerfile_does(tmp_path: Path) -> None:
     path = tmp_path / "Dockerfile"
 
     def told(text: str) -> dict[str, str]:
         path.write_text(text)
-        return told_apart({"a/Dockerfile": "whole", "a/b": "b"}, "a/Dockerfile", path)
+        return separate_comments({"a/Dockerfile": "whole", "a/b": "b"}, "a/Dockerfile", path)
 
     plain, commented = told("FROM x\nRUN y\n"), told("# one\nFROM x\n  # two\nRUN y\n")
     assert set(plain) == {"a/Dockerfile", "a/b"}
@@ -81,7 +81,7 @@ def test_whatever_differs_in_a_dockerfile_is_told_as_a_difference(tmp_path: Path
     def told(text: str, mode: int = 0o644) -> dict[str, str]:
         path.write_bytes(text.encode())
         path.chmod(mode)
-        return told_apart(context.files(tmp_path, does), does, path)
+        return separate_comments(context.files(tmp_path, does), does, path)
 
     def edited(text: str, mode: int = 0o644) -> set[str]:
         before, after = told(first), told(text, mode)
