@@ -81,6 +81,7 @@ def arguments(path: Path) -> str:
         described = own.get(name) or own.get(re.sub(r"[0-9]+", "1", name))
         said = described or _shared(name) or ArgumentComment("", "")
         set_by = said.set_by or (f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else "")
+        set_by = _KEY.sub(_present_key, set_by)
         keys = [_description(key, path) for key in _KEY.findall(set_by)]
         meaning = said.meaning or " ".join(keys)
         if not meaning:
@@ -102,6 +103,13 @@ def _shared(name: str) -> ArgumentComment | None:
         label = LABEL_PREFIX + name.removeprefix("LABEL_").lower().replace("_", ".")
         return ArgumentComment("the stack", f"The label `{label}`.")
     return _SHARED.get(name)
+
+
+def _present_key(match: re.Match[str]) -> str:
+    """Return a key by its present name: Dockerfiles, whose every change is an image's, may have its former one."""
+    name = match[0].removeprefix(f"{NAMESPACE}:")
+    configs = (flavors.flavor(flavor).Config for flavor in flavors.names())
+    return f"{NAMESPACE}:{next((config.former_keys[name] for config in configs if name in config.former_keys), name)}"
 
 
 def _description(key: str, path: Path) -> str:

@@ -42,7 +42,7 @@ def validation_image(graph: Graph) -> Iterator[str]:
             f"{key}: '{validation.image}': slipway:publish is false, and no cluster can pull what is not pushed: leave "
             "out validation or publish: false, or give a reference with a tag or a digest"
         )
-    if why := runners.cannot_run(config.platform):
+    if why := runners.platform_conflict(config.platform):
         yield f"{key}: '{validation.image}': {why}: leave out validation"
     if config.registry.of_this_machine and config.publish:
         host = config.registry.repository.partition("/")[0]

@@ -1,4 +1,4 @@
-"""``runners: {kind: ec2}``: machines on EC2 that take GitHub's jobs, and what must be so in AWS before they exist."""
+"""``runners: {kind: ec2}``: GitHub Actions runners on EC2."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDS = {"ami": re.compile(r"ami-[0-9a-f]{8,17}"), "vpc": re.compile(r"vpc-[0-9a-f]{8,17}")}
 
 
-_EVERYBODYS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"})
-"""Labels that GitHub gives to runners by itself ("Using self-hosted runners in a workflow")."""
+_DEFAULT_LABELS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"})
+"""Labels that GitHub gives to every runner ("Using self-hosted runners in a workflow")."""
 
 
 def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
@@ -43,30 +43,30 @@ def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _own(label: str) -> str:
-    if label.lower() in _EVERYBODYS:
-        raise ValueError(
-            "runners have GitHub's own labels by themselves; name one that no other runner has, such as gpu"
-        )
+def _custom(label: str) -> str:
+    if label.lower() in _DEFAULT_LABELS:
+        raise ValueError("GitHub gives this label to every runner; choose one of your own, such as gpu")
     return label
 
 
 def _no_enterprise(url: str) -> str:
     if github_url.part(url, "enterprise"):
         raise ValueError(
-            "runners on EC2 are an organization's or a repository's; those on Kubernetes may be an enterprise's"
+            "runners on EC2 serve an organization or a repository; use runners on Kubernetes for an enterprise"
         )
     return url
 
 
-Arn = Annotated[str, _matching(_SECRET, "the whole ARN of a secret in Secrets Manager, with its last six characters")]
+Arn = Annotated[
+    str, _matching(_SECRET, "the full ARN of a secret in Secrets Manager, including its six-character ending")
+]
 Topic = Annotated[str, _matching(_TOPIC, "the ARN of an SNS topic")]
 Region = Annotated[str, _matching(_REGION, "a region such as eu-west-1")]
 InstanceType = Annotated[str, _matching(_TYPE, "an instance type such as g5.xlarge")]
 RunnerLabel = Annotated[
     str,
     _matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu"),
-    AfterValidator(_own),
+    AfterValidator(_custom),
 ]
 Ami = Annotated[str, _matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0")]
 Vpc = Annotated[str, _matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0")]
@@ -74,14 +74,14 @@ Subnet = Annotated[str, _matching(re.compile(r"subnet-[0-9a-f]{8,17}"), "a subne
 
 
 class Ec2GitHub(Model):
-    """Whose jobs the runners take. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
+    """What the runners serve. The credentials are in Secrets Manager; neither Pulumi nor a runner sees them."""
 
     url: Annotated[str, AfterValidator(github_url.check), AfterValidator(_no_enterprise)] = Field(
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
     secret: Arn = Field(
-        description="ARN of the secret that registers runners: JSON with app, installation and privateKey of a GitHub "
-        "App, or with token.",
+        description="ARN of the secret that registers runners: JSON with the app, installation and privateKey of a "
+        "GitHub App, or with a token.",
         json_schema_extra=SENSITIVE,
     )
     webhook_secret: Arn = Field(
@@ -97,13 +97,13 @@ class Ec2GitHub(Model):
 
     @property
     def api(self) -> str:
-        """The address of GitHub's REST API: that of github.com, of a tenant of ghe.com, or of a server of one's own.
+        """The address of GitHub's REST API: of github.com, of a tenant of ghe.com, or of GitHub Enterprise Server.
 
         "https://api.SUBDOMAIN.ghe.com" ("Network details for GHE.com"), "http(s)://HOSTNAME/api/v3" ("Getting started
         with the REST API", Enterprise Server).
         """
-        ours = self.host == "github.com" or self.host.endswith(".ghe.com")
-        return f"https://api.{self.host}" if ours else f"https://{self.host}/api/v3"
+        in_cloud = self.host == "github.com" or self.host.endswith(".ghe.com")
+        return f"https://api.{self.host}" if in_cloud else f"https://{self.host}/api/v3"
 
     @property
     def owner(self) -> str:
@@ -112,42 +112,42 @@ class Ec2GitHub(Model):
 
     @property
     def repository(self) -> str | None:
-        """The repository's name; None where all of the organization's are meant."""
+        """The repository's name; None for all repositories of the organization."""
         return github_url.part(self.url, "name") or None
 
 
 class Alarm(Model):
-    """When somebody is told that a job waits."""
+    """The alarm for a job that waits too long."""
 
-    minutes: int = Field(30, ge=2, le=1440, description="Minutes that a job may be queued without a runner.")
-    topic: Topic | None = Field(None, description="ARN of the SNS topic to tell. Default: the alarm is only shown.")
+    minutes: int = Field(30, ge=2, le=1440, description="Minutes that a job may wait for a runner.")
+    topic: Topic | None = Field(None, description="ARN of the SNS topic to notify. Default: none.")
 
 
 class Ec2Build(Model):
-    """A machine that builds images: it runs while there is something to build, and its layers outlive it."""
+    """A machine that builds images. It runs during builds only; its layers are kept."""
 
-    instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge; GPUs and EFA serve no build.")
-    cache: int = Field(500, ge=50, le=16384, description="Size of the volume with its layers, in GiB.")
+    instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge. Builds use no GPU and no EFA.")
+    cache: int = Field(500, ge=50, le=16384, description="Size of the volume for its layers, in GiB.")
     idle: int = Field(
-        15, ge=2, le=1440, description="Minutes without a connection after which it stops itself, as after a failure."
+        15, ge=2, le=1440, description="Minutes without a connection, as after a failed update, until it stops itself."
     )
 
 
 class Ec2Runners(Model):
-    """GitHub Actions runners on EC2: one machine for each job, made for it and ended after it."""
+    """GitHub Actions runners on EC2: each job gets a new machine, which ends with the job."""
 
     kind: Literal["ec2"] = Field(description="Runners on EC2.")
     region: Region = Field(description="AWS region, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
     github: Ec2GitHub = Field(description="Whose jobs they take.")
     labels: tuple[RunnerLabel, ...] = Field(
-        description="Labels by which jobs choose these runners, beside self-hosted, linux, x64 or arm64."
+        description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64."
     )
     instance_types: tuple[InstanceType, ...] = Field(
-        description="Instance types, the preferred one first; each must have what is asked for."
+        description="Instance types, the preferred one first. Each must have the GPUs and EFA interfaces below."
     )
     gpus: int | None = Field(
-        None, ge=0, description="NVIDIA GPUs that every type must have at least. Default: the fewest of any."
+        None, ge=0, description="Fewest NVIDIA GPUs that a type must have. Default: the fewest of the types."
     )
     efa: int | Literal["all"] = Field(
         0, description="EFA interfaces of each machine: a number, or all that its type has."
@@ -155,16 +155,21 @@ class Ec2Runners(Model):
     image: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
     spot: bool = Field(default=True, description="Take spot capacity first.")
     spot_patience: int = Field(
-        5, ge=1, le=1440, description="Minutes that a job waits for spot before on-demand is asked for, and in turn."
+        5,
+        ge=1,
+        le=1440,
+        description="Minutes that a job waits for spot capacity before on-demand is tried, and vice versa.",
     )
     retries: int = Field(
-        1, ge=0, le=5, description="Times that a job is run again which was lost with its machine, as when spot ends."
+        1, ge=0, le=5, description="How often a job is rerun after it lost its machine, as when spot capacity ends."
     )
-    min_runners: int = Field(0, ge=0, description="Machines that are there without a job; 0 costs nothing while idle.")
+    min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
-    idle: int = Field(10, ge=1, le=1440, description="Minutes after its start that a machine without a job is kept.")
-    boot: int = Field(20, ge=5, le=120, description="Minutes that a machine has to come up at GitHub.")
-    max_lifetime: int = Field(7, ge=1, le=365, description="Days after which a machine is replaced, after its job.")
+    idle: int = Field(10, ge=1, le=1440, description="Minutes that a machine without a job is kept after its start.")
+    boot: int = Field(20, ge=5, le=120, description="Minutes that a machine has to register with GitHub.")
+    max_lifetime: int = Field(
+        7, ge=1, le=365, description="Days after which a machine is replaced, once its job is done."
+    )
     root: int = Field(
         200,
         ge=75,
@@ -176,9 +181,12 @@ class Ec2Runners(Model):
         (), description="Subnets. Default: all of the VPC. With EFA exactly one, since a cluster is in one zone."
     )
     endpoints: bool = Field(
-        default=False, description="Create VPC endpoints for what runners ask of AWS, for subnets that cannot reach it."
+        default=False,
+        description="Create VPC endpoints for the AWS services that runners call, for subnets without a route to them.",
     )
-    alarm: Alarm = Field(default_factory=lambda: Alarm.model_validate({}), description="When a job waits too long.")
+    alarm: Alarm = Field(
+        default_factory=lambda: Alarm.model_validate({}), description="The alarm for a job that waits too long."
+    )
     build: Ec2Build | None = Field(None, description="A machine that builds images: see buildOn.")
     log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="Days that logs are kept.")
     runner: str = Field("2.334.0", description="Version of GitHub's runner: see stacks/versions/runner.toml.")
@@ -187,13 +195,13 @@ class Ec2Runners(Model):
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or len({one.lower() for one in value}) < len(value):
-            raise ValueError("expected at least one, and none twice")
+            raise ValueError("expected at least one, each only once")
         return value
 
     @field_validator("efa", mode="before")
     @classmethod
     def _interfaces(cls, value: object) -> object:
-        """Refuse here what is neither: pydantic would say so for each of both."""
+        """Refuse other values here: pydantic would report one error for each type of the union."""
         if value != "all" and not str(value).isdecimal():
             raise ValueError("expected a number of interfaces, or all")
         return value
@@ -212,16 +220,16 @@ class Ec2Runners(Model):
         arns = {
             "github.secret": _SECRET.fullmatch(self.github.secret),
             "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret),
-            # Whose it is does not matter: a topic says itself who may write to it.
+            # A topic of any account will do: its own policy says who may publish.
             "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
         }
         for key, match in arns.items():
-            for what, given in match.groupdict().items() if match else ():
-                if given != getattr(self, what):
-                    raise ValueError(f"{key} is in {what} {given}; the runners are in {getattr(self, what)}")
+            for part, value in match.groupdict().items() if match else ():
+                if value != getattr(self, part):
+                    raise ValueError(f"{key} is in {part} {value}; the runners are in {getattr(self, part)}")
         if self.github.secret == self.github.webhook_secret:
             raise ValueError(
-                "github.webhookSecret is github.secret; GitHub signs with another one: make it, and give its ARN"
+                "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"
             )
         return self
 

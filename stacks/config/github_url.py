@@ -1,4 +1,4 @@
-"""Whose jobs runners take: an organization, a repository or an enterprise, as its address at GitHub."""
+"""The address at GitHub that runners serve: an organization, a repository or an enterprise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``runners``: the machines that images are built on, as a stack's configuration describes them."""
+"""``runners: {kind: kubernetes}``: GitHub Actions runners on a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ARC_VERSION = "0.14.2"
 """Release of both charts of GitHub's Actions Runner Controller."""
 
 ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
-"""The charts' names: the controller's, and that of what it runs."""
+"""The names of the charts: of the controller, and of the runners."""
 
 _BUILD, _CONTROLLER = "-build", "-controller"
-"""What stands after the runners' namespace in the names of those of the build service and of the controller."""
+"""What the namespaces of the build service and of the controller have after the runners' namespace."""
 
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -42,15 +42,17 @@ def _label(value: str) -> str:
 
 def _scale_set(value: str) -> str:
     if len(value) > 45:
-        raise ValueError("expected at most 45 characters, the most that ARC's chart takes for a scale set's name")
+        raise ValueError("expected at most 45 characters, which ARC's chart allows for a scale set's name")
     return value
 
 
-def _own_namespace(value: str) -> str:
+def _free_namespace(value: str) -> str:
     if value == "default" or value.startswith("kube-"):
-        raise ValueError("is the cluster's, and runners have theirs to themselves: choose another, such as gpu-runners")
+        raise ValueError("belongs to the cluster: choose a namespace for the runners alone, such as gpu-runners")
     if value.endswith((_BUILD, _CONTROLLER)):
-        raise ValueError("ends as the namespaces of other runners' build service and controller do: choose another")
+        raise ValueError(
+            f"ends with {_BUILD} or {_CONTROLLER}, as namespaces of build services and controllers do: choose another"
+        )
     return value
 
 
@@ -67,16 +69,16 @@ class GitHubApp(Model):
 
 
 class GitHub(Model):
-    """Whose jobs the runners take, and who registers them: exactly one of an App, a token, a secret of the cluster."""
+    """What the runners serve, and one way to register them: an App, a token, or a secret of the cluster."""
 
     url: Annotated[str, AfterValidator(github_url.check)] = Field(
         description="Organization or repository, such as https://github.com/acme or https://github.com/acme/images."
     )
     app: GitHubApp | None = Field(None, description="GitHub App that registers runners.")
-    token: Secret | None = Field(None, description="Personal access token that does, always a secret.")
+    token: Secret | None = Field(None, description="Personal access token that registers runners, always a secret.")
     secret: Label | None = Field(
         None,
-        description="Secret in the runners' namespace with either, as ARC reads it: to be made after the first update.",
+        description="Secret in the runners' namespace with either, in ARC's format. Create it after the first update.",
         json_schema_extra=SENSITIVE,
     )
 
@@ -87,7 +89,7 @@ class GitHub(Model):
             raise ValueError(
                 "no credentials for GitHub: give app, token (with `pulumi config set --secret --path`) or secret"
                 if not given
-                else f"{' and '.join(given)} are given: leave one"
+                else f"{' and '.join(given)} are given: keep one"
             )
         return self
 
@@ -98,25 +100,24 @@ class Arc(Model):
     version: str = Field(ARC_VERSION, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", description="Release of both charts.")
     charts: Given | None = Field(
         None,
-        description="Folder, relative to the checkout, that holds both charts, unpacked, each below its name. "
+        description="Folder, relative to the checkout, with both charts unpacked, each in a folder of its name. "
         "Default: GitHub's registry.",
     )
 
 
 class BuildService(Model):
-    """A Docker daemon that all builds share, whose layers outlive its pod. It and its clients prove who they are."""
+    """A Docker daemon that all builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
 
-    cache: Quantity = Field("500Gi", description="Volume for its layers.")
+    cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
-    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it is sure to have.")
-    memory: Quantity = Field("16Gi", description="Memory that it is sure to have, and the most that it gets.")
+    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it requests.")
+    memory: Quantity = Field("16Gi", description="Memory that it requests; also its limit.")
     rootless: bool = Field(
         default=False,
-        description="A BuildKit daemon without privileges in its place, for BuildKit's clients: no Docker API, so that "
-        "buildOn: runners cannot use it.",
+        description="Run a rootless BuildKit daemon instead. It has no Docker API, so buildOn: runners cannot use it.",
     )
     service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
-        "ClusterIP", description="How the cluster offers it to others than its own pods."
+        "ClusterIP", description="Type of the Kubernetes service that offers it."
     )
     address: Host | None = Field(
         None,
@@ -134,11 +135,11 @@ class BuildService(Model):
 class Validation(Model):
     """A Job that runs the GPU checks of an image, once for each image, on a node of the profile."""
 
-    image: str = Field(description="An image of the stack by its name, or any by its reference.")
+    image: str = Field(description="Name of an image of the stack, or any image's reference.")
     command: tuple[str, ...] = Field(
-        (), description="The check: exit code 0 means that it passed. Default: the image's own, checks/gpu.py."
+        (), description="The check, which passes with exit code 0. Default: the image's own checks/gpu.py."
     )
-    minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it has failed, its wait included.")
+    minutes: int = Field(30, ge=1, le=1440, description="Minutes, its wait included, after which it fails.")
 
     @field_validator("image")
     @classmethod
@@ -148,7 +149,7 @@ class Validation(Model):
     @model_validator(mode="after")
     def _checked(self) -> Self:
         if not self.own and not self.command:
-            raise ValueError("an image by its reference needs a command; an image of the stack has its own checks")
+            raise ValueError("an image's reference needs a command; only images of the stack have their own checks")
         return self
 
     @property
@@ -168,37 +169,42 @@ class KubernetesRunners(Model):
         json_schema_extra=SENSITIVE,
     )
     context: str | None = Field(None, description="Context of the kubeconfig. Default: its current one.")
-    namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_own_namespace)] = Field(
+    namespace: Annotated[Label, AfterValidator(_scale_set), AfterValidator(_free_namespace)] = Field(
         "slipway-runners",
-        description="Namespace that the runners have to themselves; also the name of their scale set.",
+        description="Namespace for the runners alone; also the name of their scale set.",
     )
-    arc: Arc = Field(default_factory=Arc, description="The controller that starts and ends the runners.")
+    arc: Arc = Field(default_factory=Arc, description="GitHub's controller, which starts and ends the runners.")
     image: Reference = Field(
-        "ghcr.io/actions/actions-runner:2.335.1", description="GitHub's runner; the controller wants a recent one."
+        "ghcr.io/actions/actions-runner:2.335.1",
+        description="Image of GitHub's runner; the controller needs a recent one.",
     )
-    docker_image: Reference = Field("docker:28.5.2-dind", description="Docker daemon, with its client.")
+    docker_image: Reference = Field("docker:28.5.2-dind", description="Image of the Docker daemon and its client.")
     github: GitHub = Field(description="Whose jobs they take.")
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     group: str = Field("default", description="Runner group at GitHub.")
-    labels: tuple[Label, ...] = Field((), description="Labels beside the scale set's name, by which jobs choose.")
+    labels: tuple[Label, ...] = Field(
+        (), description="Labels by which jobs choose these runners, besides the scale set's name."
+    )
     gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")
     efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: all of the node.")
-    infiniband: int | None = Field(None, ge=0, description="InfiniBand devices of each runner. Default: all.")
+    infiniband: int | None = Field(
+        None, ge=0, description="InfiniBand devices of each runner. Default: all of the node."
+    )
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
     daemon: bool = Field(
         default=True,
-        description="A Docker daemon of each runner's own. Without, jobs build on the build service alone.",
+        description="Give each runner a Docker daemon of its own. Without it, jobs build on the build service.",
     )
-    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon is sure to have.")
-    memory: Quantity = Field("16Gi", description="Memory of each Docker daemon: what it is sure of, and the most.")
-    cache: Quantity = Field("200Gi", description="Volume for the layers of each Docker daemon.")
+    cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon requests.")
+    memory: Quantity = Field("16Gi", description="Memory that each Docker daemon requests; also its limit.")
+    cache: Quantity = Field("200Gi", description="Size of the volume for each Docker daemon's layers.")
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     grace: int = Field(
         720,
         ge=1,
         le=1440,
-        description="Minutes that a runner, or the build service, has for its builds when it is to end.",
+        description="Minutes that a runner or the build service gets to finish its builds before it ends.",
     )
 
     build: BuildService | None = Field(None, description="A Docker daemon that all builds share.")
@@ -209,7 +215,7 @@ class KubernetesRunners(Model):
     def _path(cls, value: str | None) -> str | None:
         if value and ("\n" in value or value.lstrip().startswith("{")):
             raise ValueError(
-                "expected the path of a kubeconfig, not what is in it: that would be in the state in clear"
+                "expected the path of a kubeconfig, not its content, which the state would hold in clear text"
             )
         return value
 
@@ -227,17 +233,17 @@ class KubernetesRunners(Model):
             if count is not None:
                 check_count(self.profile, resource, count, field=f"runners.{name}")
         if not self.daemon and not self.build:
-            raise ValueError("daemon is false and there is no build service: give runners.build, or leave daemon out")
+            raise ValueError("daemon is false and there is no build service: set runners.build, or leave daemon out")
         if self.gpus == 0 and (self.efa or self.infiniband):
-            raise ValueError("gpus is 0: EFA and InfiniBand serve GPUs; leave them out, or ask for GPUs")
+            raise ValueError("gpus is 0, and EFA and InfiniBand are for GPUs: leave them out, or request GPUs")
         if self.validation and not self.validation.command and not self.devices.get(GPU):
             raise ValueError(
-                f"validation: runners of {self.profile} have no GPU here, and an image's own checks want one: give a "
-                "command, another profile, or leave it out"
+                f"validation: runners of {self.profile} have no GPU, which an image's own checks need: give a command "
+                "or another profile, or leave validation out"
             )
         if self.group != "default" and github_url.part(self.github.url, "name"):
             raise ValueError(
-                f"group '{one_line(self.group)}': runners of a repository are in no group: leave it out, or give the "
+                f"group '{one_line(self.group)}': a repository has no runner groups: leave it out, or give the "
                 "organization's github.url"
             )
         return self
@@ -252,19 +258,23 @@ class KubernetesRunners(Model):
         """The namespace of the controller and its listener."""
         return f"{self.namespace}{_CONTROLLER}"
 
-    def cannot_run(self, platform: str) -> str:
+    def platform_conflict(self, platform: str) -> str:
         """Return why the profile's nodes run no image of a platform; empty where they do."""
-        own = f"linux/{node(self.profile).arch}"
-        return "" if platform == own else f"nodes of {self.profile} are {own}, and slipway:platform is {platform}"
+        of_nodes = f"linux/{node(self.profile).arch}"
+        return (
+            ""
+            if platform == of_nodes
+            else f"nodes of {self.profile} are {of_nodes}, and slipway:platform is {platform}"
+        )
 
     @property
     def devices(self) -> dict[str, int]:
         """What each runner has of the node's extended resources, by their names in Kubernetes; none that is 0."""
-        asked = {GPU: self.gpus, EFA: self.efa, INFINIBAND: self.infiniband}
+        requested = {GPU: self.gpus, EFA: self.efa, INFINIBAND: self.infiniband}
         if self.gpus == 0:
             return {}
         return {
             resource: count
             for resource, most in node(self.profile).limits.items()
-            if (count := most if asked[resource] is None else asked[resource])
+            if (count := most if requested[resource] is None else requested[resource])
         }

@@ -20,7 +20,7 @@ from stacks.references import full_names
 from stacks.versions.incompatible import Incompatible
 
 ENCRYPTED = "[secret]"
-"""What stands for a value that Pulumi encrypted, outside its programs."""
+"""The placeholder for a value that Pulumi encrypted, where no Pulumi program reads it."""
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:
@@ -49,46 +49,45 @@ ConfigT = TypeVar("ConfigT", bound=StackConfig)
 
 
 def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> ConfigT:
-    """Make a stack's model from its values, mirrors from the environment below its own.
+    """Make a stack's model from its values. Mirrors of the environment apply where the stack names no other.
 
     Raises:
         SlipwayError: one line for each mistake, starting with ``where`` and the full key.
     """
-    if mistakes := [f"{where}: {line}" for line in _no_text(values, ())]:
+    if mistakes := [f"{where}: {line}" for line in _bad_keys(values, ())]:
         raise SlipwayError("\n".join(mistakes))
     merged = {key: without_secure(value) for key, value in values.items()}
-    below = _mirrors_below()
-    own = merged.get("mirrors") or {}
-    if below and isinstance(own, Mapping):
-        for key, named in _NAMED.items():
-            entries = own.get(key) or {}
-            if key in below and isinstance(entries, Mapping):
-                names = {name for entry in entries for name in named(str(entry))}
-                kept = {entry: to for entry, to in below[key].items() if names.isdisjoint(named(entry))}
-                own = {**own, key: {**kept, **entries}}
-        merged["mirrors"] = {**below, **own}
+    default, mirrors = _environment_mirrors(), merged.get("mirrors") or {}
+    if default and isinstance(mirrors, Mapping):
+        for key, names_of in _NAMES.items():
+            entries = mirrors.get(key) or {}
+            if key in default and isinstance(entries, Mapping):
+                names = {name for entry in entries for name in names_of(str(entry))}
+                kept = {entry: to for entry, to in default[key].items() if names.isdisjoint(names_of(entry))}
+                mirrors = {**mirrors, key: {**kept, **entries}}
+        merged["mirrors"] = {**default, **mirrors}
     try:
         return model.model_validate(merged)
     except ValidationError as error:
         raise SlipwayError("\n".join(_explain(error, where))) from None
 
 
-def _no_text(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
-    """Yield a line for each key in a value, itself at ``keys``, that is no text, as only a program can write them."""
+def _bad_keys(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield a line for each key that is not text in the value of ``keys``; only a program can write such keys."""
     for key, item in value.items() if isinstance(value, Mapping) else ():
         if isinstance(key, str):
-            yield from _no_text(item, (*keys, key))
+            yield from _bad_keys(item, (*keys, key))
         else:
-            yield f"{_full(keys)}: the key '{one_line(key)}' is no text: quote it"
+            yield f"{_full(keys)}: the key '{one_line(key)}' is not text: quote it"
     for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
-        yield from _no_text(item, (*keys, str(index)))
+        yield from _bad_keys(item, (*keys, str(index)))
 
 
-_NAMED: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, "downloads": lambda address: (address,)}
-"""The mirrors that are a mapping: by key, what an entry stands for, however it is spelled."""
+_NAMES: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, "downloads": lambda address: (address,)}
+"""The mirrors that are a mapping: by key, the function that gives all names of an entry."""
 
 
-def _mirrors_below() -> dict[str, Any]:
+def _environment_mirrors() -> dict[str, Any]:
     """Return the environment's mirrors, as a stack would write them."""
     text = os.environ.get(MIRRORS_VARIABLE)
     if not text:
@@ -109,7 +108,7 @@ def without_secure(value: Any) -> Any:
 
 
 _TAGS = {*kinds(Registry), *kinds(Runners)}
-"""What pydantic names between a key that is one of several models and the key in it."""
+"""The kinds that pydantic puts into the location of an error, between a union's key and the key in it."""
 
 _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_sensitive(field)}
 """Last parts of the keys whose value no error shows."""
@@ -132,20 +131,20 @@ def _line(detail: ErrorDetails, where: str) -> str:
     parts = [one_line(str(part)) for part in detail["loc"] if part not in _TAGS]
     name = _full(parts)
     value = detail["input"]
-    said = detail["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ")
     hidden = isinstance(value, Mapping | Model) or _SENSITIVE & set(parts) or "PRIVATE KEY" in str(value)
-    shown = "" if hidden else f" '{one_line(value)}':"
+    quoted = "" if hidden else f" '{one_line(value)}':"
     match detail["type"]:
         case "missing":
-            shown, said = "", "is required"
+            quoted, message = "", "is required"
         case "union_tag_not_found":
-            shown, said = "", f"{context['discriminator']} is required"
+            quoted, message = "", f"{context['discriminator']} is required"
         case "union_tag_invalid":
-            name, shown = f"{name}.kind", f" '{one_line(context['tag'])}':"  # by which unions here are told apart
+            name, quoted = f"{name}.kind", f" '{one_line(context['tag'])}':"  # the discriminator of every union here
             allowed = [tag.strip("'") for tag in context["expected_tags"].split(", ")]
-            said = f"expected one of {', '.join(allowed)}{suggest(context['tag'], allowed)}"
+            message = f"expected one of {', '.join(allowed)}{suggest(context['tag'], allowed)}"
         case _ if value is None:
-            shown, said = "", "has no value: write one, or leave the key out"
+            quoted, message = "", "has no value: give one, or leave the key out"
         case "model_type" | "model_attributes_type" | "dict_type":
-            said = "expected a mapping of keys to values"
-    return f"{where}: {name}:{shown} {said[:1].lower()}{said[1:]}"
+            message = "expected a mapping of keys to values"
+    return f"{where}: {name}:{quoted} {message[:1].lower()}{message[1:]}"

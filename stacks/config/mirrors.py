@@ -9,7 +9,7 @@ from stacks.config.values import Certificate, Url, check_url
 from stacks.references import check_prefixes, covering
 
 MIRRORS_VARIABLE = "SLIPWAY_MIRRORS"
-"""Environment variable with a JSON ``mirrors`` block that applies where the stack's own says nothing."""
+"""Environment variable with a ``mirrors`` block as JSON. The stack's own block overrides it."""
 
 
 class Mirrors(Model):
@@ -22,24 +22,24 @@ class Mirrors(Model):
     )
     apt: Url | None = Field(
         None,
-        description="What stands before /debian, /debian-security, /ubuntu or /ubuntu-ports in the address of a mirror "
-        "of the distribution's archive. Default: the parent's.",
+        description="Base address of a mirror of the distribution's archive, to which /debian, /debian-security, "
+        "/ubuntu or /ubuntu-ports is added. Default: the parent's.",
     )
     python_index: Url | None = Field(None, description="Python package index (PEP 503). Default: pip's own.")
     torch_index: Url | None = Field(
         None,
-        description="The one index of torch, torchvision and torchaudio; what they need comes from it or the Python "
-        "index. Default: the Python index.",
+        description="The only index of torch, torchvision and torchaudio; their dependencies come from it or from the "
+        "Python index. Default: the Python index.",
     )
-    git: Url | None = Field(None, description="Base address that stands in for https://github.com, of submodules too.")
+    git: Url | None = Field(None, description="Base address that replaces https://github.com, for submodules too.")
     downloads: dict[str, Url] = Field(
         default_factory=dict,
-        description="Downloads: the public address that something stands below, to the address that replaces it. "
+        description="Downloads: a public address to the one that replaces it, for everything below it. "
         "The longest match wins.",
     )
     ca_certificate: Certificate | None = Field(
         None,
-        description="PEM of further root certificates that a build and its image trust, as behind an inspecting proxy.",
+        description="PEM of more root certificates that builds and images trust, as behind an inspecting proxy.",
     )
 
     @field_validator("downloads")
@@ -57,5 +57,5 @@ class Mirrors(Model):
 
     def image(self, reference: str) -> str:
         """Return where to pull ``reference`` from: itself, or the same name and tag below a mirror's prefix."""
-        found = covering(self.images, reference)
-        return self.images[found[0]] + found[1] if found else reference
+        match = covering(self.images, reference)
+        return self.images[match[0]] + match[1] if match else reference

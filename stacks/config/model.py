@@ -1,4 +1,4 @@
-"""What every model of the configuration is made from: the base class, and values that several models have."""
+"""The base class of all configuration models, and types of values that several models have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Text = TypeVar("Text", str, SecretStr)
 
 
 class Model(BaseModel):
-    """What every configuration model shares: frozen, camelCase outside, unknown keys refused with the nearest."""
+    """Base of the configuration models: frozen, camelCase keys, unknown keys refused with the nearest known one."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -52,20 +52,20 @@ def _as_text(values: Any) -> Any:
 
 
 Environment = Annotated[dict[str, str], BeforeValidator(_as_text, json_schema_input_type=dict[str, str | bool])]
-"""Variables by name; what YAML reads as a number, true or false is taken as text, and nothing else is."""
+"""Variables by name. What YAML reads as a number, true or false is taken as text; nothing else is."""
 
 
 def _given(value: Text) -> Text:
     if not (value.get_secret_value() if isinstance(value, SecretStr) else value).strip():
-        raise ValueError("is empty: give it, or leave it out")
+        raise ValueError("is empty: give a value, or leave it out")
     return value
 
 
 Given = Annotated[str, AfterValidator(_given)]
-"""Text that says something."""
+"""Text that is not empty."""
 
 Secret = Annotated[SecretStr, AfterValidator(_given)]
-"""A secret that is one: an empty one is a variable that was not set, where it was to be written from."""
+"""A secret that is not empty, as one from an unset variable would be."""
 
 
 def _sha256(value: str) -> str:

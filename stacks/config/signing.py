@@ -1,7 +1,7 @@
-"""``slipway:signing`` and ``slipway:trust``: who signs what is pushed, and whose signature outside parents must have.
+"""``slipway:signing`` and ``slipway:trust``: who signs the images, and whose signatures outside parents need.
 
-cosign does the signing. Who signs is known by a key, or, without one, by an identity that an OpenID Connect issuer
-vouches for, such as a job of GitHub Actions. No private key stands here: a key is named by where cosign finds it.
+cosign signs. A signer is a key, or an identity that an OpenID Connect issuer vouches for, such as a job of GitHub
+Actions. A stack's file holds no private key, only the place where cosign reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----\n[A-Za-z0-9+/=\n]+-----END PUBLIC
 
 def _key(value: str) -> str:
     if "PRIVATE KEY" in value:
-        raise ValueError("a private key must not stand in a stack's file: give its path, env://NAME or a KMS's address")
+        raise ValueError("a stack's file must hold no private key: give its path, env://NAME or a KMS's address")
     if not re.fullmatch(rf"env://[A-Za-z_][A-Za-z0-9_]*|{_KMS}|[^:\s]+", value):
         raise ValueError(
             "expected a file's path, env://NAME, or a key of a KMS: awskms://, azurekms://, gcpkms://, hashivault://"
@@ -36,21 +36,21 @@ def _public_key(value: str) -> str:
 
 
 class Signer(Model):
-    """Whose signature counts: a key's, or an identity's that an issuer vouches for."""
+    """A signer: a key, or an identity that an issuer vouches for."""
 
     public_key: Annotated[str, AfterValidator(_public_key)] | None = Field(
         None, description="Public key as PEM, or its address in a KMS."
     )
     identity: str | None = Field(
         None,
-        description="Without a key: who signs, as the certificate names it, such as "
+        description="Without a key: the signer's identity in the certificate, such as "
         "https://github.com/acme/images/.github/workflows/up.yml@refs/heads/main.",
     )
     issuer: str | None = Field(
-        None, description="Who vouches for the identity, such as https://token.actions.githubusercontent.com."
+        None, description="OpenID Connect issuer of the identity, such as https://token.actions.githubusercontent.com."
     )
     transparency_log: bool = Field(
-        default=True, description="Whether the signature is in Sigstore's public log; without a key it always is."
+        default=True, description="Whether Sigstore's public log has the signature; without a key it always has."
     )
 
     @model_validator(mode="after")
@@ -59,14 +59,16 @@ class Signer(Model):
             missing = "issuer" if self.issuer is None else "identity"
             raise ValueError(f"'{missing}' is missing: identity and issuer go together")
         if (self.public_key is None) == (self.identity is None):
-            raise ValueError("give publicKey, or identity and issuer: who signs is known by one of the two")
+            raise ValueError("give publicKey, or identity and issuer: either identifies the signer")
         if self.identity and not self.transparency_log:
-            raise ValueError("transparencyLog: without a key the log is what proves when it was signed; leave it out")
+            raise ValueError(
+                "transparencyLog: without a key, only the log proves when an image was signed; leave this key out"
+            )
         return self
 
     @property
     def who(self) -> str:
-        """Who signs, in words."""
+        """The signer, for messages."""
         if self.identity:
             return f"{self.identity} (by {self.issuer})"
         return "public key " + "".join(
@@ -74,12 +76,12 @@ class Signer(Model):
         )
 
     def as_signer(self) -> dict[str, Any]:
-        """Return who signs as a stack's YAML says it, and nothing of how."""
+        """Return the signer as a stack's YAML has it, without the private key and what is attested."""
         return self.model_dump(by_alias=True, exclude_none=True, include=set(Signer.model_fields))
 
 
 class Signing(Signer):
-    """How images are signed after a push, and what is said of them under that signature."""
+    """How images are signed after a push, and what is attested."""
 
     key: Annotated[str, AfterValidator(_key)] | None = Field(
         None,
@@ -87,15 +89,15 @@ class Signing(Signer):
         "(awskms://, azurekms://, gcpkms://, hashivault://). Default: none, signed as the job's own identity.",
     )
     transparency_log: bool = Field(
-        default=False, description="Record signatures made with a key in Sigstore's public log; those without are."
+        default=False, description="Record signatures in Sigstore's public log; those without a key always are."
     )
-    sbom: bool = Field(default=True, description="Attest what each image consists of, as Syft finds it.")
+    sbom: bool = Field(default=True, description="Attest an SBOM of each image, made by Syft.")
     provenance: bool = Field(default=True, description="Attest source, revision, date, arguments and parents.")
 
     @model_validator(mode="before")
     @classmethod
     def _implied(cls, values: Any) -> Any:
-        """Fill in what follows: a KMS is asked for the public half of its key, and an identity is always in the log."""
+        """Fill in what follows: a KMS gives the public half of its key, and the log has every identity's signature."""
         if not isinstance(values, Mapping):
             return values
         key = values.get("key")
@@ -116,6 +118,6 @@ class Signing(Signer):
 
 
 def trusted(trust: Mapping[str, Signer], reference: str) -> Signer | None:
-    """Return whose signature an image must have, by the longest of the registries and repositories that have it."""
-    found = covering(trust, reference)
-    return trust[found[0]] if found else None
+    """Return the signer that an image needs: that of the longest registry or repository that covers it, or None."""
+    match = covering(trust, reference)
+    return trust[match[0]] if match else None

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from stacks.config.ec2 import Ec2Runners
 from stacks.config.kubernetes import KubernetesRunners
@@ -14,6 +23,7 @@ from stacks.config.model import Model
 from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
+from stacks.config.stack_file import NAMESPACE
 from stacks.config.values import Label, Size
 from stacks.references import check_prefixes, covering, qualified
 from stacks.tags import check_extra, check_tail
@@ -27,51 +37,68 @@ _MOST_MOVING = 3
 
 
 class StackConfig(Model):
-    """What every stack may say, whatever its flavor."""
+    """The keys that every stack may have, whatever its flavor."""
 
-    flavor: str = Field(description="Which family of images the stack builds.")
+    former_keys: ClassVar[Mapping[str, str]] = {}
+    """Keys with another name than before: the former name and the present one. The former still works, and warns."""
+
+    flavor: str = Field(description="The family of images that the stack builds.")
     platform: Literal["linux/amd64", "linux/arm64"] = Field(
-        "linux/amd64", description="Platform of every image of the stack."
+        "linux/amd64", description="Platform of the stack's images."
     )
-    publish: bool = Field(
-        default=True, description="Push the images. false builds the whole chain and leaves it in the engine."
-    )
+    publish: bool = Field(default=True, description="Push the images. false builds them and leaves them in the engine.")
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
-        None, description="Last part of the tags, to tell apart stacks that differ in what no field of a tag names."
+        None, description="Last part of the tags, for stacks that differ in nothing that the rest of a tag names."
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
-    mirrors: Mirrors = Field(default_factory=Mirrors, description="Where builds fetch from instead.")
+    mirrors: Mirrors = Field(default_factory=Mirrors, description="Addresses that replace the public ones in builds.")
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
-    runners: Runners | None = Field(None, description="Machines for GitHub's jobs, and to build images on.")
+    runners: Runners | None = Field(None, description="GitHub Actions runners, which can also build the images.")
     build_on: Literal["engine", "runners"] = Field(
         "engine",
         description="Where images are built: the machine's Docker engine, or the build service of the runners.",
     )
     budgets: dict[str, Size] = Field(
         default_factory=dict,
-        description="Most compressed bytes that an image may have, by its name: {torch: 3.5 GB}. Above it, "
-        "`slipway diff` fails.",
+        description="Largest compressed size of an image, by its name: {torch: 3.5 GB}. `slipway diff` fails above it.",
     )
     extra_tags: tuple[Annotated[str, AfterValidator(check_extra)], ...] = Field(
         (),
-        description="Tags that each image gets beside its own and that move to the newest, such as latest. On another "
-        "branch than main its name stands before them.",
+        description="Additional, mutable tags of each image, such as latest. On a branch other than main they start "
+        "with its name.",
     )
     signing: Signing | None = Field(
-        None, description="How images are signed once they are pushed, and what is attested of them. Default: not."
+        None, description="How images are signed after a push, and what is attested. Default: no signature."
     )
     trust: dict[str, Signer] = Field(
         default_factory=dict,
-        description="Whose signature parents that others publish must have, by registry or repository; the longest "
-        "match wins.",
+        description="Signers whose signature outside parents need, by registry or repository. The longest match wins.",
     )
+
+    _used_former_keys: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _rename_keys(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        former = [key for key in cls.former_keys if isinstance(values, Mapping) and key in values]
+        if not former:
+            return handler(values)
+        for key in former:
+            if cls.former_keys[key] in values:
+                raise ValueError(f"'{key}' is the former name of '{cls.former_keys[key]}': leave '{key}' out")
+        config = handler({cls.former_keys.get(key, key): value for key, value in values.items()})
+        config._used_former_keys = tuple(former)  # noqa: SLF001 - of the same class
+        return config
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each version that the tables neither confirm nor rule out."""
-        return []
+        """A line for each key with a former name, and for each version that no table confirms or rules out."""
+        return [
+            f"{NAMESPACE}:{key} is now {NAMESPACE}:{self.former_keys[key]}: rename it in the stack's file"
+            for key in self._used_former_keys
+        ]
 
     @property
     def machine(self) -> Machine:
@@ -82,7 +109,7 @@ class StackConfig(Model):
     @classmethod
     def _movable(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(value)) < len(value):
-            raise ValueError("one of them is there twice; leave one out")
+            raise ValueError("one of them is repeated; remove it")
         if len(value) > _MOST_MOVING and getattr(info.data.get("registry"), "kind", "") == "ecr":
             raise ValueError(
                 f"at most {_MOST_MOVING} in ECR: it lets five kinds of tags move (ECR user guide, tag immutability), "
@@ -109,11 +136,13 @@ class StackConfig(Model):
         if value == "runners" and "runners" in info.data:
             runners = info.data["runners"]
             if runners is None or runners.build is None:
-                raise ValueError("the stack has no build service: give it runners with runners.build")
+                raise ValueError("the stack has no build service: set runners.build")
             if isinstance(runners, KubernetesRunners) and runners.build.rootless:
-                raise ValueError("runners.build.rootless has no Docker API, which images are built with: leave one out")
+                raise ValueError(
+                    "runners.build.rootless has no Docker API, which builds need: leave one of the two out"
+                )
             platform = info.data.get("platform")
-            if platform and isinstance(runners, KubernetesRunners) and (why := runners.cannot_run(platform)):
+            if platform and isinstance(runners, KubernetesRunners) and (why := runners.platform_conflict(platform)):
                 raise ValueError(f"{why}: leave one out")
             registry = info.data.get("registry")
             if info.data.get("publish") and registry and registry.of_this_machine:
@@ -125,15 +154,15 @@ class StackConfig(Model):
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The TCP ports of the registry and the mirrors, where they are named: what a build reaches beside the web.
+        """The TCP ports that addresses of the registry and of mirrors name.
 
-        No build elsewhere reaches this machine's own registry, and each machine has it at another port.
+        A build reaches them besides the web's. This machine's own registry is left out: no other machine reaches it.
         """
         mirrors = self.mirrors
         hosts = [*([] if self.registry.of_this_machine else [self.registry.repository]), *mirrors.images.values()]
         urls = [mirrors.apt, mirrors.python_index, mirrors.torch_index, mirrors.git, *mirrors.downloads.values()]
-        found = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
-        return tuple(sorted({port for port in found if port}))
+        ports = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
+        return tuple(sorted({port for port in ports if port}))
 
     def pulled(self, reference: str) -> str:
         """Return where a build pulls an outside parent from: a mirror, and what the registry caches through it.
@@ -149,8 +178,8 @@ class StackConfig(Model):
         elsewhere = [*self.mirrors.images.items(), *self.registry.cached.items()]
         for name in names:
             for source, target in elsewhere:
-                found = covering([target], name)
-                public = source + found[1] if found else name
+                match = covering([target], name)
+                public = source + match[1] if match else name
                 if public not in names and qualified(self.pulled(public)) == qualified(pulled):
                     names.append(public)
         return names[::-1]

@@ -94,7 +94,7 @@ def _value(node: yaml.Node, where: str, key: str) -> Any:
         for key_node, value_node in node.value:
             name = str(key_node.value)
             if name in result:
-                raise SlipwayError(f"{where}:{key_node.start_mark.line + 1}: the key '{one_line(name)}' is there twice")
+                raise SlipwayError(f"{where}:{key_node.start_mark.line + 1}: the key '{one_line(name)}' is repeated")
             result[name] = _value(value_node, where, f"{key}.{name}" if key else name)
         return result
     if isinstance(node, yaml.SequenceNode):

@@ -1,4 +1,4 @@
-"""``slipway:torch``: which torch a stack has, and which torchvision and torchaudio go with it."""
+"""``slipway:torch``: the releases of torch, torchvision and torchaudio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Package = Literal["vision", "audio"]
 
 
 class Torch(Model):
-    """Which torch, and which torchvision and torchaudio with it."""
+    """The releases of torch, torchvision and torchaudio."""
 
     version: TorchRelease = Field("2.14.1", description="Release of torch.")
     vision: TorchRelease | None = Field(
@@ -29,10 +29,10 @@ class Torch(Model):
     def _go_together(self) -> Self:
         torch_release(self.version)
         for package in get_args(Package):
-            given = getattr(self, package)
-            if given:
-                check_companion(self.version, package, given)
-            elif given is None and getattr(torch_release(self.version), package) is None:
+            release = getattr(self, package)
+            if release:
+                check_companion(self.version, package, release)
+            elif release is None and getattr(torch_release(self.version), package) is None:
                 raise ValueError(f"no torch{package} goes with torch {self.version}; choose another release of torch")
         return self
 
@@ -53,9 +53,11 @@ def check_published(torch: Torch) -> None:
     """Refuse release candidates where published wheels are installed: no index holds them.
 
     Raises:
-        ValueError: naming the release to take.
+        ValueError: naming the release to use.
     """
     for package, version in torch.versions.items():
         if final_version(version) != version:
             key = "version" if package == "torch" else package
-            raise ValueError(f"{key} '{version}': no index holds release candidates; take {final_version(version)}")
+            raise ValueError(
+                f"{key} '{version}': there are no wheels of release candidates; use {final_version(version)}"
+            )

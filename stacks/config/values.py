@@ -96,9 +96,7 @@ def _release_or_commit(value: str) -> str:
 
 def _commit_only(value: str) -> str:
     if not is_commit(value):
-        raise ValueError(
-            "expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does not say its release"
-        )
+        raise ValueError("expected a commit of 7 to 40 digits 0-9 a-f, or false: its builds do not name their release")
     return value
 
 
@@ -129,7 +127,7 @@ def _certificate(value: str) -> str:
 Url = Annotated[str, AfterValidator(check_url)]
 Version = Annotated[str, AfterValidator(_version)]
 Release = Annotated[str, AfterValidator(_release)]
-"""A version that no table knows, and that is fetched by its name: words that name none would fail in the build."""
+"""A version that is in no table. It is part of a download's name, so a wrong one fails in the build."""
 SwitchedVersion = Annotated[str | Literal[False], switched(_version)]
 SwitchedRelease = Annotated[str | Literal[False], switched(_release)]
 TorchRelease = Annotated[str, AfterValidator(_torch_release)]

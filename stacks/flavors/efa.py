@@ -1,4 +1,4 @@
-"""``efa``: NVIDIA's PyTorch image with Elastic Fabric Adapter in place of its InfiniBand software, for EC2."""
+"""``efa``: NVIDIA's PyTorch image for EC2, with Elastic Fabric Adapter in place of its InfiniBand software."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from stacks.versions.torch_libraries import check_nccl_package, nccl_package_war
 
 
 class Efa(Model):
-    """EFA's userspace: the installer, and the plugin by which NCCL uses it."""
+    """EFA's userspace: the installer, and the plugin by which NCCL uses EFA."""
 
     installer: Version = Field("1.51.0", description="EFA installer.")
     ofi_nccl: Version | None = Field(
-        None, description="aws-ofi-nccl to build, such as 1.7.4-aws or 1.19.0. Default: the one that the installer has."
+        None, description="aws-ofi-nccl to build, such as 1.7.4-aws or 1.19.0. Default: the installer's own."
     )
 
     @model_validator(mode="after")
@@ -47,9 +47,9 @@ class Efa(Model):
         if self.ofi_nccl:
             ofi_nccl_tag(self.ofi_nccl)
         elif not bundled:
-            having = [version for version in efa_versions() if efa_installer(version).ofi_nccl]
-            why = "installs no aws-ofi-nccl: name one in efa.ofiNccl, such as 1.7.4-aws, or take a newer installer"
-            raise Incompatible("efa.installer", self.installer, why, having, "stacks/versions/efa.toml")
+            bundling = [version for version in efa_versions() if efa_installer(version).ofi_nccl]
+            why = "installs no aws-ofi-nccl: set efa.ofiNccl, such as 1.7.4-aws, or use a newer installer"
+            raise Incompatible("efa.installer", self.installer, why, bundling, "stacks/versions/efa.toml")
         return self
 
     @property
@@ -59,26 +59,26 @@ class Efa(Model):
 
 
 class Nccl(Model):
-    """NCCL in place of the parent's, and its tests; a plain version is NCCL's."""
+    """NCCL in place of the parent's, and NCCL's tests. A plain version is NCCL's."""
 
     plain_key: ClassVar[str | None] = "version"
 
     version: SwitchedVersion = Field(default=False, description="NCCL with its package revision; false: the parent's.")
     source: Literal["package", "build"] = Field("package", description="NVIDIA's package, or compiled from source.")
-    tests: SwitchedRelease = Field("2.20.0", description="NCCL's tests, or false for none.")
+    tests: SwitchedRelease = Field("2.20.0", description="NCCL tests, or false for none.")
 
 
 class OpenMpi(Model):
     """OpenMPI rebuilt against the PMIx of the host's Slurm, in place of the installer's."""
 
     pmix: SwitchedRelease = Field(
-        default=False, description="The host's PMIx, as pmix_info says there; false: the installer's OpenMPI stays."
+        default=False, description="The host's PMIx, as pmix_info prints it there; false keeps the installer's OpenMPI."
     )
     version: Release = Field("4.1.8", description="OpenMPI to build.")
 
 
 class Extras(Model):
-    """What is compiled against the parent's torch; a version, a commit, or false for none."""
+    """Extensions compiled against the parent's torch; each a version, a commit, or false for none."""
 
     xformers: Pin = Field(default=False, description="xformers.")
 
@@ -87,16 +87,16 @@ class Config(StackConfig):
     """The keys of an ``efa`` stack."""
 
     flavor: Literal["efa"] = "efa"
-    ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch to stand on.")
+    ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch, the parent image.")
     efa: Efa = Field(default_factory=Efa, description="EFA's installer, and the plugin for NCCL.")
-    nccl: Nccl = Field(default_factory=Nccl, description="Another NCCL than the parent's, and NCCL's tests.")
+    nccl: Nccl = Field(default_factory=Nccl, description="NCCL in place of the parent's, and NCCL's tests.")
     openmpi: OpenMpi = Field(default_factory=OpenMpi, description="OpenMPI rebuilt against the host's PMIx.")
     extras: Extras = Field(default_factory=Extras, description="Extensions compiled against the parent's torch.")
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA."
     )
     environment: Environment = Field(
-        default_factory=dict, description="Variables of OpenMPI, NCCL and PMIx that are to differ from the default."
+        default_factory=dict, description="Variables of OpenMPI, NCCL and PMIx that differ from the defaults."
     )
     max_jobs: JobCount = Field(None, description="Most compilers at once. Default: as cores and memory allow.")
 
@@ -119,23 +119,23 @@ class Config(StackConfig):
             check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
             if parent.cuda and self.nccl.source == "package":
                 check_nccl_package(self.nccl.version, parent.cuda, field="nccl.version")
-        if self.in_use:
+        if self.nccl_version:
             field = "nccl.version" if self.nccl.version else "ngc"
-            check_ofi_nccl(self.efa.plugin, self.in_use, field=field)
+            check_ofi_nccl(self.efa.plugin, self.nccl_version, field=field)
         _ = self.archs
         return self
 
     @property
     def warnings(self) -> list[str]:
-        """Whether the NCCL that is installed is there for the parent's CUDA, where the tables do not know."""
+        """A line if the tables do not know whether there is a package of the NCCL for the parent's CUDA."""
         cuda = ngc_release(self.ngc).cuda
         if not cuda or not self.nccl.version or self.nccl.source != "package":
-            return []
-        return nccl_package_warnings(self.nccl.version, cuda, field="nccl.version")
+            return super().warnings
+        return [*super().warnings, *nccl_package_warnings(self.nccl.version, cuda, field="nccl.version")]
 
     @property
-    def in_use(self) -> str | None:
-        """The image's NCCL: the stack's, else the parent's; None where that is not known."""
+    def nccl_version(self) -> str | None:
+        """The image's NCCL: the stack's, else the parent's; None if that is not known."""
         return self.nccl.version or ngc_release(self.ngc).nccl
 
     @property
@@ -151,7 +151,7 @@ def images(config: Config) -> list[ImageSpec]:
     """Return the one image of an ``efa`` stack."""
     efa, nccl, plugin = config.efa, config.nccl, config.efa.plugin
     # A parent whose NCCL is not known is newer than the rule.
-    sync_memops = needs_sync_memops(efa.installer, config.in_use or "99")
+    sync_memops = needs_sync_memops(efa.installer, config.nccl_version or "99")
     environment = efa_environment(config.environment)
     return [
         ImageSpec(
@@ -190,13 +190,13 @@ def images(config: Config) -> list[ImageSpec]:
 
 
 NODES = "eks-p5"
-"""Nodes that the example of a job is for."""
+"""The nodes of the example job."""
 
 _PROGRAM = "/opt/nccl-tests/build/all_reduce_perf"
 
 
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
-    """Return an MPIJob that measures an all-reduce over EFA; NCCL's log in it says which network is in use.
+    """Return an MPIJob that measures an all-reduce over EFA. NCCL's log in it names the network in use.
 
     Raises:
         SlipwayError: the image has no NCCL tests, or there is no such node for its platform.
@@ -206,5 +206,5 @@ def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str,
     if config.platform != "linux/amd64":
         raise SlipwayError(f"slipway:platform: the example is for nodes of {NODES}, which are not {config.platform}")
     command = [_PROGRAM, "-b", "8", "-e", "2G", "-f", "2", "-g", "1"]
-    shown = ["PATH", "LD_LIBRARY_PATH", "NCCL_DEBUG=INFO"]
-    return [mpi_job("efa", images["efa"], node(NODES), nodes, command=command, shown=shown)]
+    exported = ["PATH", "LD_LIBRARY_PATH", "NCCL_DEBUG=INFO"]
+    return [mpi_job("efa", images["efa"], node(NODES), nodes, command=command, exported=exported)]

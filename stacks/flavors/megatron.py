@@ -29,10 +29,10 @@ class Launcher(Model):
 
     version: Version = Field("24.12", description="Release of the launcher.")
     commit: Commit | None = Field(
-        None, description="Commit that its tag must name. Default: NVIDIA's; for a mirror that has another one."
+        None, description="Commit that its tag must name, for a mirror with another one. Default: NVIDIA's."
     )
     nemo: Version | None = Field(
-        None, description="Release of nvcr.io/nvidia/nemo that its jobs run in. Default: the one that it was made for."
+        None, description="Release of nvcr.io/nvidia/nemo that its jobs run in. Default: the one in its configuration."
     )
 
     @model_validator(mode="after")
@@ -49,7 +49,7 @@ class Launcher(Model):
 
 
 class Topology(Model):
-    """Another file of topology than the one that the table pins: its commit in Azure/azhpc-images, and its hash."""
+    """A topology file in place of the pinned one: its commit in Azure/azhpc-images, and its hash."""
 
     commit: Commit = Field(description="Commit of Azure/azhpc-images.")
     sha256: Sha256 = Field(description="SHA-256 of the file there.")
@@ -68,7 +68,7 @@ class Config(StackConfig):
     """The keys of a ``megatron`` stack."""
 
     flavor: Literal["megatron"] = "megatron"
-    ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch to stand on.")
+    ngc: Version = Field("26.03", description="Release of nvcr.io/nvidia/pytorch, the parent image.")
     # The newest release whose `pretrain_gpt.py --help` works: from 0.18.0 to 0.19.0 a help text has a bare "%)".
     megatron: Commit = Field(
         "266f1c97dca477ca8b92c16087506da2000b0b84", description="Commit of NVIDIA/Megatron-LM. Default: core_v0.17.1."
@@ -77,7 +77,7 @@ class Config(StackConfig):
     nodes: str = Field(
         "aks-ndv5", description="GPU nodes of AKS that the image is for: aks-ndv5, aks-gb200, aks-gb300."
     )
-    topology: Topology | None = Field(None, description="Another topology file for NCCL than the one that is pinned.")
+    topology: Topology | None = Field(None, description="A topology file for NCCL in place of the pinned one.")
     doca: SwitchedVersion = Field("3.2.1", description="DOCA's userspace with SHARP, or false for none.")
     transformer_engine: Pin = Field(
         default=False, description="TransformerEngine compiled against the parent's torch; false: the parent's own."
@@ -96,7 +96,7 @@ class Config(StackConfig):
             raise Incompatible(
                 "topology.commit",
                 self.topology.commit,
-                f"is for a topology file, which {self.nodes} has none of: NCCL finds out by itself",
+                f"is for a topology file, and {self.nodes} has none: NCCL reads its topology from the system",
                 (),
                 "stacks/versions/aks.toml",
             )

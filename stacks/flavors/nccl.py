@@ -33,7 +33,7 @@ _TAGGED = re.compile(
 
 
 def _tagged(reference: str) -> dict[str, str]:
-    """Return what the tag of an nccl-tests image, ours or coreweave's, says is in it; nothing if it is neither's."""
+    """Return what the tag of an nccl-tests image, ours or coreweave's, names; nothing for another tag."""
     tag = reference.partition("@")[0].rpartition("/")[2].partition(":")[2]
     if match := _TAGGED.fullmatch(tag):
         return match.groupdict()
@@ -57,8 +57,8 @@ class Config(FamilyConfig):
     nccl: Version = Field("2.30.4-1", description="NCCL, with its package revision.")
     nccl_tests: Reference | None = Field(
         None,
-        description="A published nccl-tests image to build on, of this CUDA and distro, and with this NCCL as a "
-        "package. Default: the stack builds its own.",
+        description="A published nccl-tests image to build on, with this CUDA, this distro and a package of this NCCL. "
+        "Default: the stack builds its own.",
     )
     hpcx: Annotated[str, AfterValidator(_archive)] | None = Field(
         None,
@@ -71,7 +71,7 @@ class Config(FamilyConfig):
     @classmethod
     def _used(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value and info.data.get("nccl_tests"):
-            raise ValueError("it is for the stack's own nccl-tests; the published one in ncclTests has its HPC-X")
+            raise ValueError("hpcx is for the stack's own nccl-tests; the image in ncclTests has its HPC-X already")
         return value
 
     @model_validator(mode="after")
@@ -85,17 +85,18 @@ class Config(FamilyConfig):
         return self
 
     def _check_tag(self, reference: str) -> None:
-        for name, theirs in _tagged(reference).items():
-            ours = getattr(self, name)
-            if theirs != ours:
-                why = f"is tagged as having {name} {theirs}, and slipway:{name} is {ours}"
+        for name, tagged in _tagged(reference).items():
+            version = getattr(self, name)
+            if tagged != version:
+                why = f"is tagged as having {name} {tagged}, and slipway:{name} is {version}"
                 source = "the tags of nccl-tests images, Slipway's own and coreweave's"
-                raise Incompatible("ncclTests", reference, why, (f"an image of {name} {ours}",), source)
+                raise Incompatible("ncclTests", reference, why, (f"an image of {name} {version}",), source)
 
     @property
     def warnings(self) -> list[str]:
-        """Whether the NCCL that nccl-tests installs is there for this CUDA, where the table does not know."""
-        return [] if self.nccl_tests else nccl_package_warnings(self.nccl, self.cuda)
+        """A line if the table does not know whether there is a package of the NCCL for this CUDA."""
+        packaged = [] if self.nccl_tests else nccl_package_warnings(self.nccl, self.cuda)
+        return [*super().warnings, *packaged]
 
     @property
     def hpcx_archive(self) -> str:
@@ -105,12 +106,12 @@ class Config(FamilyConfig):
 
 def images(config: Config) -> list[ImageSpec]:
     """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of."""
-    own = [] if config.nccl_tests else [_nccl_tests(config)]
-    parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=own[0].name)
+    tests = [] if config.nccl_tests else [_nccl_tests(config)]
+    parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=tests[0].name)
     contents = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
     parent_args = contents if config.nccl_tests else {}
     variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, parent_args=parent_args)
-    return [*own, *family(config, variant)]
+    return [*tests, *family(config, variant)]
 
 
 def _nccl_tests(config: Config) -> ImageSpec:

@@ -1,4 +1,4 @@
-"""``runners``: machines for GitHub's jobs, and no image."""
+"""``runners``: GitHub Actions runners, and no image."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Config(StackConfig):
     """The keys of a ``runners`` stack."""
 
     flavor: Literal["runners"] = "runners"
-    runners: Runners = Field(description="Machines for GitHub's jobs.")
+    runners: Runners = Field(description="GitHub Actions runners.")
 
 
-def images(config: Config) -> list[ImageSpec]:  # noqa: ARG001 - every flavor is asked the same
+def images(config: Config) -> list[ImageSpec]:  # noqa: ARG001 - every flavor has this signature
     """Return no image."""
     return []

@@ -11,15 +11,15 @@ _HUGEPAGES = "hugepages-2Mi"
 
 
 def mpi_job(
-    name: str, image: str, kind: Node, nodes: int, *, command: Sequence[str], shown: Sequence[str]
+    name: str, image: str, kind: Node, nodes: int, *, command: Sequence[str], exported: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a job of so many whole nodes, with a process for each GPU.
+    """Return a job on whole nodes, with a process for each GPU.
 
-    ``command`` is what the processes run. Of the launcher's environment they have the variables that are ``shown``.
+    Each process runs ``command`` with the variables of the launcher's environment that are ``exported``.
     """
     gpus = kind.most(GPU)
     launch = ["mpirun", "--allow-run-as-root", "-np", str(nodes * gpus), "--npernode", str(gpus), "--bind-to", "none"]
-    exported = [word for variable in shown for word in ("-x", variable)]
+    options = [word for variable in exported for word in ("-x", variable)]
     resources = {resource: str(count) for resource, count in kind.limits.items()}
     if kind.memory:
         resources["memory"] = f"{kind.memory // 2}Gi"
@@ -28,7 +28,7 @@ def mpi_job(
     worker = {
         "name": "worker",
         "image": image,
-        # The operator mounts its keys from a Secret, in a folder that anybody may write to: sshd else refuses them.
+        # The operator mounts its keys from a Secret, in a folder that all may write to. sshd refuses that by default.
         "command": ["start-sshd", "-o", "StrictModes=no"],
         "resources": {"requests": dict(resources), "limits": resources},
         # EFA and NCCL lock the memory that they exchange.
@@ -42,7 +42,7 @@ def mpi_job(
         "containers": [worker],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}],
     }
-    launcher = {"name": "launcher", "image": image, "command": [*launch, *exported, *command]}
+    launcher = {"name": "launcher", "image": image, "command": [*launch, *options, *command]}
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",

@@ -19,10 +19,10 @@ def pytorch_job(
     check: Sequence[str],
     probe: Sequence[str],
 ) -> Iterable[dict[str, Any]]:
-    """Yield a PyTorchJob (Kubeflow's training operator) of so many nodes of AKS, and what it needs beside it.
+    """Yield a PyTorchJob (Kubeflow's training operator) on nodes of AKS, and the other objects that it needs.
 
-    ``command`` runs on each node, all of whose GPUs and InfiniBand cards it has; ``check`` must succeed there first,
-    and ``probe`` while it runs. Both are told by ``EXPECTED_GPUS`` how many GPUs there are to be.
+    ``command`` runs on each node with all of its GPUs and InfiniBand cards; ``check`` must succeed there first, and
+    ``probe`` while it runs. ``EXPECTED_GPUS`` tells both the number of GPUs.
     """
     fabric = f"{name}-fabric" if kind.topology is None else None
     limits = {GPU: str(kind.gpus), INFINIBAND: str(kind.rdma)}

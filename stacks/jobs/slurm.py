@@ -1,7 +1,7 @@
 """A batch script for Slurm that runs a stack's image with enroot, by the plugin pyxis: torchrun on every node.
 
-It is started as the module that it is, with underscores in its options: torch before 1.10 has no program of that name,
-and before 2.0 takes no dashes (documentation of torch 1.9.0 and 2.0, elastic/run); newer releases take both.
+The script starts torchrun as a module, with underscores in its options: torch before 1.10 has no such program, and
+before 2.0 takes no dashes (documentation of torch 1.9.0 and 2.0, elastic/run); newer releases take both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The keys of a stack that builds PyTorch for one CUDA, and what of them goes together."""
+"""The keys of a stack that builds PyTorch for one CUDA, and the rules between them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TagField = Literal["distro", "abi"]
 
 
 class Commits(Model):
-    """Commits to build instead of the releases' own; the version stays what compatibility and tags go by."""
+    """Commits to build instead of the releases' own. Compatibility and tags still follow the version."""
 
     torch: Commit | None = Field(None, description="Commit of pytorch/pytorch.")
     vision: Commit | None = Field(None, description="Commit of pytorch/vision.")
@@ -39,10 +39,10 @@ class Commits(Model):
 
 
 class TorchBuild(Torch):
-    """Which torch, torchvision and torchaudio, and where they come from."""
+    """The releases of torch, torchvision and torchaudio, and where they come from."""
 
     source: Literal["build", "wheel"] = Field(
-        "build", description="build compiles them for the arch list; wheel installs the published ones."
+        "build", description="build compiles them for archList; wheel installs the published wheels."
     )
     commits: Commits = Field(default_factory=Commits, description="Commits to build instead of the releases' own.")
 
@@ -50,7 +50,7 @@ class TorchBuild(Torch):
     def _only_what_is_built(self) -> Self:
         if self.source == "wheel":
             if self.commits != Commits():
-                raise ValueError("commits are for source: build; a published wheel has the commit that it has")
+                raise ValueError("`commits` requires `source: build`")
             check_published(self)
         return self
 
@@ -108,7 +108,7 @@ class FamilyConfig(StackConfig):
     flash_attention3: CommitPin = Field(default=False, description="FlashAttention 3 in torch: commit or false.")
     extras: Extras = Field(default_factory=Extras, description="Extensions in torch-extras; with none, no such image.")
     tag_fields: tuple[TagField, ...] = Field(
-        get_args(TagField), description="Optional fields that the tags carry: distro, abi."
+        get_args(TagField), description="Optional fields of the tags: distro, abi."
     )
     compiler_cache: Url | None = Field(
         None, description="Remote compiler cache (ccache's http storage) that needs no credential. Default: none."

@@ -1,4 +1,4 @@
-"""``slipway:train``: the images to train in, and the types of what they have: packages and variables."""
+"""``slipway:train``: the images for training, with their users, packages and variables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _time_zones = functools.cache(zoneinfo.available_timezones)
 """The time zones that this machine knows; reading them takes 20 ms."""
 
 VARIABLES = 8
-"""How many variables of its own a train image can have: so many places are in its Dockerfile."""
+"""Most variables of a train image: its Dockerfile has a place for each."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/]*@")
-"""What an address has that carries ``user:password@``."""
-_TAKEN = {
+"""The part of an address that has ``user:password@``."""
+_RESERVED_VARIABLES = {
     "TZ": "it is set by tz",
     "PATH": "it is the image's own",
     "HOME": "it is the user's own",
@@ -32,19 +32,19 @@ _TAKEN = {
     "PROJECT_ROOT": "it is set by slipway:projectRoot",
 }
 _ARGUMENT = re.compile(r"ENV_[1-8]_(NAME|VALUE)|LABEL_.*")
-"""Arguments that the Dockerfile reads after the person's variables, which would win over them."""
+"""Arguments that the Dockerfile reads after these variables, and which would override them."""
 
 
-_OWN = {"python": "python", "torch": "torch", "pytorch": "torch"} | {
+_STACK_PACKAGES = {"python": "python", "torch": "torch", "pytorch": "torch"} | {
     f"torch{name}": f"torch.{name}" for name in ("vision", "audio", "text")
 }
-"""The key that says which of a package there is, where a stack has it already."""
+"""Packages that every stack has, and the key of their version."""
 
 
-def _not_own(value: str) -> str:
+def _not_of_stack(value: str) -> str:
     name = re.split(r"[^A-Za-z0-9_.-]", value.rpartition("::")[2])[0].lower()
-    if name in _OWN:
-        raise ValueError(f"{name} comes with the stack: set slipway:{_OWN[name]}")
+    if name in _STACK_PACKAGES:
+        raise ValueError(f"{name} comes with the stack: set slipway:{_STACK_PACKAGES[name]}")
     return value
 
 
@@ -82,16 +82,16 @@ DnfPackage = Annotated[str, AfterValidator(_matching(r"[a-zA-Z0-9][a-zA-Z0-9+._:
 CondaPackage = Annotated[
     str,
     AfterValidator(_matching(r"([a-z0-9-]+::)?[A-Za-z0-9_][A-Za-z0-9_.-]*[=<>!~0-9A-Za-z.*,|_-]*", "numpy=1.20.3")),
-    AfterValidator(_not_own),
+    AfterValidator(_not_of_stack),
 ]
-PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_own)]
+PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_of_stack)]
 
 
 class Train(Model):
-    """One image to train in: whose it is, and what is in it beside the PyTorch that all of them share."""
+    """One image for training: its user, and its packages besides the PyTorch that all of them share."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(
-        "train", description="The image is train-<name>; with the default, train."
+        "train", description="The image's name is train-<name>, or train by default."
     )
     uid: int = Field(1000, ge=0, lt=2**32 - 1, description="User id that it runs as; 0 is root.")
     gid: int | None = Field(None, ge=0, lt=2**32 - 1, description="Group id that it runs as. Default: as the user id.")
@@ -108,22 +108,25 @@ class Train(Model):
     @classmethod
     def _variables(cls, value: dict[str, str]) -> dict[str, str]:
         if len(value) > VARIABLES:
-            raise ValueError(f"{len(value)} variables, and an image can have {VARIABLES}; give others when it is run")
+            raise ValueError(
+                f"{len(value)} variables, and an image can have {VARIABLES}; set the others when it is run"
+            )
         for name, text in value.items():
             if not _VARIABLE.fullmatch(name):
-                raise ValueError(f"'{one_line(name)}' is no name of a variable: expected letters, digits and _")
-            if name in _TAKEN:
-                raise ValueError(f"the variable {name} cannot be set here: {_TAKEN[name]}")
+                raise ValueError(f"'{one_line(name)}' is not a variable's name: expected letters, digits and _")
+            if name in _RESERVED_VARIABLES:
+                raise ValueError(f"the variable {name} cannot be set here: {_RESERVED_VARIABLES[name]}")
             if _ARGUMENT.fullmatch(name):
-                raise ValueError(f"the variable {name} cannot be set here: it is an argument of the image's own")
+                raise ValueError(f"the variable {name} cannot be set here: the Dockerfile has an argument of that name")
             if _LOGIN.search(text):
                 raise ValueError(
                     f"the variable {name} must not carry user:password@, which would stay in the image: "
-                    "give it when it is run"
+                    "set it when the image is run"
                 )
             if _SECRET.search(name):
                 raise ValueError(
-                    f"the variable {name} reads like a secret, which would stay in the image: give it when it is run"
+                    f"the variable {name} reads like a secret, which would stay in the image: "
+                    "set it when the image is run"
                 )
             if not text.isprintable():
                 raise ValueError(f"expected one printable line in {name}")
@@ -136,13 +139,13 @@ class Train(Model):
             raise ValueError("expected an IANA time zone such as Asia/Seoul")
         known = _time_zones()
         if known and value not in known:  # a machine may have no such list; the build has one
-            raise ValueError(f"is no IANA time zone{suggest(value, sorted(known))}")
+            raise ValueError(f"is not an IANA time zone{suggest(value, sorted(known))}")
         return value
 
     @model_validator(mode="after")
     def _root_is_root(self) -> Self:
         if self.uid == 0 and self.group != 0:
-            raise ValueError(f"uid 0 is root, whose gid is 0: leave gid out or write 'gid: 0', not {self.gid}")
+            raise ValueError(f"uid 0 is root, whose gid is 0, not {self.gid}: leave gid out")
         return self
 
     @property

@@ -1,9 +1,10 @@
-"""The keys of a ``universal`` stack, and what of them goes together."""
+"""The keys of a ``universal`` stack, and the rules between them."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -22,13 +23,13 @@ from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release
 from stacks.versions.torch_libraries import Magma, magma
 
 
-def _nonce(value: str) -> str:
+def _cache_key(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
         raise ValueError("expected letters, digits, '.', '_' and '-', such as a date")
     return value
 
 
-_IMAGES_OWN = re.compile(
+_RESERVED_FOLDERS = re.compile(
     r"/(bin|boot|dev|etc|lib[0-9x]*|media|mnt|proc|root|run|sbin|srv|sys|tmp|usr|var)(/.*)?"
     r"|/(home|opt)"
     r"|/opt/(conda|nvidia)(/.*)?"
@@ -38,12 +39,12 @@ on some of which the build has something else mounted, and conda's and the entry
 """
 
 
-def _place(value: str) -> str:
+def _project_folder(value: str) -> str:
     if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", value) or {".", ".."} & set(value.split("/")):
         raise ValueError("expected an absolute path of letters, digits and . _ -, without . and .. as parts of it")
-    if _IMAGES_OWN.fullmatch(value):
+    if _RESERVED_FOLDERS.fullmatch(value):
         raise ValueError(
-            "is the image's own: name a folder for the project, such as /opt/project or /home/user/project"
+            "belongs to the image: choose a folder for the project, such as /opt/project or /home/user/project"
         )
     return value
 
@@ -53,7 +54,7 @@ class Micromamba(Model):
 
     version: Version = Field("2.8.1-0", description="Release of micromamba.")
     sha256: Sha256 | None = Field(
-        None, description="SHA-256 of its program for the platform. Default: the release's own, where it is known."
+        None, description="SHA-256 of its program for the platform. Default: that of the release, if it is known."
     )
 
 
@@ -65,6 +66,8 @@ class Jobs(MaxJobs):
 
 class Config(StackConfig):
     """The keys of a ``universal`` stack."""
+
+    former_keys: ClassVar[Mapping[str, str]] = {"clean": "cacheKey"}
 
     flavor: Literal["universal"] = "universal"
     torch: TorchSource = Field(default_factory=TorchSource, description="Versions of torch and its companions.")
@@ -82,14 +85,16 @@ class Config(StackConfig):
     magma: Annotated[str | Literal[False] | None, switched(str, null=True)] = Field(
         None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own."
     )
-    micromamba: Micromamba = Field(default_factory=Micromamba, description="What installs conda's packages.")
-    train: tuple[Train, ...] = Field((Train(),), description="Images to train in, all with the same PyTorch.")
-    train_image: Edition = Field("devel", description="Edition of nvidia/cuda that train images stand on.")
-    project_root: Annotated[str, AfterValidator(_place)] = Field(
+    micromamba: Micromamba = Field(
+        default_factory=Micromamba, description="The program that installs conda's packages."
+    )
+    train: tuple[Train, ...] = Field((Train(),), description="Images for training, all with the same PyTorch.")
+    train_image: Edition = Field("devel", description="Edition of nvidia/cuda that train images are built on.")
+    project_root: Annotated[str, AfterValidator(_project_folder)] = Field(
         "/opt/project", description="Working directory of train images, and where Python looks for modules."
     )
-    clean: Annotated[str, AfterValidator(_nonce)] | None = Field(
-        None, description="Any word, such as a date: with another one than before, everything is built without a cache."
+    cache_key: Annotated[str, AfterValidator(_cache_key)] | None = Field(
+        None, description="Any word, such as a date. Change it to rebuild everything without a cache."
     )
     max_jobs: Jobs = Field(default_factory=Jobs, description="Parallel compilers. Default: as cores and memory allow.")
     compiler_cache: Url | None = Field(
@@ -102,14 +107,14 @@ class Config(StackConfig):
         names = [one.name for one in value]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two images are named '{name}'")
+                raise ValueError(f"two images have the name '{name}'")
         return value
 
     @field_validator("cudnn", "arch_list", "magma")
     @classmethod
     def _needs_cuda(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value and info.data.get("cuda") is False:
-            raise ValueError("is of CUDA, and 'cuda: false' builds without it")
+            raise ValueError("needs CUDA, and 'cuda: false' builds without it")
         return value
 
     @model_validator(mode="after")
@@ -132,13 +137,13 @@ class Config(StackConfig):
         return self
 
     def _check_packages(self) -> None:
-        ours, source = distro_release(self.distro).packages, "stacks/versions/distros.toml"
-        other = "dnf" if ours == "apt" else "apt"
+        installer, source = distro_release(self.distro).packages, "stacks/versions/distros.toml"
+        other = "dnf" if installer == "apt" else "apt"
         for index, one in enumerate(self.train):
             if packages := getattr(one, other):
                 why = f"cannot be installed: {self.distro} has no {other}"
-                raise Incompatible(f"train.{index}.{other}", packages[0], why, [f"train.{index}.{ours}"], source)
-        if ours == "apt":
+                raise Incompatible(f"train.{index}.{other}", packages[0], why, [f"train.{index}.{installer}"], source)
+        if installer == "apt":
             return
         if self.machine != "amd64":
             why = f"cannot be built for on {self.distro}"
@@ -189,9 +194,9 @@ class Config(StackConfig):
         if self.machine != "amd64":
             source = "the packages that PyTorch publishes, stacks/versions/magma.toml"
             raise Incompatible("magma", self.platform, "has no MAGMA package", ["false"], source)
-        found = magma(self.cuda)
-        own = found.package.removeprefix("magma-cuda")
-        if self.magma not in {None, own}:
+        release = magma(self.cuda)
+        number = release.package.removeprefix("magma-cuda")
+        if self.magma not in {None, number}:
             why = f"is not the MAGMA of CUDA {self.cuda}"
-            raise Incompatible("magma", str(self.magma), why, [own, "false"], "a MAGMA is built for one CUDA")
-        return found
+            raise Incompatible("magma", str(self.magma), why, [number, "false"], "a MAGMA is built for one CUDA")
+        return release

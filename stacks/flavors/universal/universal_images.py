@@ -44,8 +44,8 @@ def _suffix(config: Config, **fields: str | None) -> Suffix:
     return Suffix(variant="universal", cuda=cuda, distro=config.distro, **{"tail": config.tag_suffix, **fields})
 
 
-def _clean(config: Config) -> dict[str, str]:
-    return {"CLEAN": config.clean} if config.clean else {}
+def _cache_args(config: Config) -> dict[str, str]:
+    return {"CLEAN": config.cache_key} if config.cache_key else {}
 
 
 def _install(config: Config) -> ImageSpec:
@@ -60,7 +60,7 @@ def _install(config: Config) -> ImageSpec:
             "PYTHON_VERSION": config.python,
             "CONSTRAINTS": constraints(config.torch.version),
             **({"MAGMA_PACKAGE": magma.package, "MAGMA_ARCHIVE": magma.archive or ""} if magma else {}),
-            **_clean(config),
+            **_cache_args(config),
         },
         parents={"BASE_IMAGE": Outside(reference=config.parent("devel"))},
         description="Compilers and libraries to build PyTorch with",
@@ -73,7 +73,7 @@ def _products(config: Config) -> Iterator[ImageSpec]:
     """Yield the source and the wheel of each component."""
     torch = config.torch.components[0]
     for component in config.torch.components:
-        yield source_of(component, config.platform, **_clean(config))
+        yield source_of(component, config.platform, **_cache_args(config))
         yield wheel_of(
             component,
             config.platform,
@@ -82,7 +82,7 @@ def _products(config: Config) -> Iterator[ImageSpec]:
             args={
                 "ARCH_LIST": "" if component.name in _WITHOUT_CUDA else config.archs,
                 **(_torch_args(config) if component == torch else {"TORCH_VERSION": config.torch.version}),
-                **_clean(config),
+                **_cache_args(config),
             },
             tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
             suffix=_suffix(config, **{"torch": config.torch.version, **component.fields}),
@@ -104,7 +104,7 @@ def _dist(config: Config) -> ImageSpec:
         target="dist",
         platform=config.platform,
         product=True,
-        args=_clean(config),
+        args=_cache_args(config),
         parents={"BASE_IMAGE": FETCHER, **wheels(components)},
         description=f"Wheels of {titles(components)}",
         licenses="BSD-3-Clause",
@@ -141,7 +141,7 @@ def _train(config: Config, one: Train) -> ImageSpec:
             "PROJECT_ROOT": config.project_root,
             "TZ": one.tz,
             **variables,
-            **_clean(config),
+            **_cache_args(config),
         },
         parents={
             "BASE_IMAGE": Outside(reference=config.parent(config.train_image)),

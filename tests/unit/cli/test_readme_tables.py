@@ -34,10 +34,7 @@ def test_a_row_has_the_default_and_the_description_of_a_key_and_of_those_in_it()
     assert rows[0] == "| Key | Flavors | Default | Meaning |"
     assert "| `slipway:nccl` | nccl | `2.30.4-1` | NCCL, with its package revision. |" in rows
     assert "| `slipway:extras.xformers` | base, nccl | `false` | xformers. |" in rows
-    assert (
-        "| `slipway:tagFields` | base, nccl | `distro, abi` | Optional fields that the tags carry: distro, abi. |"
-        in rows
-    )
+    assert "| `slipway:tagFields` | base, nccl | `distro, abi` | Optional fields of the tags: distro, abi. |" in rows
     assert "| `slipway:torch.commits.vision` | base, nccl |  | Commit of pytorch/vision. |" in rows
     assert not [row for row in rows if "slipway:registry" in row]
     assert readme_tables.table(["efa"]).startswith("| Key | Default | Meaning |\n")

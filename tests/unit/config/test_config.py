@@ -88,7 +88,7 @@ def test_a_flavor_is_all_that_is_needed() -> None:
             "stack x: slipway:registry.kind: 'ghrc': expected one of acr, ecr, generic, ghcr, local (did you mean 'ghcr'?)",
         ),
         ({"registry": {"path": "x"}}, "stack x: slipway:registry: 'kind' is required"),
-        ({"torch": None}, "stack x: slipway:torch: has no value: write one, or leave the key out"),
+        ({"torch": None}, "stack x: slipway:torch: has no value: give one, or leave the key out"),
         ({"mirrors": {"images": "x"}}, "stack x: slipway:mirrors.images: 'x': expected a mapping of keys to values"),
         ({"registry": {"kind": "ghcr"}}, "stack x: slipway:registry.repository: is required"),
         (
@@ -124,7 +124,7 @@ def test_a_switch_without_a_value_is_not_switched_off(flavor: str, key: str) -> 
     outer, _, inner = key.partition(".")
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": flavor, outer: {inner: None} if inner else None}, "stack x")
-    assert str(caught.value) == f"stack x: slipway:{key}: has no value: write one, or leave the key out"
+    assert str(caught.value) == f"stack x: slipway:{key}: has no value: give one, or leave the key out"
 
 
 def test_every_switch_with_a_default_of_its_own_is_among_them() -> None:

@@ -139,11 +139,11 @@ def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
         ),
         (
             {"kind": "generic", "repository": "r.example/x", "username": "u", "password": ""},
-            "slipway:registry.password: is empty: give it, or leave it out",
+            "slipway:registry.password: is empty: give a value, or leave it out",
         ),
         (
             {"kind": "generic", "repository": "r.example/x", "username": "", "password": "p"},
-            "slipway:registry.username: '': is empty: give it, or leave it out",
+            "slipway:registry.username: '': is empty: give a value, or leave it out",
         ),
     ],
 )

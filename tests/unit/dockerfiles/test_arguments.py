@@ -56,7 +56,7 @@ UNIVERSAL: dict[str, dict[str, Any]] = {
                 "env": {f"VARIABLE_{number}": "1" for number in range(8)},
             }
         ],
-        "clean": "today",
+        "cacheKey": "today",
         "maxJobs": 2,
         "compilerCache": "http://cache.example/ccache",
     },

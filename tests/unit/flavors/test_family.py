@@ -283,7 +283,7 @@ def test_true_and_nothing_are_no_number_for_all_compilers(flavor: str) -> None:
     key = "maxJobs" if flavor in {"efa", "megatron"} else "maxJobs.default"
     for value, said in (
         (True, f"stack x: slipway:{key}: 'True': expected a number of compilers, such as 4"),
-        (None, "stack x: slipway:maxJobs: has no value: write one, or leave the key out"),
+        (None, "stack x: slipway:maxJobs: has no value: give one, or leave the key out"),
     ):
         with pytest.raises(SlipwayError) as caught:
             flavors.load({"flavor": flavor, "maxJobs": value}, "stack x")
@@ -415,7 +415,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ({"torch": {"version": "2.0.1", "source": "src"}}, "slipway:torch.source: 'src': "),
         (
             {"torch": {"source": "wheel", "commits": {"torch": "a" * 40}}},
-            "slipway:torch: commits are for source: build; a published wheel has the commit that it has",
+            "slipway:torch: `commits` requires `source: build`",
         ),
         ({"torch": {"commits": {"torch": "main"}}}, "slipway:torch.commits.torch: 'main': expected a commit: 7 to 40"),
         (
@@ -450,7 +450,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
             {"extras": {"deepspeed": "main"}},
             "slipway:extras.deepspeed: 'main': expected a version such as 0.9.4, a commit",
         ),
-        ({"extras": {"apex": None}}, "slipway:extras.apex: has no value: write one, or leave the key out"),
+        ({"extras": {"apex": None}}, "slipway:extras.apex: has no value: give one, or leave the key out"),
         ({"extras": {"apex": True}}, "slipway:extras.apex: 'True': expected a version, or false"),
         ({"extras": {"deepsped": "1"}}, "slipway:extras: unknown key 'deepsped' (did you mean 'deepspeed'?)"),
         (
@@ -521,7 +521,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ),
         (
             {"ncclTests": "ghcr.io/acme/nccl-tests:1", "hpcx": "v1/hpcx-v1.tbz"},
-            "slipway:hpcx: 'v1/hpcx-v1.tbz': it is for the stack's own nccl-tests; the published one in ncclTests has its HPC-X",
+            "slipway:hpcx: 'v1/hpcx-v1.tbz': hpcx is for the stack's own nccl-tests; the image in ncclTests has its HPC-X already",
         ),
         (
             {"transformerEngine": "2.12"},

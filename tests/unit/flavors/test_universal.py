@@ -223,8 +223,8 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
     assert "cuda: '13.2.1' is newer than torch 1.9.1 builds with" in refusal(
         cuda="13.2.1", cudnn="9", distro="ubuntu24.04", archList=None
     )
-    assert "archList: '8.6': is of CUDA, and 'cuda: false' builds without it" in refusal(cuda=False, cudnn=None)
-    assert "clean: 'a b': expected letters" in refusal(clean="a b")
+    assert "archList: '8.6': needs CUDA, and 'cuda: false' builds without it" in refusal(cuda=False, cudnn=None)
+    assert "cacheKey: 'a b': expected letters" in refusal(cacheKey="a b")
     assert "(did you mean 'archList'?)" in refusal(archs="8.6")
 
 
@@ -238,8 +238,8 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
         ({"env": {"WANDB_API_KEY": "x"}}, "WANDB_API_KEY reads like a secret"),
         ({"env": {"TZ": "UTC"}}, "TZ cannot be set here: it is set by tz"),
         ({"env": {"USER_ID": "7"}}, "USER_ID cannot be set here: it is set by uid"),
-        ({"env": {"LABEL_TITLE": "x"}}, "LABEL_TITLE cannot be set here: it is an argument of the image's own"),
-        ({"env": {"ENV_2_NAME": "x"}}, "ENV_2_NAME cannot be set here: it is an argument of the image's own"),
+        ({"env": {"LABEL_TITLE": "x"}}, "LABEL_TITLE cannot be set here: the Dockerfile has an argument of that name"),
+        ({"env": {"ENV_2_NAME": "x"}}, "ENV_2_NAME cannot be set here: the Dockerfile has an argument of that name"),
         ({"env": {"PIP_INDEX_URL": "https://me:pw@host/simple"}}, "PIP_INDEX_URL must not carry user:password@"),
         ({"env": {"A B": "x"}}, "'A B' is no name of a variable"),
         ({"env": {f"A{number}": "" for number in range(9)}}, "9 variables, and an image can have 8"),

@@ -48,13 +48,13 @@ def load(**values: Any) -> ec2.Ec2Runners:
     [
         ({"spots": True}, "slipway:runners: unknown key 'spots' (did you mean 'spot'?)"),
         ({"region": "Ireland"}, "slipway:runners.region: 'Ireland': expected a region such as eu-west-1"),
-        ({"instanceTypes": []}, "slipway:runners.instanceTypes: '[]': expected at least one, and none twice"),
+        ({"instanceTypes": []}, "slipway:runners.instanceTypes: '[]': expected at least one, each only once"),
         (
             {"instanceTypes": ["p5"]},
             "slipway:runners.instanceTypes.0: 'p5': expected an instance type such as g5.xlarge",
         ),
-        ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '['gpu', 'gpu']': expected at least one, and none twice"),
-        ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '['GPU', 'gpu']': expected at least one, and none twice"),
+        ({"labels": ["gpu", "gpu"]}, "slipway:runners.labels: '['gpu', 'gpu']': expected at least one, each only once"),
+        ({"labels": ["GPU", "gpu"]}, "slipway:runners.labels: '['GPU', 'gpu']': expected at least one, each only once"),
         *(
             (
                 {"labels": ["gpu", label]},

@@ -305,7 +305,7 @@ def test_a_mistake_is_one_clear_line(build: dict[str, Any], said: str) -> None:
 
 
 def test_to_build_on_runners_takes_a_build_service() -> None:
-    with pytest.raises(SlipwayError, match="the stack has no build service: give it runners with runners.build"):
+    with pytest.raises(SlipwayError, match="the stack has no build service: set runners.build"):
         flavors.load({"flavor": "local", "buildOn": "runners", "runners": RUNNERS}, "stack x")
     given = {"flavor": "local", "buildOn": "runners", "runners": {**RUNNERS, "build": {"instanceType": "c7i.large"}}}
     with pytest.raises(
