@@ -45,7 +45,7 @@ def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
 
 def _custom(label: str) -> str:
     if label.lower() in _DEFAULT_LABELS:
-        raise ValueError("GitHub gives this label to every runner; choose one of your own, such as gpu")
+        raise ValueError("every runner has this label from GitHub; choose one of your own, such as gpu")
     return label
 
 

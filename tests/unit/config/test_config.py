@@ -142,14 +142,14 @@ def test_a_switch_that_follows_from_others_may_be_null(key: str) -> None:
 @pytest.mark.parametrize(
     ("flavor", "values", "line"),
     [
-        ("efa", {"efa": {1: 2}}, "slipway:efa: the key '1' is no text: quote it"),
-        ("efa", {"nccl": {1: 2}}, "slipway:nccl: the key '1' is no text: quote it"),
-        ("efa", {"openmpi": {None: 2}}, "slipway:openmpi: the key 'None' is no text: quote it"),
-        ("efa", {"extras": {True: 2}}, "slipway:extras: the key 'True' is no text: quote it"),
-        ("megatron", {"launcher": {24.12: 2}}, "slipway:launcher: the key '24.12' is no text: quote it"),
-        ("megatron", {"topology": {1: 2}}, "slipway:topology: the key '1' is no text: quote it"),
-        ("universal", {"train": [{}, {"env": {1: "2"}}]}, "slipway:train.1.env: the key '1' is no text: quote it"),
-        ("local", {1: 2}, "config: the key '1' is no text: quote it"),
+        ("efa", {"efa": {1: 2}}, "slipway:efa: the key '1' is not text: quote it"),
+        ("efa", {"nccl": {1: 2}}, "slipway:nccl: the key '1' is not text: quote it"),
+        ("efa", {"openmpi": {None: 2}}, "slipway:openmpi: the key 'None' is not text: quote it"),
+        ("efa", {"extras": {True: 2}}, "slipway:extras: the key 'True' is not text: quote it"),
+        ("megatron", {"launcher": {24.12: 2}}, "slipway:launcher: the key '24.12' is not text: quote it"),
+        ("megatron", {"topology": {1: 2}}, "slipway:topology: the key '1' is not text: quote it"),
+        ("universal", {"train": [{}, {"env": {1: "2"}}]}, "slipway:train.1.env: the key '1' is not text: quote it"),
+        ("local", {1: 2}, "config: the key '1' is not text: quote it"),
     ],
 )
 def test_a_key_that_is_no_text_is_one_line(flavor: str, values: dict[Any, Any], line: str) -> None:
@@ -162,7 +162,7 @@ def test_a_release_candidate_is_on_no_index() -> None:
     with pytest.raises(SlipwayError) as caught:
         load(torch={"version": "2.0.0-rc1", "vision": "0.15.0-rc2", "audio": False})
     assert str(caught.value) == (
-        "stack x: slipway:torch: version '2.0.0-rc1': no index holds release candidates; take 2.0.0"
+        "stack x: slipway:torch: version '2.0.0-rc1': there are no wheels of release candidates; use 2.0.0"
     )
 
 

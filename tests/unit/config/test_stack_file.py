@@ -82,7 +82,7 @@ def test_other_projects_keys_are_left_alone() -> None:
     ("text", "message"),
     [
         ("config: [", "f:1: not YAML"),
-        ("config:\n  slipway:a: 1\n  slipway:a: 2\n", "f:3: the key 'slipway:a' is there twice"),
+        ("config:\n  slipway:a: 1\n  slipway:a: 2\n", "f:3: the key 'slipway:a' is repeated"),
         ("- 1", "f: expected a mapping"),
         ("config: 7", "f: 'config' must be a mapping"),
     ],

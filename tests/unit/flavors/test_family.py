@@ -517,7 +517,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ),
         (
             {"torch": {"version": "2.0.0-rc1", "vision": "0.15.0-rc1", "audio": False, "source": "wheel"}},
-            "slipway:torch: version '2.0.0-rc1': no index holds release candidates; take 2.0.0",
+            "slipway:torch: version '2.0.0-rc1': there are no wheels of release candidates; use 2.0.0",
         ),
         (
             {"ncclTests": "ghcr.io/acme/nccl-tests:1", "hpcx": "v1/hpcx-v1.tbz"},

@@ -231,8 +231,8 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
 @pytest.mark.parametrize(
     ("person", "said"),
     [
-        ({"tz": "Asia/Soul"}, "train.0.tz: 'Asia/Soul': is no IANA time zone (did you mean 'Asia/Seoul'?)"),
-        ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0: leave gid out or write 'gid: 0', not 5"),
+        ({"tz": "Asia/Soul"}, "train.0.tz: 'Asia/Soul': is not an IANA time zone (did you mean 'Asia/Seoul'?)"),
+        ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0, not 5: leave gid out"),
         ({"uid": -1}, "train.0.uid: '-1':"),
         ({"name": "Alice"}, "train.0.name: 'Alice':"),
         ({"env": {"WANDB_API_KEY": "x"}}, "WANDB_API_KEY reads like a secret"),
@@ -241,7 +241,7 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
         ({"env": {"LABEL_TITLE": "x"}}, "LABEL_TITLE cannot be set here: the Dockerfile has an argument of that name"),
         ({"env": {"ENV_2_NAME": "x"}}, "ENV_2_NAME cannot be set here: the Dockerfile has an argument of that name"),
         ({"env": {"PIP_INDEX_URL": "https://me:pw@host/simple"}}, "PIP_INDEX_URL must not carry user:password@"),
-        ({"env": {"A B": "x"}}, "'A B' is no name of a variable"),
+        ({"env": {"A B": "x"}}, "'A B' is not a variable's name"),
         ({"env": {f"A{number}": "" for number in range(9)}}, "9 variables, and an image can have 8"),
         ({"env": {"WANDB_MODE": None}}, "train.0.env.WANDB_MODE: has no value"),
         ({"env": {"A": ["b"]}}, "train.0.env.A: "),
@@ -279,7 +279,7 @@ def test_a_project_is_at_an_absolute_path_that_says_where_it_is(path: str) -> No
 )  # fmt: skip
 def test_a_project_does_not_lie_in_the_images_own_folders(path: str) -> None:
     assert refusal(projectRoot=path) == (
-        f"stack x: slipway:projectRoot: '{path}': is the image's own: name a folder for the project, such as /opt/project "
+        f"stack x: slipway:projectRoot: '{path}': belongs to the image: choose a folder for the project, such as /opt/project "
         "or /home/user/project"
     )
 
@@ -372,4 +372,15 @@ def test_micromamba_is_pinned_by_its_hash() -> None:
 
 
 def test_two_people_are_not_one() -> None:
-    assert "two images are named 'alice'" in refusal(train=[MINE, MINE])
+    assert "two images have the name 'alice'" in refusal(train=[MINE, MINE])
+
+
+def test_former_key_of_cache_key_works_and_warns() -> None:
+    former, present = (flavors.load({"flavor": "universal", key: "today"}, "stack x") for key in ("clean", "cacheKey"))
+    assert former.model_dump() == present.model_dump()
+    assert former.warnings == ["slipway:clean is now slipway:cacheKey: rename it in the stack's file"]
+    assert present.warnings == []
+
+
+def test_former_key_beside_the_present_one_is_refused() -> None:
+    assert "'clean' is the former name of 'cacheKey': leave 'clean' out" in refusal(clean="a", cacheKey="a")

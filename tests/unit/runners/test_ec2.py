@@ -58,7 +58,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
         *(
             (
                 {"labels": ["gpu", label]},
-                f"slipway:runners.labels.1: '{label}': runners have GitHub's own labels by themselves; name one that",
+                f"slipway:runners.labels.1: '{label}': every runner has this label from GitHub; choose one",
             )
             for label in ("self-hosted", "linux", "Linux", "x64", "ARM64")
         ),
@@ -71,7 +71,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ({"efa": True}, "slipway:runners.efa: 'True': expected a number of interfaces, or all"),
         (
             {"github": {**RUNNERS["github"], "url": "https://github.com/enterprises/acme"}},
-            "slipway:runners.github.url: 'https://github.com/enterprises/acme': runners on EC2 are an organization's or",
+            "slipway:runners.github.url: 'https://github.com/enterprises/acme': runners on EC2 serve an organization or a repository",
         ),
         (
             {"github": {**RUNNERS["github"], "url": "github.com/acme"}},
@@ -92,7 +92,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ),
         (
             {"github": {**RUNNERS["github"], "webhookSecret": SECRET}},
-            "slipway:runners: github.webhookSecret is github.secret; GitHub signs with another one",
+            "slipway:runners: github.webhookSecret is the same as github.secret; create a secret of its own",
         ),
         (
             {"alarm": {"topic": "arn:aws:sns:us-east-1:123456789012:alarms"}},
@@ -101,7 +101,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ({"account": "1234"}, "slipway:runners.account: '1234'"),
         (
             {"github": {**RUNNERS["github"], "secret": "ghp_abc"}},
-            "slipway:runners.github.secret: expected the whole ARN of a secret in Secrets Manager",
+            "slipway:runners.github.secret: expected the full ARN of a secret in Secrets Manager",
         ),
         ({"kind": "ecs"}, "slipway:runners.kind: 'ecs': expected one of kubernetes, ec2"),
     ],
