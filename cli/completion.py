@@ -60,10 +60,8 @@ def stack_then_image(ctx: click.Context, param: click.Parameter, incomplete: str
     return images(ctx, param, incomplete)
 
 
-def script(shell: str) -> str:
-    """Return the script that switches completion on in a shell."""
-    found = get_completion_class(shell)
-    assert found is not None, shell  # noqa: S101 - click has one for each of SHELLS
-    from cli.main import slipway  # noqa: PLC0415 - which has the command that prints this
-
-    return found(slipway, {}, "slipway", "_SLIPWAY_COMPLETE").source()
+def script(shell: str, command: click.Command) -> str:
+    """Return the script that switches on the completion of a command in a shell."""
+    completion = get_completion_class(shell)
+    assert completion is not None, shell  # noqa: S101 - click has one for each of SHELLS
+    return completion(command, {}, "slipway", "_SLIPWAY_COMPLETE").source()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import click
 
-from cli.command_line import Command
+from cli.command_line import Command, Sections
 from stacks.config.stack_file import ROOT
 
 
@@ -21,9 +23,10 @@ def schema() -> None:
 
 
 @click.command(cls=Command, examples=[("slipway docs", "after a change of a key, an argument or a command")])
-def docs() -> None:
+@click.pass_context
+def docs(ctx: click.Context) -> None:
     """Bring the tables in the images' READMEs, and the pages of docs/reference, up to date."""
     from cli.generated import reference_pages
 
-    for path in reference_pages.write():
+    for path in reference_pages.write(cast("Sections", ctx.find_root().command)):
         print(f"{path.relative_to(ROOT)}: updated")

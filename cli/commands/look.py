@@ -89,9 +89,10 @@ def explain(key: str | None, stack: str | None) -> None:
     ],
 )
 @click.argument("shell", type=click.Choice(completion.SHELLS))
-def completion_(shell: str) -> None:
+@click.pass_context
+def completion_(ctx: click.Context, shell: str) -> None:
     """Print the script that completes commands, stacks and images in a shell."""
-    sys.stdout.write(completion.script(shell))
+    sys.stdout.write(completion.script(shell, ctx.find_root().command))
 
 
 @click.command(hidden=True, cls=Command, examples=[("slipway specs local", "what `slipway affected` reads")])

@@ -17,13 +17,13 @@ from stacks.config.model import keys as model_keys
 COMMANDS = [command for commands in slipway.sections.values() for command in commands]
 
 
-@pytest.mark.parametrize("path", reference_pages.pages(), ids=lambda path: path.as_posix())
+@pytest.mark.parametrize("path", reference_pages.pages(slipway), ids=lambda path: path.as_posix())
 def test_page_committed_is_current(path: Path) -> None:
-    assert path.read_text() == reference_pages.pages()[path], "run `slipway docs`"
+    assert path.read_text() == reference_pages.pages(slipway)[path], "run `slipway docs`"
 
 
 def test_write_of_current_pages_changes_nothing() -> None:
-    assert reference_pages.write() == []
+    assert reference_pages.write(slipway) == []
 
 
 def test_configuration_reference_has_every_key_of_models() -> None:
