@@ -5,14 +5,14 @@ from pulumi.runtime.config import CONFIG
 
 from components.deployment import deploy
 from components.runners.kubernetes import cluster_health
-from components.runtime import hasten
+from components.runtime import reduce_overhead
 from oci import preflight
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.load import from_pulumi
 from stacks.errors import SlipwayError
 
-hasten()
+reduce_overhead()
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
     if not pulumi.runtime.is_dry_run():

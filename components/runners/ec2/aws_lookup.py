@@ -1,4 +1,4 @@
-"""What AWS says of all that a configuration names: asked at preview, so that what could not run is refused there."""
+"""Looks up every AWS resource that a configuration names. A preview does so too, and refuses what could not run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stacks.config.ec2 import AMI_PARAMETER, ARCHITECTURES, Ec2Runners
 from stacks.errors import SlipwayError
 
 
-def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:
-    """Ask AWS.
+def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:
+    """Return what AWS knows of the runners' types, networks, machine image and prices.
 
     Args:
-        config: what is asked for.
-        platform: of the stack's images.
-        opts: who is asked.
-        price_list: who is asked for prices, in a region that knows them.
+        config: the configuration of the runners.
+        platform: platform of the stack's images, such as ``linux/amd64``.
+        opts: with the provider of the runners' region.
+        price_list: with the provider of a region that has the price API.
 
     Raises:
-        SlipwayError: AWS knows no such thing, or does not answer; in its own words.
+        SlipwayError: AWS has no such resource or does not answer; with AWS's reason.
     """
     networks = _networks(config, opts)
     vpc = config.vpc or (networks[0].vpc if networks else "")
@@ -49,18 +49,18 @@ def survey(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_
 
 def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
     filters = [{"name": "instance-type", "values": [name]}]
-    with _said(f"{key}: {name}"):
-        found = aws.ec2.get_instance_type(instance_type=name, opts=opts)
+    with _aws_errors(f"{key}: {name}"):
+        answer = aws.ec2.get_instance_type(instance_type=name, opts=opts)
         zones = aws.ec2.get_instance_type_offerings(location_type="availability-zone", filters=filters, opts=opts)
     return Machine(
         name=name,
-        architectures=tuple(found.supported_architectures),
-        gpus=sum(gpu.count for gpu in found.gpuses if gpu.manufacturer == "NVIDIA"),
-        efa=found.efa_maximum_interfaces if found.efa_supported else 0,
-        cards=found.maximum_network_cards,
-        disks=sum(disk.count for disk in found.instance_disks),
-        cluster="cluster" in found.supported_placement_strategies,
-        spot="spot" in found.supported_usages_classes,
+        architectures=tuple(answer.supported_architectures),
+        gpus=sum(gpu.count for gpu in answer.gpuses if gpu.manufacturer == "NVIDIA"),
+        efa=answer.efa_maximum_interfaces if answer.efa_supported else 0,
+        cards=answer.maximum_network_cards,
+        disks=sum(disk.count for disk in answer.instance_disks),
+        cluster="cluster" in answer.supported_placement_strategies,
+        spot="spot" in answer.supported_usages_classes,
         zones=tuple(sorted(zones.locations)),
     )
 
@@ -68,51 +68,50 @@ def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") 
 def _networks(config: Ec2Runners, opts: pulumi.InvokeOptions) -> list[Network]:
     ids = list(config.subnets)
     if not ids:
-        with _said("vpc"):
+        with _aws_errors("vpc"):
             vpc = config.vpc or aws.ec2.get_vpc(default=True, opts=opts).id
             filters = [{"name": "vpc-id", "values": [vpc]}]
             ids = sorted(aws.ec2.get_subnets(filters=filters, opts=opts).ids)
-    found = []
-    for subnet in ids:
-        with _said(f"subnets: {subnet}"):
-            said = aws.ec2.get_subnet(id=subnet, opts=opts)
-        found.append(
-            Network(said.id, said.vpc_id, said.availability_zone, said.cidr_block, said.map_public_ip_on_launch)
-        )
-    return found
+    networks = []
+    for name in ids:
+        with _aws_errors(f"subnets: {name}"):
+            subnet = aws.ec2.get_subnet(id=name, opts=opts)
+        public = subnet.map_public_ip_on_launch
+        networks.append(Network(subnet.id, subnet.vpc_id, subnet.availability_zone, subnet.cidr_block, public))
+    return networks
 
 
 def _image(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions) -> aws.ec2.GetAmiResult:
     ami = config.image
     if ami is None:
         parameter = AMI_PARAMETER.format(architecture=ARCHITECTURES[platform])
-        with _said(f"image: {parameter}"):
+        with _aws_errors(f"image: {parameter}"):
             ami = aws.ssm.get_parameter(name=parameter, opts=opts).value
-    with _said(f"image: {ami}"):
-        # Not the owner's own alone: an image may be shared with an account.
+    with _aws_errors(f"image: {ami}"):
+        # Whoever owns it: an image may be shared with the account.
         return aws.ec2.get_ami(filters=[{"name": "image-id", "values": [ami]}], opts=opts)
 
 
 def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOptions) -> dict[str, float]:
-    """Return the spot price of each type in the first zone, in US dollars per hour; a type without one is left out."""
+    """Return the spot price of each type in the first zone, in US dollars per hour; types without one are left out."""
     if not config.spot or not networks:
         return {}
-    found = {}
+    prices = {}
     for name in config.instance_types:
-        with suppress(Exception):  # for information: what it costs must not keep a stack from being deployed
-            said = aws.ec2.get_spot_price(
+        with suppress(Exception):  # prices are for information: the stack deploys without them
+            answer = aws.ec2.get_spot_price(
                 instance_type=name,
                 availability_zone=networks[0].zone,
                 filters=[{"name": "product-description", "values": ["Linux/UNIX"]}],
                 opts=opts,
             )
-            found[name] = float(said.spot_price)
-    return found
+            prices[name] = float(answer.spot_price)
+    return prices
 
 
 def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[str, float]:
-    """Return the list price of each type, the builder's too, in US dollars per hour; a type without is left out."""
-    wanted = {
+    """Return the list price of each type, the builder's too, in US dollars per hour; types without one are left out."""
+    offer = {
         "regionCode": config.region,
         "operatingSystem": "Linux",
         "preInstalledSw": "NA",
@@ -120,26 +119,26 @@ def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[st
         "capacitystatus": "Used",
         "marketoption": "OnDemand",
     }
-    found = {}
+    prices = {}
     for name in (*config.instance_types, *([config.build.instance_type] if config.build else [])):
-        fields = {"instanceType": name, **wanted}
-        with suppress(Exception):  # likewise
-            said = aws.pricing.get_product(
+        fields = {"instanceType": name, **offer}
+        with suppress(Exception):  # as above
+            answer = aws.pricing.get_product(
                 service_code="AmazonEC2",
                 filters=[{"field": field, "value": value} for field, value in fields.items()],
                 opts=opts,
             )
-            (term,) = json.loads(said.result)["terms"]["OnDemand"].values()
+            (term,) = json.loads(answer.result)["terms"]["OnDemand"].values()
             (price,) = term["priceDimensions"].values()
-            found[name] = float(price["pricePerUnit"]["USD"])
-    return found
+            prices[name] = float(price["pricePerUnit"]["USD"])
+    return prices
 
 
 @contextmanager
-def _said(what: str) -> Iterator[None]:
-    """Turn the SDK's exception for what AWS answered into one line."""
+def _aws_errors(what: str) -> Iterator[None]:
+    """Turn the SDK's exception into a line with AWS's reason; ``what`` is the key below slipway:runners."""
     try:
         yield
     except Exception as error:
-        said = " ".join(str(error).rpartition("returned an error: ")[2].split())
-        raise SlipwayError(f"slipway:runners.{what}: {said}") from None
+        reason = " ".join(str(error).rpartition("returned an error: ")[2].split())
+        raise SlipwayError(f"slipway:runners.{what}: {reason}") from None

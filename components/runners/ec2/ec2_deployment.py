@@ -1,4 +1,4 @@
-"""The runners of a plan: what AWS says of what they are to be, the component, and what the stack exports of it."""
+"""Declares a plan's EC2 runners from its configuration and what AWS answers, and returns the stack's outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from components.runners.ec2.aws_lookup import survey
+from components.runners.ec2.aws_lookup import look_up
 from components.runners.ec2.builder import ssh_config
 from components.runners.ec2.builder.ec2_builder import Ec2Builder, Ec2BuilderArgs
-from components.runners.ec2.ec2_runners import Ec2Runners, Ec2RunnersArgs
+from components.runners.ec2.ec2_runners import Ec2Runners
+from components.runners.ec2.runner_args import Ec2RunnersArgs
 from components.runners.ec2.user_data import user_data
 from stacks.checks import ec2_site
 from stacks.config import ec2
@@ -21,14 +22,14 @@ from stacks.errors import SlipwayError
 from stacks.plan import Plan
 
 _PRICE_LIST = "us-east-1"
-"""A region that has the API of prices, of all regions ("AWS Price List endpoints"); others have none."""
+"""A region whose price API knows all regions ("AWS Price List endpoints"); most regions have no such API."""
 
 _CODE = Path(__file__).parent / "scaler"
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """What has been declared: what the stack exports of it, and the machine that builds images, if there is one."""
+    """The stack's outputs of its runners, and the builder if there is one."""
 
     outputs: dict[str, Any]
     builder: Ec2Builder | None
@@ -38,25 +39,25 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
     """Declare a plan's runners.
 
     Raises:
-        pulumi.RunError: AWS has not what is asked for; one line for each thing.
+        pulumi.RunError: AWS lacks something that the configuration names; one line for each.
     """
     name = f"slipway-{plan.stack}"
     platform = plan.config.platform
     provider = aws.Provider("runners-aws", region=config.region, allowed_account_ids=[config.account])
-    # It asks for nothing but prices, which an account that may not use the region can do without.
+    # Only for prices. A stack deploys without them where its account may not use this region.
     prices = aws.Provider(
         "prices-aws",
         region=_PRICE_LIST,
-        max_retries=1,  # a network that leads to one region alone is not waited for
+        max_retries=1,  # fails fast on a network that reaches one region only
         skip_credentials_validation=True,
         skip_requesting_account_id=True,
     )
     try:
-        site = survey(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
+        site = look_up(config, platform, pulumi.InvokeOptions(provider=provider), pulumi.InvokeOptions(provider=prices))
         ec2_site.check(config, site, platform, plan.config.budgets)
     except SlipwayError as error:
         raise pulumi.RunError(str(error)) from None
-    counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
+    efa_counts = {machine.efa if config.efa == "all" else config.efa for machine in site.machines}
     gpus = site.gpus(config.gpus)
     runners = Ec2Runners(
         "runners",
@@ -65,7 +66,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
             config=config,
             site=site,
             provider=provider,
-            user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in counts},
+            user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in efa_counts},
             code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
             repositories=_repositories(plan),
             labels=config.runner_labels(platform),
@@ -89,7 +90,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
 
 
 def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: aws.Provider) -> Ec2Builder | None:
-    """Declare the machine that builds images, and write how this one reaches it; a preview reaches nothing."""
+    """Declare the builder. An update also writes the ssh configuration for it."""
     network = site.builder_network
     if config.build is None or network is None:
         return None
@@ -111,7 +112,7 @@ def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: a
 
 
 def _repositories(plan: Plan) -> list[str]:
-    """Return the ARNs of what a job may push to: the stack's own repositories; without any, all below its prefix."""
+    """Return the ARNs that a job may push to: the repositories of the stack's images, or all below its prefix."""
     registry = plan.config.registry
     if not isinstance(registry, EcrRegistry):
         return []

@@ -1,4 +1,4 @@
-"""The runtime's setting: what goes to the engine and what does not."""
+"""The program's runtime: which log lines reach the engine."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def collecting() -> Iterator[None]:
     gc.enable()
 
 
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Hasten, then send a line of each severity; return those that the engine gets."""
+def received(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the severities that reach the engine, of one line each."""
     lines: list[Any] = []
     engine = SimpleNamespace(Log=lines.append)
     monkeypatch.setattr(runtime, "get_engine", lambda: engine)
-    runtime.hasten()
+    runtime.reduce_overhead()
     for severity in SEVERITIES:
         engine.Log(engine_pb2.LogRequest(severity=severity, message="a line"))
     return [line.severity for line in lines]
 
 
-def test_debug_lines_stay_and_all_others_reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_without_debug_receives_all_other_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(runtime.DEBUG_VARIABLE, raising=False)
-    assert sent(monkeypatch) == SEVERITIES[1:]
+    assert received(monkeypatch) == SEVERITIES[1:]
 
 
-def test_debug_lines_are_kept_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_with_debug_variable_receives_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(runtime.DEBUG_VARIABLE, "1")
-    assert sent(monkeypatch) == SEVERITIES
+    assert received(monkeypatch) == SEVERITIES
 
 
-def test_without_an_engine_there_is_nothing_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reduce_overhead_without_an_engine_stops_collection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "get_engine", lambda: None)
-    runtime.hasten()
+    runtime.reduce_overhead()
     assert not gc.isenabled()

@@ -1,0 +1,49 @@
+"""The arguments of :class:`components.runners.ec2.ec2_runners.Ec2Runners` and of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pulumi_aws as aws
+
+from stacks.checks.ec2_site import Machine, Site, partition
+from stacks.config.ec2 import Ec2Runners as Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ec2RunnersArgs:
+    """What the runners consist of.
+
+    ``name`` prefixes the name of every resource. ``config`` is the stack's configuration, ``site`` what AWS answered
+    about it. ``user_data`` is by number of EFA interfaces. ``code`` has the text of the functions' files.
+    ``repositories`` are the ARNs that a job may push to. ``labels`` are all labels of a runner.
+    """
+
+    name: str
+    config: Config
+    site: Site
+    provider: aws.Provider
+    user_data: Mapping[int, str]
+    code: Mapping[str, str]
+    repositories: Sequence[str]
+    labels: Sequence[str]
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of every resource."""
+        return {"slipway": self.name}
+
+    @property
+    def runner_configs(self) -> str:
+        """The path in SSM below which each machine finds its runner's configuration."""
+        return f"/{self.name}/runners"
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a resource in the account and region of the runners."""
+        config = self.config
+        return f"arn:{partition(config.region)}:{service}:{config.region}:{config.account}:{resource}"
+
+    def efa(self, machine: Machine) -> int:
+        """Return the number of EFA interfaces that an instance type gets."""
+        return machine.efa if self.config.efa == "all" else self.config.efa

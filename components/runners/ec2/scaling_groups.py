@@ -1,0 +1,173 @@
+"""The runners' machines: security group, launch templates, and an Auto Scaling group per kind of capacity."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+import pulumi_aws as aws
+
+from components.runners.ec2 import launch_options
+from components.runners.ec2.runner_args import Ec2RunnersArgs
+
+LEAVE_HOOK = "leave"
+"""The lifecycle hook in which a machine waits for the end of its job."""
+
+_HEARTBEAT = 15 * 60
+"""Seconds that a leaving machine is kept without a heartbeat. The keeper sends one each minute."""
+
+Templates = Mapping[int, aws.ec2.LaunchTemplate]
+"""Launch templates by number of EFA interfaces."""
+
+
+def security_group(args: Ec2RunnersArgs, opts: pulumi.ResourceOptions) -> aws.ec2.SecurityGroup:
+    """Declare a security group that lets nothing in. With EFA, all traffic between the machines passes both ways.
+
+    "An EFA requires a security group that allows all inbound and outbound traffic to and from the security group
+    itself" (EC2 user guide, "Get started with EFA and NCCL").
+    """
+    name = f"{args.name}-runner"
+    group = aws.ec2.SecurityGroup(
+        name,
+        name=name,
+        description="GitHub Actions runners of Slipway: nothing comes in",
+        vpc_id=args.site.vpc,
+        tags=args.tags,
+        opts=opts,
+    )
+    rule = {"security_group_id": group.id, "ip_protocol": "-1", "opts": opts}
+    aws.vpc.SecurityGroupEgressRule(f"{name}-out", cidr_ipv4="0.0.0.0/0", **rule)
+    if args.config.efa:
+        aws.vpc.SecurityGroupEgressRule(f"{name}-efa", referenced_security_group_id=group.id, **rule)
+        aws.vpc.SecurityGroupIngressRule(f"{name}-efa", referenced_security_group_id=group.id, **rule)
+    return group
+
+
+def launch_templates(
+    args: Ec2RunnersArgs,
+    group: aws.ec2.SecurityGroup,
+    profile: aws.iam.InstanceProfile,
+    opts: pulumi.ResourceOptions,
+) -> Templates:
+    """Declare a launch template for each number of EFA interfaces among the instance types."""
+    placement: dict[str, Any] = {}
+    if args.config.efa:
+        cluster = aws.ec2.PlacementGroup(args.name, name=args.name, strategy="cluster", tags=args.tags, opts=opts)
+        placement = {"placement": {"group_name": cluster.name}}
+    templates: dict[int, aws.ec2.LaunchTemplate] = {}
+    for machine in args.site.machines:
+        efa = args.efa(machine)
+        if efa in templates:
+            continue
+        name = f"{args.name}-efa-{efa}" if efa else args.name
+        templates[efa] = aws.ec2.LaunchTemplate(
+            name,
+            name=name,
+            image_id=args.site.image,
+            instance_type=machine.name,
+            instance_initiated_shutdown_behavior="terminate",
+            ebs_optimized="true",
+            iam_instance_profile={"arn": profile.arn},
+            user_data=base64.b64encode(args.user_data[efa].encode()).decode(),
+            update_default_version=True,
+            metadata_options=launch_options.METADATA,
+            block_device_mappings=[
+                {
+                    "device_name": args.site.root_device,
+                    "ebs": {
+                        "volume_size": args.config.root,
+                        "volume_type": "gp3",
+                        **launch_options.FAST,
+                        "encrypted": "true",
+                        "delete_on_termination": "true",
+                    },
+                }
+            ],
+            network_interfaces=[
+                {
+                    "network_card_index": card,
+                    "device_index": device,
+                    "interface_type": kind,
+                    "security_groups": [group.id],
+                    "delete_on_termination": "true",
+                }
+                for card, device, kind in machine.interfaces(args.config.efa)
+            ],
+            tag_specifications=[
+                {"resource_type": kind, "tags": {**args.tags, "Name": f"{args.name}-runner"}}
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            **placement,
+            tags=args.tags,
+            opts=opts,
+        )
+    return templates
+
+
+def scaling_groups(
+    args: Ec2RunnersArgs, templates: Templates, opts: pulumi.ResourceOptions
+) -> dict[str, aws.autoscaling.Group]:
+    """Declare a group for each kind of capacity, because a group does not turn from spot to on-demand by itself."""
+    percentages = {"spot": 0, "on-demand": 100} if args.config.spot else {"on-demand": 100}
+    return {kind: _group(args, kind, percentage, templates, opts) for kind, percentage in percentages.items()}
+
+
+def _group(
+    args: Ec2RunnersArgs, kind: str, on_demand: int, templates: Templates, opts: pulumi.ResourceOptions
+) -> aws.autoscaling.Group:
+    """Declare a group with a percentage of on-demand machines, and its hook."""
+    name = f"{args.name}-{kind}"
+    group = aws.autoscaling.Group(
+        name,
+        name=name,
+        min_size=0,
+        max_size=args.config.max_runners,
+        vpc_zone_identifiers=[network.subnet for network in args.site.networks],
+        # Only the keeper changes the number of machines and picks those that end. Auto Scaling ends none, neither to
+        # shrink the group nor to balance its zones.
+        protect_from_scale_in=True,
+        suspended_processes=["AZRebalance"],
+        capacity_rebalance=kind == "spot",
+        max_instance_lifetime=args.config.max_lifetime * 24 * 3600,
+        health_check_type="EC2",
+        health_check_grace_period=0,
+        wait_for_capacity_timeout="0",
+        force_delete=True,
+        mixed_instances_policy={
+            "instances_distribution": {
+                "on_demand_base_capacity": 0,
+                "on_demand_percentage_above_base_capacity": on_demand,
+                "on_demand_allocation_strategy": "prioritized",
+                "spot_allocation_strategy": "price-capacity-optimized",
+            },
+            "launch_template": {
+                "launch_template_specification": _newest(templates[args.efa(args.site.machines[0])]),
+                "overrides": [
+                    {
+                        "instance_type": machine.name,
+                        "launch_template_specification": _newest(templates[args.efa(machine)]),
+                    }
+                    for machine in args.site.machines
+                ],
+            },
+        },
+        tags=[{"key": key, "value": value, "propagate_at_launch": True} for key, value in args.tags.items()],
+        opts=opts,
+    )
+    aws.autoscaling.LifecycleHook(
+        f"{name}-leave",
+        name=LEAVE_HOOK,
+        autoscaling_group_name=group.name,
+        lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+        heartbeat_timeout=_HEARTBEAT,
+        default_result="CONTINUE",
+        opts=opts,
+    )
+    return group
+
+
+def _newest(template: aws.ec2.LaunchTemplate) -> dict[str, Any]:
+    """Return a template's newest version by number, so that a new version changes the group."""
+    return {"launch_template_id": template.id, "version": template.latest_version.apply(str)}
