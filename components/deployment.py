@@ -53,7 +53,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
         registry.keep(name, variants[name].ref, variants[name])
     if builder:
         digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in variants.items()}
-        builder.rest(digests, list(variants.values()))
+        builder.stop_after(digests, list(variants.values()))
     outputs = _image_outputs(plan, variants)
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants, registry)}

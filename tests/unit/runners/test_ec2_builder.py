@@ -83,7 +83,7 @@ def test_what_is_not_installed_is_said_before_anything_is_done(
     for name in ("ssh", "ssh-keygen"):
         (programs / name).symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(programs))
-    with pytest.raises(SlipwayError, match=f"^slipway:runners.build takes `{missing}` on PATH: install AWS's "):
+    with pytest.raises(SlipwayError, match=f"^slipway:runners.build needs `{missing}` on PATH: install AWS's "):
         ssh_config.write(REGION, NAME, tmp_path)
     assert not (tmp_path / ".slipway").exists()
 

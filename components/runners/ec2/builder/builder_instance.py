@@ -1,7 +1,4 @@
-"""The builder as EC2 has it: found by its name, started, stopped, and told whose key it lets in.
-
-Without Pulumi: the proxy asks it too, at each connection.
-"""
+"""The builder's EC2 instance: found by name, started, stopped, and opened to an ssh key. Plain boto3, no Pulumi."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stacks.errors import SlipwayError, one_line
 
-_LATER = {
+_RETRIED = {
     "EC2InstanceStateInvalidException",
     "EC2InstanceUnavailableException",
     "IncorrectInstanceState",
@@ -22,13 +19,13 @@ _LATER = {
     "RequestLimitExceeded",
     "ThrottlingException",
 }
-"""What AWS says of that which may work a moment later."""
+"""AWS's error codes for calls that may succeed a moment later."""
 
 _PAUSE = 2
 
 
 class Machine:
-    """The machine of a name in a region, whatever its id is now."""
+    """The machine with a name in a region, whatever its current id."""
 
     def __init__(self, region: str, name: str) -> None:
         self.region, self.name = region, name
@@ -37,28 +34,31 @@ class Machine:
         self._connect: Any = session.client("ec2-instance-connect")
 
     def start(self, end: float) -> str:
-        """Start it unless it runs, and return its id once it does; ``end`` is the latest, by the monotonic clock.
+        """Start the machine unless it runs, wait until it does, and return its id.
+
+        Args:
+            end: the deadline, by the monotonic clock.
 
         Raises:
-            SlipwayError: AWS refuses, there is no such machine, or it does not run in time; in one line.
+            SlipwayError: AWS refuses, there is no such machine, or it does not run by the deadline.
         """
         last = ""
         while True:
-            found = self._find()
-            state = found["State"]["Name"]
+            instance = self._find()
+            state = instance["State"]["Name"]
             if state == "running":
-                return str(found["InstanceId"])
+                return str(instance["InstanceId"])
             if state == "stopped":
-                last = self._try(self._ec2.start_instances, InstanceIds=[found["InstanceId"]])
+                last = self._try(self._ec2.start_instances, InstanceIds=[instance["InstanceId"]])
             if time.monotonic() > end:
-                raise SlipwayError(f"{self._what} {found['InstanceId']} does not start: {last or f'it is {state}'}")
+                raise SlipwayError(f"{self._what} {instance['InstanceId']} does not start: {last or f'it is {state}'}")
             time.sleep(_PAUSE)
 
     def admit(self, instance: str, user: str, key: Path) -> str:
-        """Let a user's public key in for a minute, as EC2 Instance Connect does; return why not yet, if so.
+        """Admit a user's public key for a minute by EC2 Instance Connect; return AWS's reason if that must be retried.
 
         Raises:
-            SlipwayError: AWS refuses, in one line.
+            SlipwayError: AWS refuses.
         """
         public = key.with_suffix(".pub").read_text(encoding="ascii")
         return self._try(
@@ -66,16 +66,16 @@ class Machine:
         )
 
     def stop(self) -> None:
-        """Stop it, if it runs.
+        """Stop the machine if it runs.
 
         Raises:
-            SlipwayError: AWS refuses, or there is no such machine; in one line.
+            SlipwayError: AWS refuses, or there is no such machine.
         """
-        found = self._find()
-        if found["State"]["Name"] in {"pending", "running"}:
-            refused = self._try(self._ec2.stop_instances, InstanceIds=[found["InstanceId"]])
-            if refused:
-                raise SlipwayError(f"{self._what} {found['InstanceId']} does not stop: {refused}")
+        instance = self._find()
+        if instance["State"]["Name"] in {"pending", "running"}:
+            reason = self._try(self._ec2.stop_instances, InstanceIds=[instance["InstanceId"]])
+            if reason:
+                raise SlipwayError(f"{self._what} {instance['InstanceId']} does not stop: {reason}")
 
     @property
     def _what(self) -> str:
@@ -86,26 +86,26 @@ class Machine:
             {"Name": "tag:Name", "Values": [self.name]},
             {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]},
         ]
-        found: list[dict[str, Any]] = []
         try:
             answer = self._ec2.describe_instances(Filters=filters)
         except (BotoCoreError, ClientError) as error:
             raise SlipwayError(f"{self._what}: {one_line(str(error), 400)}") from None
-        for reservation in answer["Reservations"]:
-            found += reservation["Instances"]
-        if not found:
+        instances: list[dict[str, Any]] = [
+            instance for reservation in answer["Reservations"] for instance in reservation["Instances"]
+        ]
+        if not instances:
             raise SlipwayError(f"{self._what}: there is none; `pulumi up --refresh` makes it anew")
-        if len(found) > 1:
-            ids = ", ".join(sorted(one["InstanceId"] for one in found))
+        if len(instances) > 1:
+            ids = ", ".join(sorted(instance["InstanceId"] for instance in instances))
             raise SlipwayError(f"{self._what}: several machines have this name: {ids}")
-        return found[0]
+        return instances[0]
 
     def _try(self, call: Any, **arguments: Any) -> str:
-        """Make a call; return what AWS said where it may work later, and nothing where it did."""
+        """Make a call; return AWS's reason if the call must be retried, and an empty text if it succeeded."""
         try:
             call(**arguments)
         except ClientError as error:
-            if error.response["Error"]["Code"] not in _LATER:
+            if error.response["Error"]["Code"] not in _RETRIED:
                 raise SlipwayError(f"{self._what}: {one_line(str(error), 400)}") from None
             return one_line(str(error), 400)
         except BotoCoreError as error:

@@ -1,4 +1,4 @@
-"""``Ec2Builder``: one machine that builds a stack's images, on a volume that outlives it."""
+"""``Ec2Builder``: one machine that builds a stack's images, on a volume that outlives the machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import pulumi_docker as docker
 
 from components.runners.ec2 import iam_policies, launch_options
 from components.runners.ec2.builder import ssh_config
-from components.runners.ec2.builder.power import Asleep, Awake, ShiftArgs
+from components.runners.ec2.builder.power import Asleep, Awake, PowerArgs
 from components.runners.ec2.user_data import builder_user_data
 from stacks.checks.ec2_site import Network
 from stacks.config.ec2 import Ec2Build
 
 _DEVICE = "/dev/sdf"
-"""The volume's place as EC2 names it; the machine finds it by its id."""
+"""The volume's device name at EC2. The machine finds the volume by its id instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ec2BuilderArgs:
-    """What :class:`Ec2Builder` is made of.
+    """What :class:`Ec2Builder` consists of.
 
-    ``name`` is that of all resources; ``image`` the machine image, which is ``pinned`` or the newest of today;
-    ``network`` says where machine and volume are.
+    ``name`` is the name of every resource. ``image`` is the machine image: ``pinned`` by the configuration, or else
+    today's newest. ``network`` is the subnet and zone of machine and volume.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Ec2BuilderArgs:
 
 
 class Ec2Builder(pulumi.ComponentResource):
-    """The machine, its volume, its role without rights, and a security group that lets nothing in."""
+    """The machine, its volume, its role for Session Manager alone, and a security group that lets nothing in."""
 
     instance: pulumi.Output[str]
     """The machine's id."""
@@ -64,15 +64,15 @@ class Ec2Builder(pulumi.ComponentResource):
             **launch_options.FAST,
         )
         machine = self._machine(volume)
-        # A volume is on one machine at a time.
-        attached = pulumi.ResourceOptions(delete_before_replace=True)
+        # A volume is attached to one machine at a time.
+        replaced_first = pulumi.ResourceOptions(delete_before_replace=True)
         self._attached = aws.ec2.VolumeAttachment(
             args.name,
             device_name=_DEVICE,
             instance_id=machine.id,
             volume_id=volume.id,
             stop_instance_before_detaching=True,
-            opts=pulumi.ResourceOptions.merge(self._opts, attached),
+            opts=pulumi.ResourceOptions.merge(self._opts, replaced_first),
         )
         self.instance, self.volume = machine.id, volume.id
         self.register_outputs({"instance": self.instance, "volume": self.volume})
@@ -101,10 +101,10 @@ class Ec2Builder(pulumi.ComponentResource):
         aws.vpc.SecurityGroupEgressRule(
             f"{args.name}-out", cidr_ipv4="0.0.0.0/0", security_group_id=group.id, ip_protocol="-1", opts=self._opts
         )
-        own = pulumi.ResourceOptions(
+        lifecycle = pulumi.ResourceOptions(
             depends_on=[allowed],
             delete_before_replace=True,
-            # A newer image of each week is no reason to make another machine; one that is named is.
+            # AWS publishes an image each week. Only a pinned one replaces the machine.
             ignore_changes=[] if args.pinned else ["ami"],
         )
         return aws.ec2.Instance(
@@ -124,16 +124,16 @@ class Ec2Builder(pulumi.ComponentResource):
                 **launch_options.FAST,
             },
             user_data=volume.id.apply(lambda known: builder_user_data(args.build, known)),
-            user_data_replace_on_change=True,  # it is read once
+            user_data_replace_on_change=True,  # the machine reads it once
             tags=self._tags,
-            opts=pulumi.ResourceOptions.merge(self._opts, own),
+            opts=pulumi.ResourceOptions.merge(self._opts, lifecycle),
         )
 
     def engine(self, images: Mapping[str, str]) -> docker.Provider:
-        """Return the machine as a Docker engine, which runs from here on; ``images`` are the tags to be built."""
+        """Start the machine and return it as a Docker engine; ``images`` are the tags to build."""
         awake = Awake(
             f"{self._name}-awake",
-            self._shift(images),
+            self._power(images),
             pulumi.ResourceOptions(parent=self, depends_on=[self._attached]),
         )
         return docker.Provider(
@@ -144,16 +144,16 @@ class Ec2Builder(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[awake]),
         )
 
-    def rest(self, images: Mapping[str, pulumi.Input[str]], after: Sequence[pulumi.Resource]) -> None:
-        """Stop the machine once all is built; ``images`` are tags and digests, ``after`` what has to be done."""
+    def stop_after(self, images: Mapping[str, pulumi.Input[str]], after: Sequence[pulumi.Resource]) -> None:
+        """Stop the machine after the last image. ``images`` are tags and digests, ``after`` the images' resources."""
         options = pulumi.ResourceOptions(parent=self, depends_on=[self._attached, *after])
-        Asleep(f"{self._name}-asleep", self._shift(images), options)
+        Asleep(f"{self._name}-asleep", self._power(images), options)
 
-    def _shift(self, images: Mapping[str, pulumi.Input[str]]) -> ShiftArgs:
-        return ShiftArgs(self._args.region, self._args.name, self.instance, images)
+    def _power(self, images: Mapping[str, pulumi.Input[str]]) -> PowerArgs:
+        return PowerArgs(self._args.region, self._args.name, self.instance, images)
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """What a stack exports of it."""
+        """The stack's outputs of the builder."""
         ssh = f"ssh -F {ssh_config.config(self._args.name)} {ssh_config.HOST}"
         return {"instance": self.instance, "volume": self.volume, "connect": ssh}

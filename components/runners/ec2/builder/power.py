@@ -24,7 +24,7 @@ _NEVER_READY = 3
 
 
 @dataclass(frozen=True)
-class ShiftArgs:
+class PowerArgs:
     """The builder's region, name and instance id, and the tag of each image it builds or has built."""
 
     region: str
@@ -68,14 +68,14 @@ class StopBuilder(_PowerAction):
 class Awake(Resource, module="runners", name="Awake"):
     """The builder runs and its Docker answers. Images are built after this."""
 
-    def __init__(self, name: str, args: ShiftArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: PowerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(StartBuilder(), name, vars(args).copy(), opts)
 
 
 class Asleep(Resource, module="runners", name="Asleep"):
     """The builder is stopped after the last image. If an image fails, the builder stops itself instead."""
 
-    def __init__(self, name: str, args: ShiftArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: PowerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(StopBuilder(), name, vars(args).copy(), opts)
 
 

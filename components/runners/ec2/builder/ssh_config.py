@@ -1,8 +1,7 @@
-"""The ssh alias of a builder: a folder of this machine with ssh's configuration and a key, for whoever deploys.
+"""A builder's ssh configuration and key, in a folder of the checkout.
 
-The folder is the checkout's, so that neither ``~/.ssh`` nor another checkout knows of it. Nothing in it is in a stack's
-state, and the key opens nothing by itself: AWS lets it in for a minute, each time that the proxy asks with the user's
-own credentials.
+The folder is separate from ``~/.ssh`` and from other checkouts. No stack's state has any of it. The key alone opens
+nothing: at each connection the proxy has AWS admit the key for a minute, with the user's own AWS credentials.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 
 HOST = "slipway-builder"
-"""What a builder is called in its configuration: the same for all, as each has a file of its own."""
+"""The builder's host name in its configuration. Each builder has a configuration file of its own."""
 
 USER = "build"
-"""Who builds there: a user of Docker, and nothing else."""
+"""The builder's user. It may use Docker and nothing else."""
 
 REFUSED = "refused"
-"""The file of the folder in which the proxy says why AWS lets nobody in."""
+"""The file in the folder with AWS's reason for refusing the last connection."""
 
 SECONDS = 900
-"""How long a connection is waited for: a machine that is new starts, and sets itself up."""
+"""Seconds to wait for a connection. A new machine starts and sets itself up in that time."""
 
 _FOLDER = Path(".slipway/builder")
 _LONGEST = 107 - 17
-"""Most characters of a socket's path (unix(7)), less what ssh adds to it for a moment."""
+"""Maximal characters of a socket's path (unix(7)), less ssh's temporary suffix."""
 
 _CONFIG = """# Written by Slipway at `pulumi up`. From this checkout: ssh -F {shown} {host}
 Host {host}
@@ -56,38 +55,38 @@ _SHARED = """  # A build has many connections, and Session Manager takes seconds
 
 
 def folder(name: str, root: Path = ROOT) -> Path:
-    """Return the folder of a builder's alias."""
+    """Return the folder of a builder's configuration and key."""
     return root / _FOLDER / name
 
 
 def config(name: str) -> str:
-    """Return ssh's configuration as the program and its plugins name it, who all run in the checkout's folder."""
+    """Return the path of ssh's configuration, relative to the checkout, where the program and its plugins run."""
     return str(_FOLDER / name / "config")
 
 
 def options(name: str) -> list[str]:
-    """Return ssh's options; Docker's own client waits for no more than 30 seconds unless told."""
+    """Return ssh's options. Without the timeout, Docker's client waits for only 30 seconds."""
     return ["-F", config(name), "-o", f"ConnectTimeout={SECONDS}"]
 
 
 def rendered(region: str, name: str, root: Path = ROOT, python: str = sys.executable) -> str:
-    """Return ssh's configuration."""
+    """Return the text of ssh's configuration."""
     paths = {"root": root, "folder": folder(name, root), "python": python}
-    where = {key: str(path).replace("%", "%%") for key, path in paths.items()}  # % is ssh's own
+    escaped = {key: str(path).replace("%", "%%") for key, path in paths.items()}  # ssh expands %
     shared = len(f"{folder(name, root)}/s") <= _LONGEST
     text = _CONFIG + (_SHARED if shared else "")
-    return text.format(host=HOST, user=USER, shown=config(name), proxy=_PROXY, region=region, name=name, **where)
+    return text.format(host=HOST, user=USER, shown=config(name), proxy=_PROXY, region=region, name=name, **escaped)
 
 
 def write(region: str, name: str, root: Path = ROOT) -> None:
-    """Write the alias, with a key unless there is one.
+    """Write the configuration, and a key unless there is one.
 
     Raises:
-        SlipwayError: a program is not on PATH that a connection takes.
+        SlipwayError: a program that the connection needs is not on PATH.
     """
     for program, package in _PROGRAMS.items():
         if shutil.which(program) is None:
-            raise SlipwayError(f"slipway:runners.build takes `{program}` on PATH: install {package}")
+            raise SlipwayError(f"slipway:runners.build needs `{program}` on PATH: install {package}")
     to = folder(name, root)
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     (to / "config").write_text(rendered(region, name, root), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""What ssh runs to reach a builder: it starts the machine, lets the key in, and hands over to Session Manager.
+"""The proxy command by which ssh reaches a builder: it starts the machine, admits the key, and opens a session.
 
-So whoever connects finds it running, be it a build or a person. Run as
+Every connection so finds the machine running. Run as
 ``python -m components.runners.ec2.builder.ssh_proxy REGION NAME FOLDER``.
-Where AWS refuses, ``FOLDER/refused`` says so: a shared connection has no standard error.
+If AWS refuses, ``FOLDER/refused`` has the reason, because a shared connection has no standard error.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from components.runners.ec2.builder.ssh_config import REFUSED, SECONDS, USER
 from stacks.errors import SlipwayError, one_line
 
 _REFUSED = "An error occurred ("
-"""How AWS's CLI tells what the API answered; all else comes from a session that there was."""
+"""How an error of AWS's API begins in its CLI. Any other error is of an open session."""
 
 _UNCONNECTED = "TargetNotConnected"
-"""What Session Manager says of a machine whose agent has not called yet."""
+"""Session Manager's error for a machine whose agent has not connected yet."""
 
 
 def connect(machine: Machine, key: Path, end: float) -> None:
-    """Connect standard input and output with the machine's ssh server, until either ends.
+    """Connect standard input and output with the machine's ssh server until either ends.
 
     Raises:
-        SlipwayError: AWS refuses, in one line.
+        SlipwayError: AWS refuses.
         ConnectionError: the session broke.
     """
     while True:
         instance = machine.start(end)
-        said = machine.admit(instance, USER, key)
-        if not said:
-            said = _session(machine.region, instance)
-            if not said:
+        reason = machine.admit(instance, USER, key)
+        if not reason:
+            reason = _session(machine.region, instance)
+            if not reason:
                 return
-            if _REFUSED not in said:
-                raise ConnectionError(said)
-            if _UNCONNECTED not in said:
+            if _REFUSED not in reason:
+                raise ConnectionError(reason)
+            if _UNCONNECTED not in reason:
                 end = 0
         if time.monotonic() > end:
-            raise SlipwayError(f"{machine.name} ({instance}): {said}")
+            raise SlipwayError(f"{machine.name} ({instance}): {reason}")
         time.sleep(3)
 
 
 def _session(region: str, instance: str) -> str:
-    """Run a session; return what it said, if it has failed."""
+    """Run a session; return its error, or an empty text if it succeeded."""
     command = ["aws", "ssm", "start-session", "--region", region, "--target", instance]
     document = ["--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22"]
     process = subprocess.Popen([*command, *document], stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -59,7 +59,7 @@ def _session(region: str, instance: str) -> str:
         os.killpg(process.pid, signal.SIGTERM)
         sys.exit(1)
 
-    for number in (signal.SIGHUP, signal.SIGTERM):  # ssh ends us with the first
+    for number in (signal.SIGHUP, signal.SIGTERM):  # ssh ends its proxy with the first
         signal.signal(number, end)
     _, error = process.communicate()
     if process.returncode == 0:
@@ -68,7 +68,7 @@ def _session(region: str, instance: str) -> str:
 
 
 def main(region: str, name: str, folder: str) -> int:
-    """Connect; return the exit status."""
+    """Connect to the builder; return the exit status."""
     refused = Path(folder, REFUSED)
     refused.unlink(missing_ok=True)
     try:
