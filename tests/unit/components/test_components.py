@@ -12,7 +12,7 @@ from stacks.config.stack_file import ROOT
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, run
 
 
-def test_a_child_is_built_on_its_parents_digest() -> None:
+def test_variant_with_a_parent_is_built_on_its_digest() -> None:
     recorder, values = run()
     build = recorder.image("extras")["build"]
     labels = {key: value for key, value in build["args"].items() if key.startswith("LABEL_")}
@@ -41,7 +41,7 @@ def test_a_child_is_built_on_its_parents_digest() -> None:
     }
 
 
-def test_without_pushing_a_child_names_its_parent_and_follows_its_id() -> None:
+def test_variant_unpushed_names_its_parent_and_has_its_id() -> None:
     recorder, values = run(publish=False)
     args = recorder.image("extras")["build"]["args"]
     assert args["BASE_IMAGE"] == "r.example/x/torch:abc1234-base"
@@ -50,13 +50,13 @@ def test_without_pushing_a_child_names_its_parent_and_follows_its_id() -> None:
     assert values["outputs"]["images"]["torch"] == {"ref": DIGEST, "digest": DIGEST, "tag": "abc1234-base"}
 
 
-def test_a_variants_own_inputs_are_what_a_preview_compares() -> None:
+def test_variant_inputs_have_what_a_preview_compares() -> None:
     recorder, values = run()
     plan = {key: value for key, value in values["outputs"]["plan"]["extras"].items() if value is not None}
     assert recorder.variant("extras") == plan | {"files": {"extras/Dockerfile": "f" * 12}}
 
 
-def test_a_registrys_password_is_a_secret_and_stands_nowhere_else() -> None:
+def test_registry_password_is_a_secret_of_the_image_alone() -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
     recorder, values = run(registry=registry)
     given = recorder.image("torch")["registry"]
@@ -74,7 +74,7 @@ def test_a_registrys_password_is_a_secret_and_stands_nowhere_else() -> None:
         ({"kind": "acr", "repository": "acme1.azurecr.io/x"}, "AcrRegistry"),
     ],
 )
-def test_a_password_goes_along_only_where_something_is_pushed(registry: dict[str, str], typ: str) -> None:
+def test_registry_unpublished_passes_no_password(registry: dict[str, str], typ: str) -> None:
     login = {"username": "me", "password": "hunter2"}
     for publish in (True, False):
         recorder, _ = run(registry={**registry, **login}, publish=publish)
@@ -86,7 +86,7 @@ def test_a_password_goes_along_only_where_something_is_pushed(registry: dict[str
 
 
 @pytest.mark.parametrize("typ", ["slipway:image:ImageVariant", "slipway:registry:LocalRegistry"])
-def test_components_are_registered_under_their_types(typ: str) -> None:
+def test_registry_component_has_its_type(typ: str) -> None:
     recorder, _ = run()
     assert typ in {key[0] for key in recorder.resources}
 
@@ -100,7 +100,7 @@ def beside(recorder: object) -> dict[str, dict[str, object]]:
     return {name: inputs for (typ, name), inputs in resources.items() if typ.startswith("pulumi-python:dynamic/image:")}
 
 
-def test_images_are_signed_attested_and_tagged_by_digest_and_products_are_signed() -> None:
+def test_supply_chain_follows_each_images_digest() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
     found = beside(recorder)
     asked = found.pop("torch-published")
@@ -116,7 +116,7 @@ def test_images_are_signed_attested_and_tagged_by_digest_and_products_are_signed
     assert set(values["outputs"]["extraTags"]) == {"extras"}
 
 
-def test_what_is_left_out_is_not_made() -> None:
+def test_supply_chain_left_out_declares_nothing() -> None:
     recorder, values = run(signing={"key": KEY, "sbom": False, "provenance": False})
     assert sorted(beside(recorder)) == ["extras-signature", "torch-signature"]
     assert "extraTags" not in values["outputs"]
@@ -126,7 +126,7 @@ def test_what_is_left_out_is_not_made() -> None:
 
 
 @pytest.mark.parametrize("publish", [True, False])
-def test_of_a_product_the_registry_is_asked_before_it_is_built(publish: bool) -> None:
+def test_product_is_looked_up_before_its_build(publish: bool) -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
     there = f"r.example/x/torch@{DIGEST}"
     answers = {"torch-published": {"found": there}}
@@ -143,9 +143,7 @@ def test_of_a_product_the_registry_is_asked_before_it_is_built(publish: bool) ->
     ("parent", "asks"),
     [("r.example/base/cuda", ("me", True)), ("r.example:5000/base/cuda", ()), ("docker.io/acme/cuda", ())],
 )
-def test_a_parent_in_the_stacks_own_registry_is_verified_with_the_stacks_own_login(
-    parent: str, asks: tuple[object, ...]
-) -> None:
+def test_parent_in_own_registry_is_verified_with_its_login(parent: str, asks: tuple[object, ...]) -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
     trust = {parent: {"publicKey": KEY}}
     recorder, values = run(registry=registry, base=f"{parent}@{DIGEST}", trust=trust)
@@ -156,7 +154,7 @@ def test_a_parent_in_the_stacks_own_registry_is_verified_with_the_stacks_own_log
     assert "hunter2" not in repr(values["outputs"])
 
 
-def test_a_stack_that_signs_nothing_does_not_load_what_asks_registries() -> None:
+def test_stack_unsigned_does_not_load_the_registry_client() -> None:
     code = (
         "import sys, components.deployment; print([name for name in ('requests', 'oci.cosign') if name in sys.modules])"
     )

@@ -12,7 +12,7 @@ from tests.fakes.pulumi_mocks import DIGEST, run
 from tests.unit.components.test_ecr import ECR, EXTRA_TAG, REPOSITORY
 
 
-def test_each_image_gets_them_once_it_is_pushed() -> None:
+def test_extra_tags_of_published_images_are_planned() -> None:
     recorder, _ = run(extraTags=["latest", "stable"])
     assert {name: (tag["ref"], tag["tag"]) for name, tag in recorder.of_type(EXTRA_TAG).items()} == {
         f"{name}-tag-{tag}": (f"r.example/x/{name}@{DIGEST}", tag)
@@ -21,12 +21,12 @@ def test_each_image_gets_them_once_it_is_pushed() -> None:
     }
 
 
-def test_nothing_is_tagged_where_nothing_is_pushed_or_asked_for() -> None:
+def test_extra_tags_unpublished_or_unset_are_none() -> None:
     assert not run(extraTags=["latest"], publish=False)[0].of_type(EXTRA_TAG)
     assert not run()[0].of_type(EXTRA_TAG)
 
 
-def test_amazons_registry_lets_them_move_and_no_other() -> None:
+def test_ecr_with_extra_tags_lets_only_them_move() -> None:
     recorder, _ = run(registry=ECR, extraTags=["latest"])
     filters = recorder.of_type(REPOSITORY)["registry-torch"]["imageTagMutabilityExclusionFilters"]
     assert [each["filter"] for each in filters] == ["keep-*", "*latest"]
@@ -34,7 +34,7 @@ def test_amazons_registry_lets_them_move_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("branch", ["main", "topic"])
-def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_BRANCH", branch)
     [image] = plan.make("local", {**read_stack("local"), "extraTags": ["latest"]}).images
     wanted = "latest" if branch == "main" else "topic-latest"
@@ -61,7 +61,7 @@ def test_a_branch_has_its_own(branch: str, monkeypatch: pytest.MonkeyPatch) -> N
         ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
     ],
 )
-def test_a_mistake_is_one_line(tags: object, said: str) -> None:
+def test_extra_tags_invalid_are_refused_in_one_line(tags: object, said: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": "local", "extraTags": tags}, "stack x")
     assert str(caught.value).startswith(f"stack x: {said}")
@@ -71,7 +71,7 @@ def test_a_mistake_is_one_line(tags: object, said: str) -> None:
 @pytest.mark.parametrize(
     ("branch", "tag"), [("keep", "local"), ("sha256", "x"), ("deadbeef", "base-cuda12.1.1"), ("b" * 100, "t" * 60)]
 )
-def test_a_branch_makes_no_tag_of_another_meaning(branch: str, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extra_tags_of_a_branch_keep_their_meaning(branch: str, tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_BRANCH", branch)
     with pytest.raises(SlipwayError) as caught:
         plan.make("local", {**read_stack("local"), "extraTags": [tag]})
@@ -79,7 +79,7 @@ def test_a_branch_makes_no_tag_of_another_meaning(branch: str, tag: str, monkeyp
     assert "\n" not in str(caught.value)
 
 
-def test_a_tag_by_which_an_images_own_could_move_in_amazons_registry_is_refused() -> None:
+def test_ecr_extra_tag_that_matches_images_is_refused() -> None:
     config = {**read_stack("local"), "registry": ECR, "tagSuffix": "mine"}
     with pytest.raises(SlipwayError, match="slipway:extraTags: 'mine': torch's own tag, .*-mine, ends so"):
         plan.make("local", {**config, "extraTags": ["mine"]})

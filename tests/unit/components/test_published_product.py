@@ -30,14 +30,14 @@ def found(registry: Registry, *, needed: bool = True, **login: str) -> str:
     return answer
 
 
-def test_a_product_is_found_by_its_tag_and_named_by_its_digest(registry: Registry) -> None:
+def test_published_product_is_returned_by_digest(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     assert found(registry) == f"{registry.address}/a/wheel@{digest}"
     assert registry.asked == ["HEAD /v2/a/wheel/manifests/x1"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_where_there_is_none_or_none_to_be_seen_it_is_built(registry: Registry, status: int) -> None:
+def test_published_without_a_readable_product_is_empty(registry: Registry, status: int) -> None:
     registry.digests["a/wheel:x1"] = status
     assert found(registry) == ""
 
@@ -50,7 +50,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
-def test_a_registry_that_does_not_answer_is_told_before_hours_of_building(
+def test_published_needed_without_an_answer_raises(
     registry: Registry, refusals: list[int], address: str, said: str
 ) -> None:
     registry.refusals, registry.address = refusals, address or registry.address
@@ -61,7 +61,7 @@ def test_a_registry_that_does_not_answer_is_told_before_hours_of_building(
 
 
 @pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
-def test_where_nothing_is_pushed_from_here_it_is_warned_of_that_and_built(
+def test_published_unneeded_without_an_answer_warns(
     registry: Registry, capsys: pytest.CaptureFixture[str], refusals: list[int], address: str, said: str
 ) -> None:
     registry.refusals, registry.address = refusals, address or registry.address
@@ -71,25 +71,21 @@ def test_where_nothing_is_pushed_from_here_it_is_warned_of_that_and_built(
     )
 
 
-def test_a_registry_that_only_the_engine_trusts_is_no_error(
-    registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_published_with_an_untrusted_registry_warns(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     """As one without HTTPS in a local network."""
     registry.address = registry.address.replace("127.0.0.1", "127.1")  # no loopback by its name, and so asked in HTTPS
     assert found(registry) == ""
     assert " failed: " in capsys.readouterr().err
 
 
-def test_the_stacks_own_login_is_used_and_not_kept(registry: Registry) -> None:
+def test_published_login_is_used_and_not_kept(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     registry.token, registry.login = "t", ("me", "hunter2")
     assert found(registry, username="me", password="hunter2").endswith(digest)
 
 
 @pytest.mark.parametrize("token", ["t", None])
-def test_a_login_that_the_registry_does_not_know_is_told_before_hours_of_building(
-    registry: Registry, token: str | None
-) -> None:
+def test_published_needed_with_a_wrong_login_raises(registry: Registry, token: str | None) -> None:
     registry.token, registry.login = token, ("me", "hunter2")
     with pytest.raises(
         SlipwayError, match=r"requires a login .* \(401\); nothing is built that could not be"
@@ -99,7 +95,7 @@ def test_a_login_that_the_registry_does_not_know_is_told_before_hours_of_buildin
     assert found(registry) == ""  # as anybody, who may see none
 
 
-def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Registry) -> None:
+def test_published_refresh_drops_and_finds_products(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     name = f"{registry.address}/a/wheel"
     kept: dict[str, Any] = {"ref": f"{name}:x1", "signer": None, "found": f"{name}@{digest}"}
@@ -115,7 +111,7 @@ def test_a_refresh_forgets_what_is_gone_and_finds_what_has_come(registry: Regist
 
 
 @pytest.mark.parametrize("status", [0, 10, 12, 1])
-def test_a_product_that_must_be_signed_is_taken_if_it_is(
+def test_published_with_a_signer_takes_only_signed_products(
     registry: Registry,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -152,7 +148,7 @@ def test_a_product_that_must_be_signed_is_taken_if_it_is(
     assert not capsys.readouterr().err
 
 
-def test_another_signer_is_a_change_and_another_login_is_none() -> None:
+def test_published_diff_is_a_new_signer_and_no_new_login() -> None:
     """What was taken before, or by a version of Slipway that knew of no signer, must be signed by who signs now."""
     kept = {"ref": "r.example/a/wheel:x1", "found": "r.example/a/wheel@sha256:1"}
     signer = {"publicKey": "awskms:///k"}

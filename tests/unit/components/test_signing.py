@@ -36,7 +36,7 @@ def load(**values: Any) -> Any:
     return flavors.load({"flavor": "local", **values}, "stack t")
 
 
-def test_nothing_is_signed_tagged_or_trusted_unless_asked_for() -> None:
+def test_config_by_default_signs_tags_and_trusts_nothing() -> None:
     config = load()
     assert (config.signing, config.extra_tags, config.trust) == (None, (), {})
 
@@ -54,7 +54,7 @@ def test_nothing_is_signed_tagged_or_trusted_unless_asked_for() -> None:
         (JOB, f"{JOB['identity']} (by {JOB['issuer']})", True),
     ],
 )
-def test_who_signs(signing: dict[str, Any], who: str, log: bool) -> None:
+def test_signing_of_each_kind_names_its_signer(signing: dict[str, Any], who: str, log: bool) -> None:
     found = load(signing=signing).signing
     assert (found.who, found.transparency_log, found.sbom, found.provenance) == (who, log, True, True)
 
@@ -85,28 +85,28 @@ def test_who_signs(signing: dict[str, Any], who: str, log: bool) -> None:
         ("trust", {"docker.io": {}}, "give publicKey, or identity and issuer"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(key: str, value: Any, said: str) -> None:
+def test_signing_invalid_is_refused_in_one_line(key: str, value: Any, said: str) -> None:
     with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
         load(**{key: value})
     assert str(caught.value).startswith(f"stack t: slipway:{key}")
     assert "\n" not in str(caught.value)
 
 
-def test_ecr_lets_few_tags_move() -> None:
+def test_ecr_with_four_extra_tags_is_refused() -> None:
     registry = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
     assert load(registry=registry, extraTags=["a", "b", "c"]).extra_tags == ("a", "b", "c")
     with pytest.raises(SlipwayError, match="slipway:extraTags: .*at most 3 in ECR"):
         load(registry=registry, extraTags=["a", "b", "c", "d"])
 
 
-def test_a_private_key_in_a_stacks_file_is_refused_and_not_shown() -> None:
+def test_signing_key_in_clear_text_is_refused_and_not_shown() -> None:
     private = "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhunter2\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n"
     with pytest.raises(SlipwayError, match="a stack's file must hold no private key") as caught:
         load(signing={"key": private, "publicKey": PUBLIC})
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
+def test_trust_with_nested_prefixes_takes_the_longest() -> None:
     one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
     trust = {"docker.io": one, "docker.io/nvidia": other}
     assert trusted(trust, "debian:bookworm-slim") is one
@@ -129,7 +129,7 @@ def test_the_longest_prefix_says_who_must_have_signed_a_parent() -> None:
         ("localhost", ["localhost/debian:12"]),
     ],
 )
-def test_a_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str]) -> None:
+def test_trust_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str]) -> None:
     signer = Signer.model_validate({"publicKey": PUBLIC})
     for parent in parents:
         assert trusted({spelled: signer}, parent) is signer, parent
@@ -137,7 +137,7 @@ def test_a_prefix_is_read_as_docker_reads_a_name(spelled: str, parents: list[str
         assert trusted({spelled: signer}, other) is None, other
 
 
-def test_an_official_image_is_nearer_than_all_official_images() -> None:
+def test_trust_of_one_official_image_precedes_that_of_all() -> None:
     one, other = (Signer.model_validate({"publicKey": PUBLIC, "transparencyLog": log}) for log in (True, False))
     assert trusted({"docker.io/library": one, "docker.io/debian": other}, "debian:12") is other
     assert trusted({"library": one, "debian": other}, "ubuntu:24.04") is one
@@ -151,7 +151,7 @@ def test_an_official_image_is_nearer_than_all_official_images() -> None:
         ("docker.io/library/debian/slim", "no parent image comes from there"),
     ],
 )
-def test_a_prefix_of_no_parent_is_refused(key: str, said: str) -> None:
+def test_trust_prefix_without_a_parent_is_refused(key: str, said: str) -> None:
     with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
         plan.specs({"flavor": "local", "trust": {key: {"publicKey": PUBLIC}}}, "stack t")
     assert str(caught.value).startswith(f"stack t: slipway:trust: '{key}': ")
@@ -182,14 +182,14 @@ def test_a_prefix_of_no_parent_is_refused(key: str, said: str) -> None:
         ({"extraTags": ["latest"]}, {"extraTags": {"torch": ["r.example/x/torch:latest"]}}, ""),
     ],
 )
-def test_what_a_published_stack_lacks_makes_it_published_anew(
+def test_affected_with_lacking_signatures_lists_the_images(
     config: dict[str, Any], outputs: dict[str, Any], said: str
 ) -> None:
     assert lacking(load(**config), outputs, config.get("extraTags", ())) == said
 
 
 @pytest.mark.parametrize("digest", ["", "@sha256:" + "a" * 64])
-def test_a_parent_that_must_be_signed_is_built_on_by_digest(digest: str) -> None:
+def test_trust_of_a_parent_without_a_digest_is_refused(digest: str) -> None:
     trust = {"docker.io/acme": {"publicKey": PUBLIC}}
     unlocked = graph.unlocked({"flavor": "local", "base": f"docker.io/acme/base:1{digest}", "trust": trust}, "stack t")
     messages = list(unlocked_parents(unlocked))
@@ -197,7 +197,7 @@ def test_a_parent_that_must_be_signed_is_built_on_by_digest(digest: str) -> None
     assert all(line.startswith("slipway:trust: docker.io/acme/base:1: its tag may move") for line in messages)
 
 
-def test_two_stacks_do_not_move_one_tag() -> None:
+def test_extra_tag_of_two_stacks_is_refused() -> None:
     ours, theirs = frozenset({"r.example/x/torch:latest"}), frozenset({"r.example/x/torch:latest", "r.example/x/a:b"})
     (line,) = shared_tags({"one": ours, "two": theirs, "three": frozenset({"r.example/y/torch:latest"})})
     assert line.startswith(
@@ -216,7 +216,7 @@ def test_two_stacks_do_not_move_one_tag() -> None:
         ("file:///somewhere", ""),
     ],
 )
-def test_a_source_is_named_without_credentials_and_paths(tmp_path: Path, remote: str, uri: str) -> None:
+def test_provenance_source_has_no_credentials_or_paths(tmp_path: Path, remote: str, uri: str) -> None:
     for words in (["init", "-q"], ["remote", "add", "origin", remote]):
         subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
     assert slsa.source_of(tmp_path) == {"uri": uri, "revision": "", "uncommitted": False}
@@ -224,9 +224,7 @@ def test_a_source_is_named_without_credentials_and_paths(tmp_path: Path, remote:
     assert slsa.source_of(tmp_path)["uncommitted"]
 
 
-def test_provenance_has_arguments_files_parents_and_the_images_own_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     registry.skip_retry_waits(monkeypatch)
@@ -255,7 +253,7 @@ def test_provenance_has_arguments_files_parents_and_the_images_own_date(
     assert slsa._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
 
 
-def test_a_login_is_for_the_host_that_docker_reads_in_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts: list[str] = []
     monkeypatch.setattr(cosign, "verify", lambda _ref, _signer, login: hosts.append(login.host))
     for ref in ("acme/base:1@sha256:" + "a" * 64, "debian@sha256:" + "a" * 64, "r.example:5000/x@sha256:" + "a" * 64):
@@ -263,9 +261,7 @@ def test_a_login_is_for_the_host_that_docker_reads_in_a_name(monkeypatch: pytest
     assert hosts == ["docker.io", "docker.io", "r.example:5000"]
 
 
-def test_what_a_program_says_is_one_line_and_its_login_is_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a stand-in of cosign that shows what it was given."""
     program = tmp_path / "cosign"
     program.write_text(

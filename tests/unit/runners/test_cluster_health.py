@@ -64,7 +64,7 @@ def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> d
     return {"metadata": {"name": name, "creationTimestamp": made}, "status": {"phase": phase, **status}}
 
 
-def test_a_cluster_that_is_well_or_has_nothing_yet_gives_no_warning(kubectl: Path) -> None:
+def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
     says(kubectl)
     assert cluster_health.warnings(CONFIG) == []
     well = [pod("r1", minutes=60)]
@@ -74,14 +74,14 @@ def test_a_cluster_that_is_well_or_has_nothing_yet_gives_no_warning(kubectl: Pat
     assert all(line.startswith("--context mine get ") for line in asked)
 
 
-def test_a_device_that_no_node_offers_is_told_of_with_what_to_look_at(kubectl: Path) -> None:
+def test_warnings_without_a_device_name_its_plugin(kubectl: Path) -> None:
     says(kubectl, nodes=[{"status": {"allocatable": {GPU: "8"}}}] * 2)
     (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith(f"no node of eks-p5 (there: 2) offers more than 0 {EFA}, and a runner asks for 32: ")
     assert "supportedInstanceLabels" in line
 
 
-def test_jobs_for_which_no_runner_comes_are_told_of(kubectl: Path) -> None:
+def test_warnings_without_a_listener_name_its_cause(kubectl: Path) -> None:
     pulling = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
     says(kubectl, own=[pod("controller-1", "Pending", containerStatuses=[pulling])])
     first, second = cluster_health.warnings(CONFIG)
@@ -94,7 +94,7 @@ def test_jobs_for_which_no_runner_comes_are_told_of(kubectl: Path) -> None:
     assert cluster_health.warnings(CONFIG) == [f"slipway-runners/r1 has waited 7 min: {reason['message']}"]
 
 
-def test_a_build_service_that_has_no_node_is_told_of(kubectl: Path) -> None:
+def test_warnings_with_a_pending_build_service_name_its_reason(kubectl: Path) -> None:
     reason = {"status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
     says(kubectl, build=[pod("build-1", "Pending", 7, conditions=[reason])])
     assert cluster_health.warnings(CONFIG) == []  # it has none
@@ -104,7 +104,7 @@ def test_a_build_service_that_has_no_node_is_told_of(kubectl: Path) -> None:
     ]
 
 
-def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
+def test_warnings_with_a_runner_without_a_pod_name_its_reason(kubectl: Path) -> None:
     why = 'Failed to create the pod: pods "r1" is forbidden: violates PodSecurity'
     failed = pod("r1", "Failed", message=why, reason="InvalidPod")
     says(
@@ -118,7 +118,7 @@ def test_a_runner_that_gets_no_pod_is_told_of(kubectl: Path) -> None:
     assert second.startswith("slipway-runners/r2 has waited 7 min and has no pod: kubectl logs --namespace slipway-")
 
 
-def test_a_controllers_namespace_without_a_pod_is_told_of(kubectl: Path) -> None:
+def test_warnings_without_a_controller_pod_name_its_namespace(kubectl: Path) -> None:
     says(kubectl, namespaces=[{"metadata": {"name": "slipway-runners-controller"}}])
     (line,) = cluster_health.warnings(CONFIG)
     assert line.startswith("slipway-runners-controller has no pod, so that queued jobs get no runner: kubectl get ev")
@@ -149,11 +149,11 @@ def state(**of: Any) -> dict[str, Any]:
         ("Running", {"initContainerStatuses": [state(terminated={"exitCode": 0, "reason": "Completed"})]}, ""),
     ],
 )
-def test_the_reason_is_that_of_what_holds_the_pod_up(phase: str, status: dict[str, Any], why: str) -> None:
+def test_reason_of_a_pod_is_that_of_its_first_blocked_part(phase: str, status: dict[str, Any], why: str) -> None:
     assert cluster_health._not_ready(pod("r1", phase, **status)) == why
 
 
-def test_a_cluster_that_does_not_answer_in_time_is_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_after_a_timeout_are_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_health, "_SECONDS", 0.5)
     program = kubectl / "kubectl"
     program.write_text("#!/bin/sh\necho 'open a browser at ...' >&2\nexec sleep 60\n")
@@ -161,9 +161,7 @@ def test_a_cluster_that_does_not_answer_in_time_is_one_line(kubectl: Path, monke
     assert cluster_health.warnings(CONFIG) == ["the cluster does not answer kubectl: open a browser at ..."]
 
 
-def test_without_kubectl_or_a_cluster_one_line_says_what_is_not_known(
-    kubectl: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warnings_without_kubectl_or_cluster_are_one_line(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = kubectl / "kubectl"
     program.write_text("#!/bin/sh\necho 'error: context \"mine\" does not exist' >&2\nexit 1\n")
     program.chmod(0o755)

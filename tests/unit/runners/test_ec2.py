@@ -106,7 +106,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ({"kind": "ecs"}, "slipway:runners.kind: 'ecs': expected one of kubernetes, ec2"),
     ],
 )
-def test_a_mistake_is_one_clear_line(values: dict[str, Any], said: str) -> None:
+def test_ec2_config_invalid_is_refused_in_one_line(values: dict[str, Any], said: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         load(**values)
     (line,) = str(caught.value).splitlines()
@@ -114,7 +114,7 @@ def test_a_mistake_is_one_clear_line(values: dict[str, Any], said: str) -> None:
     assert "ghp_abc" not in line
 
 
-def test_what_github_is_and_whose_jobs_are_taken() -> None:
+def test_ec2_github_url_gives_owner_and_repository() -> None:
     github = load(github={**RUNNERS["github"], "url": "https://github.com/acme/images"}).github
     assert (github.host, github.owner, github.repository) == ("github.com", "acme", "images")
     assert (
@@ -134,17 +134,17 @@ def test_what_github_is_and_whose_jobs_are_taken() -> None:
         ("notghe.com", "https://notghe.com/api/v3"),
     ],
 )
-def test_where_githubs_api_is(host: str, api: str) -> None:
+def test_ec2_github_host_gives_its_api(host: str, api: str) -> None:
     assert load(github={**RUNNERS["github"], "url": f"https://{host}/acme"}).github.api == api
 
 
-def test_a_topic_may_be_another_accounts() -> None:
+def test_ec2_alarm_topic_of_another_account_is_taken() -> None:
     topic = "arn:aws:sns:eu-west-1:999999999999:alarms"
     assert load(alarm={"topic": topic}).alarm.topic == topic
 
 
 @pytest.mark.parametrize("stack", ["gpu.eu", "g" * 37, "gpü"])
-def test_a_stack_whose_name_aws_or_github_refuse_is_refused_when_it_is_planned(stack: str, tmp_path: Path) -> None:
+def test_ec2_stack_with_a_name_aws_refuses_is_refused(stack: str, tmp_path: Path) -> None:
     made = checkout.make(tmp_path)
     registry = "{kind: ecr, repository: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml, create: false}"
     text = f"config:\n  slipway:flavor: runners\n  slipway:registry: {registry}\n"
@@ -158,7 +158,7 @@ def test_a_stack_whose_name_aws_or_github_refuse_is_refused_when_it_is_planned(s
     assert plan.make("g" * 36, root=tmp_path).images == ()
 
 
-def test_every_runner_has_a_checksum_for_both_architectures() -> None:
+def test_runner_version_has_checksums_of_both_architectures() -> None:
     found = [runner_checksum(version, platform) for version in runner_names() for platform in ec2.ARCHITECTURES]
     assert len(set(found)) == len(found)
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in found)
@@ -174,7 +174,7 @@ def types() -> Iterator[tuple[dict[str, Any], ec2_site.Machine]]:
             yield described, ec2_site.Machine(name, ("x86_64",), 0, efa, cards, 0, cluster=True, spot=True, zones=())
 
 
-def test_interfaces_are_such_as_every_type_has() -> None:
+def test_efa_interfaces_of_each_type_are_on_its_cards() -> None:
     seen = 0
     for described, machine in types():
         cards = described["NetworkInfo"]["NetworkCards"]
@@ -209,7 +209,7 @@ def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.Machine:
     return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
 
 
-def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
+def test_root_volume_without_disks_must_hold_the_images() -> None:
     assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=139) == (
         "slipway:runners.root: 139 GiB is too small: the machine image takes 60 GiB, and torch within budgets 80; "
         "give at least 140"
@@ -218,13 +218,13 @@ def test_the_root_volume_takes_the_images_where_a_type_has_no_disks() -> None:
     assert refused(of("g5.2xlarge"), root=75) == ""
 
 
-def test_a_machine_must_have_the_gpus_that_are_asked_for_else_the_fewest_of_any_type() -> None:
+def test_gpus_by_default_are_the_fewest_of_any_type() -> None:
     types = [replace(of("p4d.24xlarge"), gpus=8), replace(of("g5.12xlarge"), gpus=4)]
     site = ec2_site.Site(types, [], "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
     assert [site.gpus(asked) for asked in (None, 0, 2)] == [4, 0, 2]
 
 
-def test_a_type_that_is_in_no_zone_of_the_subnets_is_refused() -> None:
+def test_instance_type_outside_the_subnets_zones_is_refused() -> None:
     assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="bc")) == ""
     assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="c")) == (
         "slipway:runners.instanceTypes: p5.48xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets are; "
@@ -240,7 +240,7 @@ def machines(*started: float, group: str = SPOT) -> list[Machine]:
     return [Machine(f"i-{number}", group, at) for number, at in enumerate(started)]
 
 
-def test_the_least_are_there_without_a_job_and_do_not_end() -> None:
+def test_decide_without_jobs_keeps_the_minimum() -> None:
     rules = replace(RULES, least=2)
     assert decide(0, rules, [], [], [], set()).desired == {SPOT: 2, ON_DEMAND: 0}
     there = machines(0, 0, 0)
@@ -249,7 +249,7 @@ def test_the_least_are_there_without_a_job_and_do_not_end() -> None:
     assert (len(done.end), done.desired) == (1, {SPOT: 2, ON_DEMAND: 0})
 
 
-def test_an_idle_machine_that_is_too_old_is_replaced_and_a_busy_one_is_not() -> None:
+def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
     rules = replace(RULES, least=2)
     there = machines(0, 0, 80_000)
     runners = [Runner(0, "i-0", online=True, busy=False), Runner(1, "i-1", online=True, busy=True)]
@@ -259,12 +259,12 @@ def test_an_idle_machine_that_is_too_old_is_replaced_and_a_busy_one_is_not() -> 
     assert decide(90_000, replace(rules, least=3), [], there, runners, set()).desired == {SPOT: 3, ON_DEMAND: 0}
 
 
-def test_spot_and_on_demand_are_asked_for_in_turn() -> None:
+def test_decide_with_a_waiting_job_alternates_capacity() -> None:
     asked = [decide(age, RULES, [Job(1, "a/b", 0)], [], [], set()).desired[SPOT] for age in range(-60, 1500, 60)]
     assert asked == [1] * 6 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
 
 
-def test_a_job_that_is_given_to_none_is_tried_again_after_some_time() -> None:
+def test_decide_with_an_unassigned_job_retries_later() -> None:
     there = machines(0)
     runners = [Runner(0, "i-0", online=True, busy=False)]
     now = RULES.boot + RULES.idle + 1
@@ -276,7 +276,7 @@ def test_a_job_that_is_given_to_none_is_tried_again_after_some_time() -> None:
     assert sum(decide(now + LEFT + 1, RULES, [left], [], [], set()).desired.values()) == 1
 
 
-def test_without_spot_on_demand_is_asked_for_at_once() -> None:
+def test_decide_without_spot_takes_on_demand_at_once() -> None:
     rules = replace(RULES, groups=(ON_DEMAND,))
     assert decide(0, rules, [Job(1, "a/b", 0)], [], [], set()).desired == {ON_DEMAND: 1}
 
@@ -295,7 +295,7 @@ def test_without_spot_on_demand_is_asked_for_at_once() -> None:
         max_size=20,
     ),
 )
-def test_whatever_there_is_no_busy_machine_ends_and_none_is_asked_for_in_vain(
+def test_decide_ends_no_busy_machine_and_starts_none_in_vain(
     waits: list[float], there: list[tuple[str, float, str, str, bool, bool]]
 ) -> None:
     found = [
@@ -448,7 +448,7 @@ class Day:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_over_a_day_no_job_waits_longer_than_the_bound_and_it_costs_less_than_machines_that_are_always_there(
+def test_decide_over_a_day_bounds_waits_and_costs(
     seed: int,
 ) -> None:
     day = Day(seed, replace(RULES, most=40))
@@ -470,7 +470,7 @@ def test_over_a_day_no_job_waits_longer_than_the_bound_and_it_costs_less_than_ma
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_where_there_is_no_on_demand_capacity_spot_serves_all_once_it_is_back(seed: int) -> None:
+def test_decide_without_on_demand_capacity_waits_for_spot(seed: int) -> None:
     day = Day(seed, replace(RULES, most=40), on_demand=False)
     day.run()
     assert all(work.ended is not None for work in day.jobs)
@@ -480,7 +480,7 @@ def test_where_there_is_no_on_demand_capacity_spot_serves_all_once_it_is_back(se
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_where_machines_are_taken_away_their_jobs_are_run_again_and_nothing_is_left_behind(seed: int) -> None:
+def test_decide_after_interruptions_runs_jobs_again(seed: int) -> None:
     day = Day(seed, replace(RULES, most=40), taken=0.01)
     day.run()
     assert day.killed == []
@@ -490,7 +490,7 @@ def test_where_machines_are_taken_away_their_jobs_are_run_again_and_nothing_is_l
     assert day.machines == {}
 
 
-def test_where_the_most_is_reached_jobs_wait_their_turn_and_all_are_done() -> None:
+def test_decide_at_the_maximum_finishes_every_job() -> None:
     day = Day(1, replace(RULES, most=2))
     day.run()
     assert day.killed == []

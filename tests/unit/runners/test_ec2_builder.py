@@ -50,7 +50,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("programs")
 @pytest.mark.parametrize("name", ["c", "with space and 100%"])
-def test_ssh_understands_the_alias(tmp_path: Path, name: str) -> None:
+def test_ssh_config_is_understood_by_ssh(tmp_path: Path, name: str) -> None:
     root = tmp_path / name
     ssh_config.write(REGION, NAME, root)
     folder = ssh_config.folder(NAME, root)
@@ -69,14 +69,14 @@ def test_ssh_understands_the_alias(tmp_path: Path, name: str) -> None:
     assert (folder / "key.pub").read_text() == before
 
 
-def test_connections_are_shared_where_a_sockets_path_may_be_so_long() -> None:
+def test_ssh_config_with_a_short_path_shares_connections() -> None:
     short, long = Path("/work/x"), Path("/work") / ("x" * 80)
     assert "ControlPath" in ssh_config.rendered(REGION, NAME, short)
     assert "Control" not in ssh_config.rendered(REGION, NAME, long)
 
 
 @pytest.mark.parametrize("missing", ["aws", "session-manager-plugin"])
-def test_what_is_not_installed_is_said_before_anything_is_done(
+def test_ssh_config_without_a_program_is_refused(
     tmp_path: Path, programs: Path, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (programs / missing).unlink()
@@ -121,7 +121,7 @@ def state(client: Any) -> str:
     return found
 
 
-def test_the_machine_is_started_and_stopped_by_its_name(
+def test_builder_is_started_and_stopped_by_name(
     aws: Any, made: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     made.stop()
@@ -149,7 +149,7 @@ def found(state: str) -> dict[str, Any]:
     return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": state}}]}]}
 
 
-def test_what_may_clear_up_is_tried_again(made: Machine) -> None:
+def test_builder_start_with_a_passing_error_is_retried(made: Machine) -> None:
     with Stubber(made._ec2) as stubbed:
         stubbed.add_response("describe_instances", found("stopped"))
         stubbed.add_client_error("start_instances", "InsufficientInstanceCapacity", "We have not enough")
@@ -160,7 +160,7 @@ def test_what_may_clear_up_is_tried_again(made: Machine) -> None:
         stubbed.assert_no_pending_responses()
 
 
-def test_what_may_not_is_said_at_once_in_one_line(made: Machine) -> None:
+def test_builder_start_with_a_lasting_error_raises_at_once(made: Machine) -> None:
     with Stubber(made._ec2) as stubbed:
         stubbed.add_response("describe_instances", found("stopped"))
         stubbed.add_client_error("start_instances", "UnauthorizedOperation", "You\nmay not")
@@ -171,7 +171,7 @@ def test_what_may_not_is_said_at_once_in_one_line(made: Machine) -> None:
 
 
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity"])
-def test_what_does_not_start_in_time_says_why(made: Machine, code: str) -> None:
+def test_builder_start_after_its_deadline_raises_the_reason(made: Machine, code: str) -> None:
     with Stubber(made._ec2) as stubbed:
         stubbed.add_response("describe_instances", found("stopped" if code else "stopping"))
         if code:
@@ -203,7 +203,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, near: Near, seconds: float = 60) ->
     ssh_proxy.connect(near, Path("key"), time.monotonic() + seconds)  # type: ignore[arg-type]  # in its place
 
 
-def test_the_proxy_waits_for_session_manager_and_sends_the_key_each_time(
+def test_proxy_unconnected_retries_with_the_key(
     monkeypatch: pytest.MonkeyPatch, programs: Path, tmp_path: Path
 ) -> None:
     (programs / "aws").write_text(
@@ -220,7 +220,7 @@ def test_the_proxy_waits_for_session_manager_and_sends_the_key_each_time(
 @pytest.mark.parametrize(
     ("says", "seconds"), [("TargetNotConnected", -1), ("AccessDeniedException", 60)], ids=["late", "denied"]
 )
-def test_the_proxy_ends_with_one_line(
+def test_proxy_refused_ends_with_one_line(
     monkeypatch: pytest.MonkeyPatch, programs: Path, says: str, seconds: float
 ) -> None:
     (programs / "aws").write_text(f'#!/bin/sh\nprintf "\\nAn error occurred ({says})\\nmore" >&2\nexit 254\n')
@@ -229,13 +229,13 @@ def test_the_proxy_ends_with_one_line(
     assert str(caught.value) == f"{NAME} (i-1): An error occurred ({says})\\nmore"
 
 
-def test_a_session_that_breaks_is_no_refusal(monkeypatch: pytest.MonkeyPatch, programs: Path) -> None:
+def test_proxy_with_a_broken_session_raises_connection_error(monkeypatch: pytest.MonkeyPatch, programs: Path) -> None:
     (programs / "aws").write_text("#!/bin/sh\necho 'Connection to destination port failed' >&2\nexit 1\n")
     with pytest.raises(ConnectionError, match="Connection to destination port failed"):
         connect(monkeypatch, Near())
 
 
-def test_a_key_is_let_in_by_ec2_instance_connect(tmp_path: Path, made: Machine) -> None:
+def test_builder_admits_a_key_by_instance_connect(tmp_path: Path, made: Machine) -> None:
     key, instance = f"ssh-ed25519 {'A' * 68} x", "i-0123456789abcdef0"
     (tmp_path / "key.pub").write_text(key)
     asked = {"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}
@@ -273,7 +273,7 @@ def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: An
     return site.builder_network.subnet
 
 
-def test_the_builder_is_where_its_type_is_to_be_had() -> None:
+def test_builder_network_is_in_a_zone_with_its_type() -> None:
     assert refused(["eu-west-1b", "eu-west-1c"]) == "subnet-b"
     assert refused(["eu-west-1c"]) == (
         "slipway:runners.build.instanceType: c7i.4xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets "
@@ -282,7 +282,7 @@ def test_the_builder_is_where_its_type_is_to_be_had() -> None:
     assert refused([]).endswith("where the subnets are; nor elsewhere in eu-west-1")
 
 
-def test_a_cache_that_cannot_hold_the_images_is_refused() -> None:
+def test_builder_cache_below_the_images_size_is_refused() -> None:
     assert refused(["eu-west-1a"], {"torch": 20 * 1024**3}, cache=60) == (
         "slipway:runners.build.cache: 60 GiB is too small for torch within budgets; give at least 80"
     )
@@ -297,14 +297,14 @@ def test_a_cache_that_cannot_hold_the_images_is_refused() -> None:
         ({}, "slipway:runners.build.instanceType: "),
     ],
 )
-def test_a_mistake_is_one_clear_line(build: dict[str, Any], said: str) -> None:
+def test_builder_config_invalid_is_refused_in_one_line(build: dict[str, Any], said: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": "runners", "runners": {**RUNNERS, "build": build}}, "stack x")
     (line,) = str(caught.value).splitlines()
     assert said in line, line
 
 
-def test_to_build_on_runners_takes_a_build_service() -> None:
+def test_build_on_runners_without_a_build_service_is_refused() -> None:
     with pytest.raises(SlipwayError, match="the stack has no build service: set runners.build"):
         flavors.load({"flavor": "local", "buildOn": "runners", "runners": RUNNERS}, "stack x")
     given = {"flavor": "local", "buildOn": "runners", "runners": {**RUNNERS, "build": {"instanceType": "c7i.large"}}}

@@ -45,11 +45,11 @@ machine of no tag yet cannot be named by."""
 
 
 @pytest.mark.parametrize("whose", POLICIES)
-def test_each_may_do_what_it_must_and_nothing_that_it_must_not(whose: str) -> None:
+def test_policy_of_each_role_grants_only_what_it_needs(whose: str) -> None:
     assert iam.mistakes(POLICIES[whose](), whose) == []
 
 
-def test_who_deploys_may_reach_the_builder_and_no_other_machine() -> None:
+def test_deployer_policy_reaches_only_the_builder() -> None:
     policy = json.loads((ROOT / "docs/runners/ec2-policy.json").read_text())
     assert iam.mistakes(policy, "who deploys") == []
     for sid in ("TagsOfWhatIsMade", "TagsOfWhatIsThere", "Builder", "KeyOfTheBuilder", "WayToTheBuilder"):
@@ -63,7 +63,7 @@ def test_who_deploys_may_reach_the_builder_and_no_other_machine() -> None:
 
 
 @pytest.mark.parametrize("whose", POLICIES)
-def test_a_star_stands_only_where_aws_knows_no_resource(whose: str) -> None:
+def test_policy_star_is_only_for_actions_without_resources(whose: str) -> None:
     for statement in POLICIES[whose]()["Statement"]:
         assert not [action for action in statement["Action"] if "*" in action]
         if "*" in statement["Resource"]:
@@ -74,7 +74,7 @@ def test_a_star_stands_only_where_aws_knows_no_resource(whose: str) -> None:
     ("whose", "number"),
     [(whose, number) for whose, make in POLICIES.items() for number in range(len(make()["Statement"]))],
 )
-def test_faults_are_seen(whose: str, number: int) -> None:
+def test_policy_with_a_planted_fault_fails_the_checks(whose: str, number: int) -> None:
     """Planted in each statement: it is gone, an action is gone, it is for any resource, for any action, unconditional."""
     good = POLICIES[whose]()
 
@@ -93,12 +93,12 @@ def test_faults_are_seen(whose: str, number: int) -> None:
         assert planted(Condition={})
 
 
-def test_without_a_registry_of_aws_a_job_may_push_to_none() -> None:
+def test_runner_policy_without_ecr_grants_no_push() -> None:
     bare = iam_policies.runner(iam_policies.Arns(**{**vars(ARNS), "repositories": []}))
     assert not [action for statement in bare["Statement"] for action in statement["Action"] if action.startswith("ecr")]
 
 
 @pytest.mark.parametrize("service", ["ec2.amazonaws.com", "lambda.amazonaws.com"])
-def test_a_role_is_for_its_service_alone(service: str) -> None:
+def test_trust_policy_names_its_service_alone(service: str) -> None:
     (statement,) = iam_policies.trust(service)["Statement"]
     assert statement == {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}}

@@ -77,7 +77,7 @@ def refusal(**values: Any) -> str:
         ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
+def test_kubernetes_config_invalid_is_refused_in_one_line(values: dict[str, Any], line: str) -> None:
     message = refusal(**values)
     assert message.startswith(line), message
     assert "\n" not in message
@@ -85,7 +85,7 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
 
 
 @pytest.mark.parametrize(("profile", "instance"), [("eks-p4d", "p4d.24xlarge"), ("eks-p5", "p5.48xlarge")])
-def test_a_profile_of_eks_is_the_instance_type_that_it_names(profile: str, instance: str) -> None:
+def test_eks_profile_has_the_instance_type_of_its_name(profile: str, instance: str) -> None:
     """By the answers of EC2 that moto carries."""
     table = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
     described = json.loads(gzip.decompress(table.read_bytes()))[instance]
@@ -107,7 +107,7 @@ def test_a_profile_of_eks_is_the_instance_type_that_it_names(profile: str, insta
         ({"profile": "aks-ndv5", "infiniband": 4}, {GPU: "8", INFINIBAND: "4"}),
     ],
 )
-def test_a_runner_asks_for_the_nodes_devices_by_their_names(values: dict[str, Any], limits: dict[str, str]) -> None:
+def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits: dict[str, str]) -> None:
     config = runners(**values)
     assert pod.devices(config) == limits
     (runner,) = pod.template(config, RUNNER, DOCKER)["spec"]["containers"]
@@ -126,7 +126,7 @@ def test_a_runner_asks_for_the_nodes_devices_by_their_names(values: dict[str, An
 
 
 @pytest.mark.parametrize("profile", node_names())
-def test_a_pod_is_whole_and_its_daemon_is_there_before_the_runner(profile: str) -> None:
+def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     config = runners(profile=profile, cache="300Gi", storageClass="gp3", grace=90)
     made = pod.template(config, RUNNER, DOCKER)
     spec = made["spec"]
@@ -149,9 +149,7 @@ def test_a_pod_is_whole_and_its_daemon_is_there_before_the_runner(profile: str) 
 
 
 @pytest.mark.parametrize(("build", "variable"), [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
-def test_a_runner_without_a_daemon_builds_on_the_service_and_nothing_in_it_is_privileged(
-    build: dict[str, Any], variable: str
-) -> None:
+def test_pod_without_a_daemon_is_unprivileged(build: dict[str, Any], variable: str) -> None:
     config = runners(daemon=False, build=build, maxRunners=3)
     assert config.build
     spec = pod.template(config, RUNNER, DOCKER, build_service.client(config, config.build))["spec"]
@@ -165,7 +163,7 @@ def test_a_runner_without_a_daemon_builds_on_the_service_and_nothing_in_it_is_pr
     assert isolation.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 
 
-def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> None:
+def test_guards_are_in_the_namespace_and_select_its_pods() -> None:
     config = runners(profile="eks-p5", maxRunners=3, namespace="gpu")
     budget, account, quota = (
         isolation.disruption_budget(config),
@@ -188,7 +186,7 @@ def test_all_guards_stand_in_the_runners_namespace_and_speak_of_their_pods() -> 
     }
 
 
-def test_builds_give_way_and_still_start_nodes_and_another_priority_is_another_class(
+def test_priority_class_is_low_and_replaced_on_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = isolation.builds_priority(runners())
@@ -201,7 +199,7 @@ def test_builds_give_way_and_still_start_nodes_and_another_priority_is_another_c
     assert asked["opts"].delete_before_replace
 
 
-def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
+def test_network_policies_close_ingress_and_node_credentials() -> None:
     closed, build = isolation.network_policies(runners())
     assert closed["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}  # no rule: nothing may
     assert "ingress" not in build["spec"]
@@ -210,7 +208,7 @@ def test_nothing_comes_in_and_a_nodes_credentials_are_out_of_reach() -> None:
     assert [port["port"] for port in web["ports"]] == [80, 443]
 
 
-def test_the_namespace_says_what_it_admits_and_warns_of_it() -> None:
+def test_namespace_has_its_pod_security_labels() -> None:
     controllers = isolation.controller_namespace(runners())["metadata"]["labels"]
     assert controllers["pod-security.kubernetes.io/enforce"] == "restricted"
     service: dict[str, Any] = {"daemon": False, "build": {}}
@@ -283,14 +281,12 @@ def stack(root: Path, **keys: Any) -> str:
         ),
     ],
 )
-def test_what_a_stack_cannot_have_is_refused_before_anything_is_applied(
-    tmp_path: Path, keys: dict[str, Any], line: str
-) -> None:
+def test_kubernetes_stack_invalid_is_refused_in_its_plan(tmp_path: Path, keys: dict[str, Any], line: str) -> None:
     assert stack(tmp_path, **keys) == f"stack t: {line}"
 
 
 @pytest.mark.parametrize("key", ["runners.github.token", "runners.github.app.privateKey"])
-def test_a_credential_in_clear_text_is_refused(key: str) -> None:
+def test_github_credential_in_clear_text_is_refused(key: str) -> None:
     written: dict[str, Any] = {}
     inner = written
     *path, last = key.split(".")
@@ -306,7 +302,7 @@ def test_a_credential_in_clear_text_is_refused(key: str) -> None:
     check_clear_text(written, "stack t")
 
 
-def test_certificates_serve_the_names_they_are_made_for_and_no_other() -> None:
+def test_certificates_serve_their_hosts_only() -> None:
     made = certificates.make(["build.slipway-runners.svc", "127.0.0.1"])
     server, client = (ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     with tempfile.TemporaryDirectory() as folder:

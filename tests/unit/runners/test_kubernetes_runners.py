@@ -44,7 +44,7 @@ def objects(recorder: Recorder) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_a_stack_of_runners_alone_is_whole() -> None:
+def test_runners_without_images_declare_all_objects() -> None:
     recorder, values = only()
     assert sorted(objects(recorder)) == [
         "LimitRange runners",
@@ -67,7 +67,7 @@ def test_a_stack_of_runners_alone_is_whole() -> None:
     }
 
 
-def test_keys_reach_the_cluster_as_its_api_has_them() -> None:
+def test_manifest_keys_reach_the_api_unchanged() -> None:
     made = objects(only()[0])
     assert made["PriorityClass slipway-runners-build"]["preemptionPolicy"] == "Never"
     assert made["ServiceAccount runner"]["automountServiceAccountToken"] is False
@@ -78,7 +78,7 @@ def test_keys_reach_the_cluster_as_its_api_has_them() -> None:
     assert [port["port"] for port in rule["ports"]] == [80, 443]  # and not this machine's own registry's
 
 
-def test_the_charts_are_githubs_at_a_pinned_version_and_the_controller_sees_one_namespace() -> None:
+def test_charts_are_pinned_and_watch_one_namespace() -> None:
     charts = only()[0].of_type(RELEASE)
     controller = charts["runners-gha-runner-scale-set-controller"]
     scale_set = charts["runners-gha-runner-scale-set"]
@@ -95,7 +95,7 @@ def test_the_charts_are_githubs_at_a_pinned_version_and_the_controller_sees_one_
     }
 
 
-def test_charts_and_images_come_from_where_an_air_gapped_cluster_has_them() -> None:
+def test_charts_and_images_come_from_the_mirrors() -> None:
     mirrors = {"images": {"ghcr.io": "mirror.example/ghcr", "docker.io": "mirror.example/hub"}}
     recorder, _ = run(chain={}, runners=runners(arc={"charts": "charts"}), mirrors=mirrors)
     charts = recorder.of_type(RELEASE)
@@ -119,7 +119,7 @@ APP = {"id": "1", "installation": "2", "privateKey": "hunter2"}
         ({"app": APP}, {"github_app_id", "github_app_installation_id", "github_app_private_key"}),
     ],
 )
-def test_credentials_go_into_one_secret_and_stand_nowhere_else(given: dict[str, Any], keys: set[str]) -> None:
+def test_credentials_are_in_one_secret_alone(given: dict[str, Any], keys: set[str]) -> None:
     recorder, values = only(github={"url": GITHUB["url"], **given})
     secret = objects(recorder)["Secret github"]["stringData"]
     assert secret[SECRET]
@@ -129,7 +129,7 @@ def test_credentials_go_into_one_secret_and_stand_nowhere_else(given: dict[str, 
     assert "hunter2" not in repr(rest) + repr(values)
 
 
-def test_images_are_built_on_the_runners_build_service_with_certificates() -> None:
+def test_images_on_runners_use_the_build_services_engine() -> None:
     registry = {"kind": "local", "address": "r.example"}
     recorder, values = run(
         runners=runners(build={"address": "builds.example:2376"}), buildOn="runners", registry=registry
@@ -160,7 +160,7 @@ def test_images_are_built_on_the_runners_build_service_with_certificates() -> No
     }
 
 
-def test_a_rootless_service_has_no_privileges_and_no_docker() -> None:
+def test_rootless_service_has_no_privileges_and_no_docker() -> None:
     made = objects(only(build={"rootless": True})[0])
     daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
     assert daemon["securityContext"]["runAsNonRoot"]
@@ -175,7 +175,7 @@ def service(**build: Any) -> tuple[Recorder, dict[str, Any]]:
     return recorder, objects(recorder)["Deployment build"]["spec"]["template"]["spec"]
 
 
-def test_another_certificate_is_another_pod_as_the_daemon_reads_it_once() -> None:
+def test_build_service_with_a_new_certificate_is_a_new_pod() -> None:
     recorder, _ = service(address="builds.example:2376")
     other, _ = service(address="other.example:2376")
     templates = [objects(each)["Deployment build"]["spec"]["template"] for each in (recorder, other)]
@@ -184,13 +184,13 @@ def test_another_certificate_is_another_pod_as_the_daemon_reads_it_once() -> Non
     assert templates[0] == templates[1]
 
 
-def test_a_build_service_keeps_no_node_with_gpus() -> None:
+def test_build_service_is_placed_off_gpu_nodes() -> None:
     assert service()[1]["nodeSelector"] == dict(node("cpu").selector)
     assert "tolerations" not in service()[1]
 
 
 @pytest.mark.parametrize(("build", "port"), [({}, "0948"), ({"rootless": True}, "04D2")])
-def test_whoever_builds_is_waited_for(build: dict[str, Any], port: str) -> None:
+def test_build_service_stops_after_its_connections(build: dict[str, Any], port: str) -> None:
     recorder, spec = service(**build)
     daemon = spec["containers"][0]
     (command,) = [daemon["lifecycle"]["preStop"]["exec"]["command"]]
@@ -213,14 +213,14 @@ _TCP = "  sl  local_address rem_address   st\n"
         (" 1: 0100007F:0948 0100007F:C350 06\n", False),  # it was closed
     ],
 )
-def test_who_is_connected_is_what_the_kernel_says(tmp_path: Path, connections: str, waits: bool) -> None:
+def test_stop_script_waits_for_established_connections(tmp_path: Path, connections: str, waits: bool) -> None:
     (tmp_path / "tcp").write_text(_TCP + connections)
     command = service()[1]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     command[-1] = command[-1].replace("/proc/net/", f"{tmp_path}/").replace("sleep 1", "exit 7")
     assert subprocess.run(command, check=False).returncode == 7 * waits
 
 
-def test_room_is_made_where_docker_keeps_its_images_and_leaves_alone_what_is_new() -> None:
+def test_cleanup_container_is_beside_docker_only() -> None:
     (daemon, room) = service()[1]["containers"]
     (layers,) = [mount["mountPath"] for mount in daemon["volumeMounts"] if mount["name"] == "layers"]
     assert {"name": "layers", "mountPath": layers, "readOnly": True} in room["volumeMounts"]
@@ -230,7 +230,7 @@ def test_room_is_made_where_docker_keeps_its_images_and_leaves_alone_what_is_new
     assert len(service(rootless=True)[1]["containers"]) == 1  # BuildKit keeps no images
 
 
-def test_a_load_balancer_is_private_for_whoever_makes_it() -> None:
+def test_load_balancer_is_private_for_each_controller() -> None:
     recorder, _ = service(service="LoadBalancer")
     assert objects(recorder)["Service build"]["metadata"]["annotations"] == {
         "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
@@ -240,7 +240,7 @@ def test_a_load_balancer_is_private_for_whoever_makes_it() -> None:
 
 
 @pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
-def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(image: str, checked: str) -> None:
+def test_gpu_checks_run_on_the_profile_and_are_an_output(image: str, checked: str) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
     made = objects(recorder)["Job gpu-checks"]
     assert made["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
@@ -261,9 +261,7 @@ def test_gpu_checks_run_once_on_the_profiles_node_and_their_result_is_an_output(
         ("extras", {"kind": "local", "address": "r.example:5000"}, False),
     ],
 )  # fmt: skip
-def test_a_private_registrys_image_is_checked_with_its_login(
-    image: str, registry: dict[str, Any], private: bool
-) -> None:
+def test_gpu_checks_of_a_private_image_have_its_login(image: str, registry: dict[str, Any], private: bool) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}), registry=registry)
     made = objects(recorder)
     spec = made["Job gpu-checks"]["spec"]["template"]["spec"]
@@ -278,7 +276,7 @@ def test_a_private_registrys_image_is_checked_with_its_login(
         assert "hunter2" not in repr(made["Job gpu-checks"]) + repr(values["outputs"])
 
 
-def test_a_login_that_does_not_last_is_no_secret_of_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_checks_with_a_short_lived_login_have_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or each update would have another Job than its preview: nodes pull from ACR as themselves."""
     for name in azure_login.VARIABLES:
         monkeypatch.setenv(name, "x")
@@ -295,7 +293,7 @@ def test_a_login_that_does_not_last_is_no_secret_of_the_checks(monkeypatch: pyte
 REACHED = {"kind": "generic", "repository": "r.example/x"}
 
 
-def test_an_images_own_checks_are_what_the_job_runs() -> None:
+def test_gpu_checks_without_a_command_are_the_images_own() -> None:
     values = {"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED}
     text = clusters.gpu_checks(graph.locked(values, "stack t"))
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
@@ -313,7 +311,7 @@ def test_an_images_own_checks_are_what_the_job_runs() -> None:
     assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
 
 
-def test_the_gpu_checks_of_a_train_image_are_torchs() -> None:
+def test_gpu_checks_of_a_train_image_are_torchs() -> None:
     values = {"flavor": "universal", "runners": runners(validation={"image": "train"}), "registry": REACHED}
     text = clusters.gpu_checks(graph.locked(values, "stack t"))
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
@@ -337,7 +335,7 @@ SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
     + [{"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}],
     ids=[*node_names(), "rootless"],
 )
-def test_every_object_is_valid_in_each_supported_release(values: dict[str, Any]) -> None:
+def test_objects_are_valid_in_each_supported_release(values: dict[str, Any]) -> None:
     recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
     template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
     metadata = {"name": "runner", **template["metadata"]}
@@ -406,18 +404,18 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
         (STRANGER, GITHUB_COM, 22, True),
     ],
 )
-def test_flows(source: Peer, to: Peer, port: int, may: bool) -> None:
+def test_network_policies_of_a_flow_allow_or_deny_it(source: Peer, to: Peer, port: int, may: bool) -> None:
     assert len(policies()) == 7
     assert allowed(policies(), source, to, port) == may
 
 
 @pytest.mark.parametrize("source", [RUNNER, SERVICE, CONTROLLER])
-def test_names_are_asked_of_the_clusters_own_servers_alone(source: Peer) -> None:
+def test_network_policies_allow_dns_of_the_cluster_only(source: Peer) -> None:
     for server, may in ((DNS, True), (Peer("169.254.20.10"), True), (Peer("8.8.8.8"), False), (METADATA, False)):
         assert allowed(policies(), source, server, 53, "UDP") == may
 
 
-def test_who_comes_by_a_load_balancer_may_try_and_needs_a_certificate() -> None:
+def test_load_balancer_admits_anyone_with_a_certificate() -> None:
     open_to_all = policies("LoadBalancer")
     assert allowed(open_to_all, Peer("192.0.2.9"), SERVICE, 2376)
     assert not allowed(open_to_all, Peer("192.0.2.9"), RUNNER, 2376)
