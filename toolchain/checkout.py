@@ -109,7 +109,7 @@ class Checkout:
 
     def locked(self, package: str) -> str:
         """Return the version that requirements.lock pins for a package. Raises ToolchainError where it pins none."""
-        found = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", self.lock_text(), re.MULTILINE)
-        if not found:
+        match = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", self.lock_text(), re.MULTILINE)
+        if not match:
             raise ToolchainError(f"{self.lock} does not pin {package}: add it to pyproject.toml and run `make lock`")
-        return found[1]
+        return match[1]

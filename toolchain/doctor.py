@@ -3,13 +3,13 @@
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import without_credentials
-from toolchain.ready import look
+from toolchain.ready import inspect
 
 
 def doctor(checkout: Checkout) -> int:
     """Print one paragraph a part, as the machine is, changing nothing. Returns 1 if a part is missing."""
     missing = 0
-    for kind, part, wrong in look(checkout):
+    for kind, part, wrong in inspect(checkout):
         if part is None:
             missing += 1
             say(f"{kind.name:<22}{wrong or 'missing'}")

@@ -1,4 +1,4 @@
-"""The environment that everything runs in: what each part asks for, put together, in `.slipway/env`."""
+"""The environment that everything runs in: the variables and folders of all parts, in `.slipway/env`."""
 
 import os
 import secrets
@@ -24,7 +24,7 @@ def prepare() -> None:
     os.environ.update(proxy.past(os.environ))
 
 
-def _own(checkout: Checkout) -> dict[str, str]:
+def _checkout_variables(checkout: Checkout) -> dict[str, str]:
     return {
         "PULUMI_HOME": str(checkout.pulumi_home),
         "PULUMI_BACKEND_URL": checkout.backend.as_uri(),
@@ -33,25 +33,25 @@ def _own(checkout: Checkout) -> dict[str, str]:
     }
 
 
-def _put_together(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, str], list[str]]:
-    variables, folders = _own(checkout), []
+def _merged(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, str], list[str]]:
+    variables, folders = _checkout_variables(checkout), []
     for part in parts:
         variables |= part.env
         folders += [folder for folder in part.path if folder not in folders]
     below = variables.pop(apt_mirrors.VARIABLE, "{}")
-    return {**variables, **apt_mirrors.merged(apt_mirrors.users(os.environ), below)}, folders
+    return {**variables, **apt_mirrors.merged(apt_mirrors.configured(os.environ), below)}, folders
 
 
 def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
     """Return this process's environment, changed as `.slipway/env` changes a shell's."""
-    own, folders = _put_together(checkout, parts)
+    changes, folders = _merged(checkout, parts)
     kept = {name: value for name, value in os.environ.items() if name not in {*DROPPED, apt_mirrors.VARIABLE}}
-    return {**kept, **own, **proxy.past(kept), "PATH": os.pathsep.join([*folders, kept["PATH"]])}
+    return {**kept, **changes, **proxy.past(kept), "PATH": os.pathsep.join([*folders, kept["PATH"]])}
 
 
 def save(checkout: Checkout, parts: Iterable[Part]) -> None:
-    """Write `.slipway/env`, and the folders and the passphrase that it speaks of."""
-    own, folders = _put_together(checkout, parts)
+    """Write `.slipway/env`, and the folders and the passphrase that it names."""
+    changes, folders = _merged(checkout, parts)
     if not checkout.passphrase.exists():
         write(checkout.passphrase, secrets.token_urlsafe(32) + "\n", mode=0o600)
     for folder in (checkout.backend, checkout.pulumi_home):
@@ -59,7 +59,7 @@ def save(checkout: Checkout, parts: Iterable[Part]) -> None:
     lines = [
         "# Source this file: `. .slipway/env`. It is written anew by every `make ready`.",
         f"unset {' '.join(DROPPED)}",
-        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(own.items())),
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(changes.items())),
         proxy.SHELL.rstrip(),
         f'export PATH={shlex.quote(os.pathsep.join(folders))}":$PATH"',
     ]

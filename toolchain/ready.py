@@ -44,13 +44,13 @@ _NEEDS: Final = {
 """What :mod:`toolchain.needs` calls them."""
 
 
-def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str]:
+def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str]:
     """Return the names of the parts that a stack has no use for. Raises ToolchainError where its YAML is wrong.
 
     Without ``pushing``, as at a preview, nothing is signed.
     """
-    said = apt_mirrors.merged(apt_mirrors.users(os.environ), "{}")
-    environment = {**os.environ, apt_mirrors.VARIABLE: "", **said, "PYTHONPATH": str(checkout.root)}
+    mirrors = apt_mirrors.merged(apt_mirrors.configured(os.environ), "{}")
+    environment = {**os.environ, apt_mirrors.VARIABLE: "", **mirrors, "PYTHONPATH": str(checkout.root)}
     python = checkout.venv / "bin" / "python"
     needs = json.loads(
         output(
@@ -71,11 +71,11 @@ def needless(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str
 def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True) -> list[Part]:
     """Have every part, or those that a stack needs, services running, and `.slipway/env` written.
 
-    Of ``pushing`` see :func:`needless`. Quick when nothing is missing.
+    Of ``pushing`` see :func:`unneeded_parts`. Quick when nothing is missing.
     """
-    modes.even(checkout)
+    modes.normalize(checkout)
     python_env.get(checkout)
-    left_out = needless(checkout, stack, pushing=pushing) if stack else set(_ON_DEMAND)
+    left_out = unneeded_parts(checkout, stack, pushing=pushing) if stack else set(_ON_DEMAND)
     with golang.caches(checkout):
         parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
         parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]
@@ -83,7 +83,7 @@ def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True)
     return parts
 
 
-def look(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
+def inspect(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
     """Yield each part as it stands, changing nothing: the part or None, and what is wrong where looking failed."""
     for kind in KINDS:
         try:

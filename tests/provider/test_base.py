@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def test_bugs_are_said_with_their_place(tmp_path: Path) -> None:
 def test_schema_names_what_is_provided(plugin: Plugin) -> None:
     """As much as a tool needs to know that a program's resources exist."""
     schema = json.loads(plugin.call("GetSchema", provider_pb2.GetSchemaRequest()).schema)
-    assert (schema["name"], schema["version"]) == ("docker", "5.2.0")
+    assert (schema["name"], schema["version"]) == ("docker", metadata.version("pulumi-docker"))
     assert "docker:index/getRegistryImage:getRegistryImage" in schema["functions"]
     inputs = schema["resources"]["docker:index/image:Image"]["inputProperties"]
     assert set(inputs) == {"imageName", "registry", "build", "skipPush", "buildOnPreview"}
@@ -172,7 +173,7 @@ def test_schema_names_what_is_provided(plugin: Plugin) -> None:
 
 
 def test_plugin_info(plugin: Plugin) -> None:
-    assert plugin.call("GetPluginInfo", empty_pb2.Empty()).version == "5.2.0"
+    assert plugin.call("GetPluginInfo", empty_pb2.Empty()).version == metadata.version("pulumi-docker")
 
 
 @pytest.mark.parametrize("method", ["Call", "Construct", "Parameterize", "Handshake"])

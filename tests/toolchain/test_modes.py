@@ -25,7 +25,7 @@ def test_the_context_has_the_modes_that_git_records(clone: Clone, files: int, fo
     for folder in (context / "torch/checks", context / "torch", context):
         folder.chmod(folders)
 
-    modes.even(clone.checkout)
+    modes.normalize(clone.checkout)
 
     def mode(path: Path) -> int:
         return stat.S_IMODE(path.stat().st_mode)

@@ -15,7 +15,7 @@ from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import python_env
 from toolchain.parts.part import Part
 
-OURS = json.loads(apt_mirrors.ours("127.0.0.1:5000"))
+OURS = json.loads(apt_mirrors.base_image_mirror("127.0.0.1:5000"))
 HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
 GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
@@ -91,7 +91,7 @@ def test_only_what_a_stack_uses_is_had(
     monkeypatch.setenv(apt_mirrors.VARIABLE, json.dumps(said))
     _write(stacks, config)
     cluster = set() if config.get("runners") == RUNNERS else {"Kubernetes provider"}
-    assert ready.needless(stacks.checkout, "t") == needless | cluster
+    assert ready.unneeded_parts(stacks.checkout, "t") == needless | cluster
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,13 @@ def test_where_nothing_is_pushed_nothing_that_signs_is_had(
     stacks: Clone, trust: dict[str, Any], needless: set[str]
 ) -> None:
     _write(stacks, {"signing": KEY, "trust": trust})
-    assert ready.needless(stacks.checkout, "t", pushing=False) & SIGNERS == needless
+    assert ready.unneeded_parts(stacks.checkout, "t", pushing=False) & SIGNERS == needless
 
 
 def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone) -> None:
     _write(stacks, {"publsh": True, "platform": 7})
     with pytest.raises(ToolchainError, match=r"^stack t: .*'publsh'.*$"):
-        ready.needless(stacks.checkout, "t")
+        ready.unneeded_parts(stacks.checkout, "t")
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_the_users_mirrors_stand_above_ours(
 @pytest.mark.parametrize("said", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
 def test_mirrors_that_are_none_are_one_line(said: str) -> None:
     with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(said)}: expected a JSON object such as "):
-        apt_mirrors.users({apt_mirrors.VARIABLE: said})
+        apt_mirrors.configured({apt_mirrors.VARIABLE: said})

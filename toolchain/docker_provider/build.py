@@ -50,6 +50,10 @@ _ADVICE: Final = (
     ),
 )
 """What a failed push says to what can be done about it; the first that fits counts."""
+_UNREACHED: Final = re.compile(
+    r"(?:could not resolve host|failed to connect to|temporary failure resolving|failed to resolve):? '?([\w.-]+)", re.I
+)
+"""How git, curl, apt and pip say that they did not reach a host."""
 _DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
 
 
@@ -185,8 +189,7 @@ class _Work:
             try:
                 log.follow(stack.enter_context(request).messages())
             except (EngineError, push_progress.StreamError) as error:
-                full = _DISK_FULL if "no space left" in str(error).lower() else ""
-                raise ProviderError(f"error building image {self.image.name}: {error}{full}") from error
+                raise ProviderError(f"error building image {self.image.name}: {error}{_advice(str(error))}") from error
         self.operation.check()
         if not log.image_id:
             raise ProviderError(f"error building image {self.image.name}: no image id found in build output")
@@ -228,7 +231,7 @@ class _Work:
 
     def _transfer(self, path: str, query: Query) -> str:
         """Have the engine pull or push, as the image's own registry wants it; return the digest that was pushed."""
-        headers = {"X-Registry-Auth": self.keychain.own.header()}
+        headers = {"X-Registry-Auth": self.keychain.for_push.header()}
         with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
             return push_progress.follow(response.messages(), self.display.status)
 
@@ -236,6 +239,14 @@ class _Work:
         """Answer BuildKit's question for credentials."""
         credential = self.keychain.for_host(host)
         return credential.username, credential.identity_token or credential.password
+
+
+def _advice(error: str) -> str:
+    """Return what to do about a build's error, on a line of its own, where that is known."""
+    if "no space left" in error.lower():
+        return _DISK_FULL
+    hosts = ", ".join(dict.fromkeys(_UNREACHED.findall(error)))
+    return f"\nThe build did not reach {hosts}: check the network, or name a mirror that it reaches." if hosts else ""
 
 
 def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:

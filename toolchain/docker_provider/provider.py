@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +53,8 @@ _SHORTEST_SECRET: Final = 4
 class DockerProvider(Provider):
     """Provides `docker.Image` and `docker.get_registry_image`."""
 
-    version = "5.2.0"
+    version = metadata.version("pulumi-docker")
+    """That of the SDK: Pulumi looks for a plugin of its version."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -66,9 +69,8 @@ class DockerProvider(Provider):
         """Return a schema of what is provided."""
         if request.version != 0:
             raise ProviderError(f"unsupported schema version {request.version}")
-        return provider_pb2.GetSchemaResponse(
-            schema=Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
-        )
+        schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
+        return provider_pb2.GetSchemaResponse(schema=json.dumps({**schema, "version": self.version}))
 
     def CheckConfig(
         self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext
@@ -109,9 +111,9 @@ class DockerProvider(Provider):
             return provider_pb2.InvokeResponse(failures=[provider_pb2.CheckFailure(reason=reason)])
         skip_verify = args.get("insecureSkipVerify") is True
         digest = registry_digest.digest(args["name"], self._settings.get("registryAuth") or [], verify=not skip_verify)
-        found = {"id": digest, "name": args["name"], "insecureSkipVerify": skip_verify, "sha256Digest": digest}
+        image = {"id": digest, "name": args["name"], "insecureSkipVerify": skip_verify, "sha256Digest": digest}
         response = provider_pb2.InvokeResponse()
-        getattr(response, "return").CopyFrom(encode_struct(found))
+        getattr(response, "return").CopyFrom(encode_struct(image))
         return response
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
@@ -133,15 +135,15 @@ class DockerProvider(Provider):
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         """Build and push."""
-        made = self._make(request.urn, request.properties, context, preview=request.preview)
-        if made is None:
+        outputs = self._make(request.urn, request.properties, context, preview=request.preview)
+        if outputs is None:
             return provider_pb2.CreateResponse(properties=request.properties)
-        return provider_pb2.CreateResponse(id=plain(made["imageName"]), properties=encode_struct(made))
+        return provider_pb2.CreateResponse(id=plain(outputs["imageName"]), properties=encode_struct(outputs))
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
         """Build and push again."""
-        made = self._make(request.urn, request.news, context, preview=request.preview)
-        return provider_pb2.UpdateResponse(properties=request.news if made is None else encode_struct(made))
+        outputs = self._make(request.urn, request.news, context, preview=request.preview)
+        return provider_pb2.UpdateResponse(properties=request.news if outputs is None else encode_struct(outputs))
 
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
         """Return what the state says: what a registry holds under a tag may have been pushed by anybody."""

@@ -37,12 +37,12 @@ def _environment() -> dict[str, str]:
 
 def install(checkout: Checkout, *packages: str) -> None:
     """Install Debian packages. Raises ToolchainError where this is not root, not Debian, or apt fails."""
-    wanted = " ".join(packages)
+    names = " ".join(packages)
     if not available():
-        raise ToolchainError(f"{wanted} not found, and this machine has no apt-get to install it with")
+        raise ToolchainError(f"{names} not found, and this machine has no apt-get to install it with")
     if not is_root():
-        raise ToolchainError(f"{wanted} not found: run `apt-get install {wanted}` as root")
-    with step(f"Installing Debian's {wanted}"):
+        raise ToolchainError(f"{names} not found: run `apt-get install {names}` as root")
+    with step(f"Installing Debian's {names}"):
         _update(checkout)
         words = [
             "apt-get",

@@ -20,9 +20,9 @@ MODULES: Final = Path(__file__).parents[1] / "go"
 
 
 def _wanted(module: Path) -> tuple[int, ...]:
-    found = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
-    assert found, f"{module}/go.mod has no go line"  # noqa: S101
-    return numbers(found[1])
+    match = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    assert match, f"{module}/go.mod has no go line"  # noqa: S101
+    return numbers(match[1])
 
 
 def _home(checkout: Checkout) -> Path:
@@ -143,9 +143,9 @@ def caches(checkout: Checkout) -> Iterator[None]:
 
 def required(module: str, dependency: str) -> str:
     """Return the version of a dependency that MODULES/`module`/go.mod asks for, without its `v`."""
-    found = re.search(
+    match = re.search(
         rf"^(?:require)?\s*{re.escape(dependency)} v(\S+)$", (MODULES / module / "go.mod").read_text(), re.MULTILINE
     )
-    if not found:
+    if not match:
         raise ToolchainError(f"{MODULES / module / 'go.mod'} does not require {dependency}")
-    return found[1]
+    return match[1]

@@ -31,9 +31,9 @@ def say(line: str) -> None:
 
 @contextmanager
 def step(title: str, detail: str = "") -> Iterator[None]:
-    """Show that a step runs, and how long it took once it is done. Says nothing more when it fails: the error does.
+    """Show that a step runs, and how long it took once it is done. After a failure only the error follows.
 
-    `detail` is said once, at the beginning.
+    `detail` is printed once, at the beginning.
     """
     begun = time.monotonic()
     done = threading.Event()
@@ -49,8 +49,8 @@ def step(title: str, detail: str = "") -> Iterator[None]:
                 flush=True,
             )
 
-    said = f"{title} ({detail})" if detail else title
-    print(said if terminal and detail else f"{said} ...", end="" if terminal and not detail else "\n", flush=True)
+    heading = f"{title} ({detail})" if detail else title
+    print(heading if terminal and detail else f"{heading} ...", end="" if terminal and not detail else "\n", flush=True)
     pulse = threading.Thread(target=beat, daemon=True)
     pulse.start()
     finished = False
@@ -67,7 +67,7 @@ def step(title: str, detail: str = "") -> Iterator[None]:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a program's output that says something, for an error of one line."""
+    """Return the last line of a program's output that is not blank, for an error of one line."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
 
 

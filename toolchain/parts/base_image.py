@@ -67,7 +67,7 @@ def _in_registry(address: str) -> str:
 
 def find(checkout: Checkout) -> Part | None:
     """Return the base image where the user has it mirrored, else as it was pulled or bootstrapped, if still there."""
-    if apt_mirrors.cover(apt_mirrors.users(os.environ), QUALIFIED):
+    if apt_mirrors.cover(apt_mirrors.configured(os.environ), QUALIFIED):
         return Part(NAME, f"{IMAGE} by {apt_mirrors.VARIABLE}", "configured")
     part = recall(checkout, NAME)
     if part is None:
@@ -176,7 +176,7 @@ def get(checkout: Checkout) -> Part:
     address = docker_registry.get(checkout).env[docker_registry.VARIABLE]
     name = _in_registry(address)
     _publish(checkout, name)
-    env = {apt_mirrors.VARIABLE: apt_mirrors.ours(address)}
+    env = {apt_mirrors.VARIABLE: apt_mirrors.base_image_mirror(address)}
     return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -45,25 +46,25 @@ def daemon(checkout: Checkout) -> Daemon:
     return Daemon(NAME, checkout.run / "docker.pid", checkout.logs / "docker.log", mark=_host(checkout))
 
 
-def _ask(environment: Mapping[str, str]) -> str:
+def _server_version(environment: Mapping[str, str]) -> str:
     """Return the version of the engine that a client in this environment reaches. Raises ToolchainError."""
     return output(["docker", "version", "--format", "{{.Server.Version}}"], env=environment, timeout=5)
 
 
-def _own(checkout: Checkout) -> Part | None:
+def _running(checkout: Checkout) -> Part | None:
     """Return our own engine if it runs, answers, and still has its bridge."""
     if daemon(checkout).pid() is None or bridge.subnet(checkout) is None:
         return None
     environment = {"DOCKER_HOST": _host(checkout)}
     noted = recall(checkout, NAME)
     try:
-        version = _ask({**os.environ, **environment})
+        version = _server_version({**os.environ, **environment})
     except ToolchainError:
         return None
     return Part(NAME, f"Debian's docker.io at {_host(checkout)}", version, noted.why if noted else "", environment)
 
 
-def _users(checkout: Checkout) -> tuple[Part | None, str]:
+def _configured(checkout: Checkout) -> tuple[Part | None, str]:
     """Return the engine that this user's client reaches, else why there is none.
 
     DOCKER_HOST goes first, then the current context, then the default socket, as in the docker client itself. Where a
@@ -75,7 +76,7 @@ def _users(checkout: Checkout) -> tuple[Part | None, str]:
     if shutil.which("docker") is None:
         return None, "no docker client on PATH"
     try:
-        version = _ask(environment)
+        version = _server_version(environment)
         host = output(["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], env=environment)
     except ToolchainError as error:
         if "DOCKER_HOST" in environment:  # somebody asked for that one: another would be a surprise
@@ -100,7 +101,7 @@ def is_elsewhere(checkout: Checkout) -> bool:
 
 def find(checkout: Checkout) -> Part | None:
     """Return our own engine if it runs, else the user's."""
-    return _own(checkout) or _users(checkout)[0]
+    return _running(checkout) or _configured(checkout)[0]
 
 
 def _install(checkout: Checkout) -> None:
@@ -122,14 +123,14 @@ def _start(checkout: Checkout) -> None:
         "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false",
     ]  # fmt: skip
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
-    daemon(checkout).start(argv, lambda: _own(checkout) is not None, env=environment, seconds=START_SECONDS)
+    daemon(checkout).start(argv, lambda: _running(checkout) is not None, env=environment, seconds=START_SECONDS)
 
 
 def get(checkout: Checkout) -> Part:
     """Have an engine that answers."""
-    if part := _own(checkout):
+    if part := _running(checkout):
         return remember(checkout, part)
-    part, why = _users(checkout)
+    part, why = _configured(checkout)
     if part:
         return remember(checkout, part)
     if not apt.is_root():
@@ -137,16 +138,16 @@ def get(checkout: Checkout) -> Part:
             f"no Docker engine: {why}. Start Docker, or give this user access to it (group docker), and run this again"
         )
     _install(checkout)
-    part, _ = _users(checkout)  # on some machines the package starts its service
+    part, _ = _configured(checkout)  # on some machines the package starts its service
     if part:
         return remember(checkout, part)
     daemon(checkout).stop()
     with step("Starting Debian's docker.io"):
         _start(checkout)
-    own = _own(checkout)
-    if own is None:
+    engine = _running(checkout)
+    if engine is None:
         raise ToolchainError(f"{NAME} ended as soon as it was started; its output is in {checkout.logs / 'docker.log'}")
-    return remember(checkout, Part(own.name, own.used, own.version, why, own.env))
+    return remember(checkout, replace(engine, why=why))
 
 
 def stop(checkout: Checkout) -> bool:

@@ -85,7 +85,7 @@ def _runs(checkout: Checkout, port: int) -> bool:
     return _listens(daemon(checkout).pid(), port) and answers(f"{LOOPBACK}:{port}")
 
 
-def _own(checkout: Checkout) -> Part | None:
+def _running(checkout: Checkout) -> Part | None:
     port = _port(checkout)
     noted = recall(checkout, NAME)
     if port is None or noted is None or not _runs(checkout, port):
@@ -110,7 +110,7 @@ def _configured(checkout: Checkout) -> Part | None:
 
 def find(checkout: Checkout) -> Part | None:
     """Return the configured registry, else our own if it runs."""
-    return _configured(checkout) or _own(checkout)
+    return _configured(checkout) or _running(checkout)
 
 
 def _is_free(port: int) -> bool:
@@ -128,16 +128,16 @@ def program(checkout: Checkout) -> str:
 
     Raises ToolchainError where it cannot be had.
     """
-    found = shutil.which("docker-registry")
-    own = checkout.bin / "docker-registry"
-    if found is None and not own.exists():
+    on_path = shutil.which("docker-registry")
+    unpacked = checkout.bin / "docker-registry"
+    if on_path is None and not unpacked.exists():
         try:
-            apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", own)
+            apt.unpack(checkout, "docker-registry", "usr/bin/docker-registry", unpacked)
         except ToolchainError as error:
             raise ToolchainError(
                 f"no registry ({error}): install docker-registry, or set {VARIABLE} to one that you have"
             ) from None
-    return found or str(own)
+    return on_path or str(unpacked)
 
 
 def _start(checkout: Checkout, program: str, port: int) -> None:
@@ -187,13 +187,13 @@ def get(checkout: Checkout) -> Part:
             f"the Docker engine is on another machine and cannot push to a registry on this one's {LOOPBACK}: "
             f"set {VARIABLE} to the host:port of a registry that both reach"
         )
-    if part := _own(checkout):
+    if part := _running(checkout):
         return part
     daemon(checkout).stop()
-    found = program(checkout)
+    registry = program(checkout)
     with step("Starting Debian's docker-registry"):
-        port = _start_on_a_free_port(checkout, found)
-    version = output([found, "--version"]).split()[-1]
+        port = _start_on_a_free_port(checkout, registry)
+    version = output([registry, "--version"]).split()[-1]
     return remember(
         checkout,
         Part(

@@ -54,13 +54,13 @@ def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
     if pulumi is None:
         return None, "not on PATH"
     try:
-        found = _version_of(checkout, pulumi)
+        installed = _version_of(checkout, pulumi)
     except ToolchainError as error:
         return None, f"{pulumi} does not run ({error})"
-    wanted = version(checkout)
-    if numbers(found)[:1] != numbers(wanted)[:1] or numbers(found) < numbers(wanted):
-        return None, f"{pulumi} is {found}, the SDK needs {wanted} or newer"
-    return Part(NAME, pulumi, found), ""
+    required = version(checkout)
+    if numbers(installed)[:1] != numbers(required)[:1] or numbers(installed) < numbers(required):
+        return None, f"{pulumi} is {installed}, the SDK needs {required} or newer"
+    return Part(NAME, pulumi, installed), ""
 
 
 def is_ours(checkout: Checkout, part: Part) -> bool:
@@ -70,9 +70,9 @@ def is_ours(checkout: Checkout, part: Part) -> bool:
 
 def find(checkout: Checkout) -> Part | None:
     """Return our own CLI if it is complete and of the SDK's version, else a usable one on PATH."""
-    own = recall(checkout, NAME, version(checkout))
-    if own and is_ours(checkout, own) and Path(own.used).exists():
-        return own
+    remembered = recall(checkout, NAME, version(checkout))
+    if remembered and is_ours(checkout, remembered) and Path(remembered.used).exists():
+        return remembered
     return _on_path(checkout)[0]
 
 
@@ -81,17 +81,17 @@ def download(checkout: Checkout) -> None:
 
     Raises net.UnavailableError with the reason where any of that fails; nothing is installed then.
     """
-    wanted = version(checkout)
-    name = f"pulumi-v{wanted}-linux-{apt.machine().replace('amd64', 'x64')}.tar.gz"
+    required = version(checkout)
+    name = f"pulumi-v{required}-linux-{apt.machine().replace('amd64', 'x64')}.tar.gz"
     base = base_url(checkout)
     checkout.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=checkout.cache) as scratch:
         folder = Path(scratch)
-        net.fetch(f"{base}/pulumi-{wanted}-checksums.txt", folder / "checksums")
-        published = net.listed((folder / "checksums").read_text(errors="replace"), name)
-        came = net.fetch(f"{base}/{name}", folder / name)
-        if came != published:
-            raise net.UnavailableError(f"{base}/{name}: SHA-256 is {came[:12]}..., published is {published[:12]}...")
+        net.fetch(f"{base}/pulumi-{required}-checksums.txt", folder / "checksums")
+        published = net.published_checksum((folder / "checksums").read_text(errors="replace"), name)
+        digest = net.fetch(f"{base}/{name}", folder / name)
+        if digest != published:
+            raise net.UnavailableError(f"{base}/{name}: SHA-256 is {digest[:12]}..., published is {published[:12]}...")
         checkout.bin.mkdir(parents=True, exist_ok=True)
         for file in _programs(folder / name, folder):
             file.replace(checkout.bin / file.name)
@@ -116,27 +116,27 @@ def get(checkout: Checkout) -> Part:
     if part := find(checkout):
         return remember(checkout, part, version(checkout))
     why = _on_path(checkout)[1]
-    own = checkout.bin / "pulumi"
-    wanted = version(checkout)
+    program = checkout.bin / "pulumi"
+    required = version(checkout)
     try:
-        with step(f"Downloading Pulumi {wanted}"):
+        with step(f"Downloading Pulumi {required}"):
             download(checkout)
-        used = Part(NAME, str(own), wanted, f"{why}; the official release is used", path=[str(checkout.bin)])
+        used = Part(NAME, str(program), required, f"{why}; the official release is used", path=[str(checkout.bin)])
     except net.UnavailableError as unavailable:
         why = f"{why}; official release: {unavailable}"
         (checkout.bin / LANGUAGE_HOST).unlink(missing_ok=True)  # what may lie there belongs to another version
         try:
             with step(
-                f"Building Pulumi {wanted} from its Go module",
+                f"Building Pulumi {required} from its Go module",
                 f"about 4 minutes on 2 free cores; official release: {unavailable}",
             ):
-                golang.build(checkout, "cli", PACKAGE, own, ldflags=f"-X {VERSION_VARIABLE}=v{wanted}")
+                golang.build(checkout, "cli", PACKAGE, program, ldflags=f"-X {VERSION_VARIABLE}=v{required}")
         except ToolchainError as error:
             raise ToolchainError(
-                f"no Pulumi CLI ({why}; building it: {error}): install Pulumi {wanted} and run this again"
+                f"no Pulumi CLI ({why}; building it: {error}): install Pulumi {required} and run this again"
             ) from None
-        used = Part(NAME, str(own), f"{wanted}, built from its Go module", why, path=[str(checkout.bin)])
-    return remember(checkout, used, wanted)
+        used = Part(NAME, str(program), f"{required}, built from its Go module", why, path=[str(checkout.bin)])
+    return remember(checkout, used, required)
 
 
 KIND: Final = Kind(NAME, find, get)

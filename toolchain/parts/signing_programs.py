@@ -34,11 +34,11 @@ def get(checkout: Checkout, tool: Tool) -> Part:
     target = checkout.bin / tool.name
     version = golang.required(tool.name, tool.module)
     why = f"{tool.name} is not on PATH"
-    if (found := shutil.which(tool.name)) and found != str(target):
-        have = re.search(r"v?(\d+(\.\d+)+\S*)", output([found, "version"]))
-        if have and have[1].partition(".")[0] == version.partition(".")[0]:
-            return Part(tool.name, found, have[1])
-        why = f"{found} is {have[1] if have else 'of no known version'}"
+    if (on_path := shutil.which(tool.name)) and on_path != str(target):
+        match = re.search(r"v?(\d+(\.\d+)+\S*)", output([on_path, "version"]))
+        if match and match[1].partition(".")[0] == version.partition(".")[0]:
+            return Part(tool.name, on_path, match[1])
+        why = f"{on_path} is {match[1] if match else 'of no known version'}"
     part = recall(checkout, tool.name, version)
     if part and target.exists():
         return part

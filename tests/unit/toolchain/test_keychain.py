@@ -48,20 +48,20 @@ def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_helper_is_asked_again_when_the_push_comes() -> None:
     keychain = Keychain(image(Registry(server=HOST)))
-    before, then = keychain.own, keychain.own
+    before, then = keychain.for_push, keychain.for_push
     assert (before.username, before.password) == ("AWS", "token-2")
     assert then.password == "token-3"
 
 
 def test_what_the_program_gives_comes_first_and_nobody_else_is_asked(docker_config: Path) -> None:
     keychain = Keychain(image(Registry(HOST, "me", "mine")))
-    assert (keychain.own.username, keychain.own.password) == ("me", "mine")
-    assert keychain.for_host(HOST) == keychain.own
+    assert (keychain.for_push.username, keychain.for_push.password) == ("me", "mine")
+    assert keychain.for_host(HOST) == keychain.for_push
     assert not docker_config.with_name("asked").exists()
 
 
 def test_without_a_push_nobody_is_asked(docker_config: Path) -> None:
-    assert not Keychain(image(Registry(server=HOST), skip_push=True)).own.payload()
+    assert not Keychain(image(Registry(server=HOST), skip_push=True)).for_push.payload()
     assert not docker_config.with_name("asked").exists()
 
 

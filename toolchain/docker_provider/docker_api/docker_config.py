@@ -62,11 +62,11 @@ class Keychain:
                 self.warning = f"{missing} was not set, although {given} was; using host credentials file"
         if image.build.cache_from or not image.skip_push:
             self._looked_up = reference.registry_of(registry.server, image.name)
-            self._configured(self._looked_up)  # what cannot be read is said before the build
+            self._configured(self._looked_up)  # a file that cannot be read ends the run before the build
 
     @property
-    def own(self) -> Credential:
-        """For the image's own registry: the program's, else what the Docker client's configuration says now.
+    def for_push(self) -> Credential:
+        """For the image's own registry: the program's, else that of the Docker client's configuration now.
 
         A helper named there makes a new token each time, so the push after a long build has a fresh one. The official
         provider reads it once, before the build.
@@ -78,24 +78,24 @@ class Keychain:
     def for_host(self, host: str) -> Credential:
         """Return the credential for a registry that a build pulls from."""
         server = reference.registry_of(host, "")
-        return self.own if self._server and server == self._server else self._configured(server)
+        return self.for_push if self._server and server == self._server else self._configured(server)
 
     def everything(self) -> str:
         """Return the value of `X-Registry-Config`, which the first builder wants."""
         auths = docker.auth.load_config().auths or {}
         known = {server: self._configured(server).payload() for server in auths}
         if self._server:
-            known[self._server] = self.own.payload()
+            known[self._server] = self.for_push.payload()
         return encoded(known)
 
     def _configured(self, server: str) -> Credential:
         try:
-            found = docker.auth.load_config().resolve_authconfig(server)
+            entry = docker.auth.load_config().resolve_authconfig(server)
         except docker.errors.DockerException as error:
             raise ProviderError(f"credentials for {server}: {' '.join(str(error).split())}") from error
-        if not found:
+        if not entry:
             return Credential(server)
-        lowered = {key.lower(): value for key, value in found.items() if isinstance(value, str)}
+        lowered = {key.lower(): value for key, value in entry.items() if isinstance(value, str)}
         return Credential(
             lowered.get("serveraddress", server),
             lowered.get("username", ""),

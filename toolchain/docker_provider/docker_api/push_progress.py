@@ -1,4 +1,4 @@
-"""What the engine's streams say while it builds, pulls and pushes: lines to show, results, and why something failed."""
+"""The engine's streams while it builds, pulls and pushes: lines to show, results, and why something failed."""
 
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ class BuildLog:
     def _append(self, step: str, text: str) -> Iterator[str]:
         lines = self._output.setdefault(step, deque(maxlen=_LAST_LINES))
         for line in self._hide(text).splitlines():
-            shown = line.rpartition("\r")[2].rstrip()
-            if shown:
-                lines.append(shown)
-                yield shown
+            visible = line.rpartition("\r")[2].rstrip()
+            if visible:
+                lines.append(visible)
+                yield visible
 
     def _explain(self, error: str) -> str:
         name = self._names.get(self._failed, "")
@@ -128,7 +128,7 @@ class BuildLog:
 def follow(messages: Iterable[dict[str, Any]], show: Show) -> str:
     """Read the stream of a pull or a push to its end, and return the digest that was pushed, or "".
 
-    An engine with its own image store says it in a message of its own, one with containerd's in its last line alone.
+    An engine with its own image store sends it as a message; one with containerd's has it in the last line alone.
 
     Raises:
         StreamError: if it reports an error.
@@ -142,8 +142,8 @@ def follow(messages: Iterable[dict[str, Any]], show: Show) -> str:
         if isinstance(aux, dict) and aux.get("Digest"):
             digest = aux["Digest"]
         if message.get("status"):
-            said = _PUSHED.fullmatch(message["status"])
-            digest = digest or (said[1] if said else "")
+            match = _PUSHED.fullmatch(message["status"])
+            digest = digest or (match[1] if match else "")
             show(transfer_line(message))
     return digest
 

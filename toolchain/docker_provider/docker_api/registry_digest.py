@@ -38,11 +38,11 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
 
     Args:
         name: the image, with a tag or a digest; `latest` where it has none.
-        registries: addresses and credentials; a registry that is not listed is asked over https, without any.
+        registries: addresses and credentials; a registry that is not listed is reached over https, without any.
         verify: whether to verify the registry's certificate.
 
     Raises:
-        ProviderError: if the registry cannot be asked or does not know the image.
+        ProviderError: if the registry cannot be reached or does not know the image.
     """
     image = reference.parse(name)
     host = _HUB if image.domain == reference.DOCKER_HUB else image.domain
@@ -67,7 +67,7 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
                 )
     except requests.RequestException as error:
         raise ProviderError(
-            f"getRegistryImage {name}: the registry {base} cannot be asked: {_reason(error)}"
+            f"getRegistryImage {name}: the registry {base} cannot be reached: {_reason(error)}"
         ) from error
     if not answer.ok:
         raise ProviderError(
@@ -105,10 +105,11 @@ def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
             configured = docker.auth.AuthConfig({**read, "auths": docker.auth.parse_auth(read.get("auths") or {})})
         else:
             configured = docker.auth.load_config(str(Path(path).expanduser()) if path else None)
-        found = configured.resolve_authconfig(reference.registry_of(host, "")) or {}
+        entry = configured.resolve_authconfig(reference.registry_of(host, "")) or {}
     except (ValueError, docker.errors.DockerException) as error:
         raise ProviderError(f"registryAuth {host}: the Docker configuration cannot be read: {error}") from error
-    return found.get("username") or found.get("Username") or "", found.get("password") or found.get("Password") or ""
+    username, password = (entry.get(key) or entry.get(key.title()) or "" for key in ("username", "password"))
+    return username, password
 
 
 def _authorization(host: str, username: str, password: str) -> dict[str, str]:
@@ -136,16 +137,16 @@ def _token(session: requests.Session, challenge: str, scope: str, username: str,
         ProviderError: if the registry wants something else, or does not give one.
     """
     kind, _, rest = challenge.partition(" ")
-    asked = dict(re.findall(r'(\w+)="([^"]*)"', rest))
-    if kind.lower() != "bearer" or "realm" not in asked:
+    parameters = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+    if kind.lower() != "bearer" or "realm" not in parameters:
         raise ProviderError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
-    query = {"service": asked.get("service", ""), "scope": asked.get("scope") or scope}
+    query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or scope}
     for auth in ((username, password), _as_given) if username else (_as_given,):
-        answer = session.get(asked["realm"], params=query, auth=auth, timeout=_SECONDS)
+        answer = session.get(parameters["realm"], params=query, auth=auth, timeout=_SECONDS)
         if answer.ok:
             body = answer.json()
             return str(body.get("token") or body.get("access_token") or "")
-    raise ProviderError(f"getRegistryImage: {asked['realm']} gives no token: {answer.status_code} {answer.reason}")
+    raise ProviderError(f"getRegistryImage: {parameters['realm']} gives no token: {answer.status_code} {answer.reason}")
 
 
 def _base64(text: str) -> str:

@@ -1,4 +1,4 @@
-"""SLIPWAY_MIRRORS: what the user says of mirrors, and below it the bootstrapped base image's own."""
+"""SLIPWAY_MIRRORS: the user's mirrors, and the mirror that the bootstrapped base image adds to them."""
 
 import json
 import re
@@ -12,32 +12,37 @@ REPOSITORY: Final = "docker.io/library/debian"
 """The repository of the base image."""
 
 
-def ours(address: str) -> str:
+def base_image_mirror(address: str) -> str:
     """Return the value that sends builds to the base image in the registry on this machine."""
     return json.dumps({"images": {REPOSITORY: f"{address}/{REPOSITORY}"}})
 
 
-def users(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the user says; an entry of `ours` is from a sourced `.slipway/env`. Raises ToolchainError."""
+def configured(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the user's mirrors, without :func:`base_image_mirror`, which a sourced `.slipway/env` has.
+
+    Raises ToolchainError where the variable holds no JSON object.
+    """
     text = environment.get(VARIABLE) or "{}"
     try:
-        said = json.loads(text)
-        images = dict(said.pop("images", {}))
+        mirrors = json.loads(text)
+        images = dict(mirrors.pop("images", {}))
     except (ValueError, TypeError, AttributeError):
-        raise ToolchainError(f"{VARIABLE}={text}: expected a JSON object such as {ours('mirror:5000')}") from None
+        raise ToolchainError(
+            f"{VARIABLE}={text}: expected a JSON object such as {base_image_mirror('mirror:5000')}"
+        ) from None
     if re.fullmatch(rf"127\.0\.0\.1:\d+/{REPOSITORY}", str(images.get(REPOSITORY))):
         del images[REPOSITORY]
-    return {**said, **({"images": images} if images else {})}
+    return {**mirrors, **({"images": images} if images else {})}
 
 
-def cover(said: Mapping[str, Any], reference: str) -> bool:
+def cover(mirrors: Mapping[str, Any], reference: str) -> bool:
     """Tell whether a user's mirrors hold an image, written with registry and path."""
-    return any(reference.startswith((f"{source}/", f"{source}:")) for source in said.get("images", {}))
+    return any(reference.startswith((f"{source}/", f"{source}:")) for source in mirrors.get("images", {}))
 
 
-def merged(said: Mapping[str, Any], below: str) -> dict[str, str]:
-    """Return VARIABLE as an environment should have it, without it where there is nothing to say."""
-    own = json.loads(below)
-    images = {**own.get("images", {}), **said.get("images", {})}
-    both = {**own, **said, **({"images": images} if images else {})}
+def merged(mirrors: Mapping[str, Any], base_image: str) -> dict[str, str]:
+    """Return VARIABLE as an environment should have it: the user's mirrors go first. Without any it is left out."""
+    added = json.loads(base_image)
+    images = {**added.get("images", {}), **mirrors.get("images", {})}
+    both = {**added, **mirrors, **({"images": images} if images else {})}
     return {VARIABLE: json.dumps(both)} if both else {}

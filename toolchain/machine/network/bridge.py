@@ -63,10 +63,10 @@ def _iptables(action: str, where: list[str], what: list[str]) -> None:
 def subnet(checkout: Checkout) -> str | None:
     """Return the network of the bridge, as `10.201.7.0/24`, None where there is no bridge."""
     try:
-        found = json.loads(output(["ip", "-j", "-4", "address", "show", "dev", name(checkout)]))
+        interfaces = json.loads(output(["ip", "-j", "-4", "address", "show", "dev", name(checkout)]))
     except ToolchainError:
         return None
-    addresses = [entry for interface in found for entry in interface.get("addr_info", [])]
+    addresses = [entry for interface in interfaces for entry in interface.get("addr_info", [])]
     if not addresses:
         return None
     return str(ipaddress.ip_network(f"{addresses[0]['local']}/{addresses[0]['prefixlen']}", strict=False))
@@ -91,8 +91,8 @@ def create(checkout: Checkout) -> str:
         network = str(free)
     # A hardware address of its own. Else it has the lowest of those attached: when that container ends, the others
     # reach nothing for as long as they remember it, some 40 s.
-    own = ipaddress.IPv4Network(network)[1].packed.hex(":")
-    output(["ip", "link", "set", bridge, "address", f"02:42:{own}", "up"])
+    address = ipaddress.IPv4Network(network)[1].packed.hex(":")
+    output(["ip", "link", "set", bridge, "address", f"02:42:{address}", "up"])
     for where, what in _rules(checkout, network):
         try:
             _iptables("-C", where, what)

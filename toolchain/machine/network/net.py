@@ -42,7 +42,7 @@ def _host(url: str) -> str:
     return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
 
 
-def _ask(url: str) -> None:
+def _probe(url: str) -> None:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=CONNECT_SECONDS):  # noqa: S310
             reason = ""
@@ -61,7 +61,7 @@ def unreachable(urls: Iterable[str]) -> dict[str, str]:
     """
     hosts = {_host(url): url for url in urls}
     threads = [
-        threading.Thread(target=_ask, args=(url,), daemon=True) for host, url in hosts.items() if host not in _answers
+        threading.Thread(target=_probe, args=(url,), daemon=True) for host, url in hosts.items() if host not in _answers
     ]
     for thread in threads:
         thread.start()
@@ -97,11 +97,11 @@ def fetch(url: str, target: Path) -> str:
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with urllib.request.urlopen(url, timeout=STALL_SECONDS) as answer, target.open("wb") as file:  # noqa: S310
-            while block := answer.read(1 << 20):
+        with urllib.request.urlopen(url, timeout=STALL_SECONDS) as response, target.open("wb") as file:  # noqa: S310
+            while block := response.read(1 << 20):
                 file.write(block)
                 digest.update(block)
-            size, expected = file.tell(), answer.headers.get("Content-Length")
+            size, expected = file.tell(), response.headers.get("Content-Length")
     except urllib.error.HTTPError as error:
         raise UnavailableError(f"{url}: HTTP {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
@@ -113,12 +113,12 @@ def fetch(url: str, target: Path) -> str:
     return digest.hexdigest()
 
 
-def listed(checksums: str, name: str) -> str:
+def published_checksum(checksums: str, name: str) -> str:
     """Return the SHA-256 that a release's checksums file (`sha256sum` format) gives for a file.
 
     Raises UnavailableError where it lists none.
     """
-    found = re.search(rf"^([0-9a-f]{{64}})[ *]+{re.escape(name)}$", checksums, re.MULTILINE)
-    if not found:
+    match = re.search(rf"^([0-9a-f]{{64}})[ *]+{re.escape(name)}$", checksums, re.MULTILINE)
+    if not match:
         raise UnavailableError(f"the release's checksums do not list {name}")
-    return found[1]
+    return match[1]

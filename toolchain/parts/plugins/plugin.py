@@ -38,15 +38,15 @@ def get(checkout: Checkout, name: str, title: str, needed: str, instead: str) ->
 
     `needed` says what needs it, and `instead` what to do without. Raises ToolchainError where it cannot be had.
     """
-    wanted = version(checkout, name)
+    required = version(checkout, name)
     program = f"pulumi-resource-{name}"
-    if found := shutil.which(program):
-        return Part(title, found, wanted)
+    if on_path := shutil.which(program):
+        return Part(title, on_path, required)
     if why := install(checkout, name):
         raise ToolchainError(
-            f"the {title} {wanted}, which {needed}, cannot be had: {why}; put {program} on PATH, or {instead}"
+            f"the {title} {required}, which {needed}, cannot be had: {why}; put {program} on PATH, or {instead}"
         )
-    return Part(title, "official plugin", wanted)
+    return Part(title, "official plugin", required)
 
 
 def install(checkout: Checkout, name: str) -> str:

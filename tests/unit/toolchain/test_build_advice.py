@@ -1,0 +1,31 @@
+"""What a build's error says of its cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolchain.docker_provider import build
+
+
+@pytest.mark.parametrize(
+    ("output", "hosts"),
+    [
+        ("fatal: unable to access 'https://git.test/a/b/': Could not resolve host: git.test\nno tag 'v1'", "git.test"),
+        ("curl: (7) Failed to connect to a.test port 443 after 1 ms", "a.test"),
+        ("W: Temporary failure resolving 'deb.test'\nE: Temporary failure resolving 'sec.test'", "deb.test, sec.test"),
+        ("NameResolutionError(\"Failed to resolve 'index.test' ([Errno -2])\")", "index.test"),
+    ],
+)
+def test_build_error_without_network_names_host(output: str, hosts: str) -> None:
+    assert (
+        build._advice(output)
+        == f"\nThe build did not reach {hosts}: check the network, or name a mirror that it reaches."
+    )
+
+
+def test_build_error_of_other_kind_has_no_advice() -> None:
+    assert build._advice("step 'RUN false' failed: exit code: 1") == ""
+
+
+def test_build_error_with_full_disk_says_where() -> None:
+    assert "where the Docker daemon keeps its data" in build._advice("write /x: No space left on device")
