@@ -10,7 +10,7 @@ from toolchain.parts.part import Part, remember
 
 
 @pytest.mark.slow
-def test_two_machines_bootstrap_the_same_image(clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_image_is_the_same_on_two_machines(clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
     digests = set()
     for one in clones:
@@ -28,13 +28,13 @@ def test_two_machines_bootstrap_the_same_image(clones: tuple[Clone, Clone], monk
     assert len(digests) == 1
 
 
-def test_an_image_that_the_user_has_mirrored_is_not_made(clone: Clone) -> None:
+def test_mirrored_base_image_is_not_bootstrapped(clone: Clone) -> None:
     clone.env["SLIPWAY_MIRRORS"] = '{"images": {"docker.io": "mirror.invalid/hub"}}'
     part = clone.get("base_image")
     assert (part["used"], part["env"]) == ("debian:bookworm-slim by SLIPWAY_MIRRORS", {})
 
 
-def test_an_image_that_left_the_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
+def test_base_image_gone_from_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
     one = clones[0].checkout
     docker_engine.get(one)
     address = docker_registry.get(one).env["SLIPWAY_REGISTRY"]

@@ -10,7 +10,7 @@ from toolchain import modes
 
 
 @pytest.mark.parametrize(("files", "folders"), [(0o600, 0o700), (0o640, 0o750), (0o664, 0o775), (0o644, 0o755)])
-def test_the_context_has_the_modes_that_git_records(clone: Clone, files: int, folders: int) -> None:
+def test_context_gets_modes_that_git_records(clone: Clone, files: int, folders: int) -> None:
     context = clone.root / modes.CONTEXT
     (context / "torch/checks").mkdir(parents=True)
     plain, script, link = context / "torch/Dockerfile", context / "torch/checks/10-x.sh", context / "torch/link"

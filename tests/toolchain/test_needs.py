@@ -41,7 +41,12 @@ UBUNTU = "ubuntu:24.04"
 def stacks(clone: Clone) -> Clone:
     """A clone with the stacks' code and this checkout's Python environment."""
     for folder in ("stacks", "toolchain"):
-        shutil.copytree(ROOT / folder, clone.root / folder, ignore=shutil.ignore_patterns("__pycache__", "*.yaml"))
+        shutil.copytree(
+            ROOT / folder,
+            clone.root / folder,
+            ignore=shutil.ignore_patterns("__pycache__", "*.yaml"),
+            dirs_exist_ok=True,
+        )
     clone.checkout.state.mkdir()
     part = python_env.find(clone.checkout.here())
     assert part is not None, "the Python environment is missing: run `make ready`"
@@ -85,7 +90,7 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
         ({"buildOn": "runners", "runners": BUILDER, "registry": GHCR}, {}, {*SERVICES, *SIGNERS}),
     ],
 )
-def test_only_what_a_stack_uses_is_had(
+def test_parts_of_stack_are_those_it_uses(
     stacks: Clone, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], said: dict[str, Any], needless: set[str]
 ) -> None:
     monkeypatch.setenv(apt_mirrors.VARIABLE, json.dumps(said))
@@ -97,14 +102,14 @@ def test_only_what_a_stack_uses_is_had(
 @pytest.mark.parametrize(
     ("trust", "needless"), [({}, {"cosign", "syft"}), ({"docker.io": {"publicKey": KEY["key"]}}, {"syft"})]
 )
-def test_where_nothing_is_pushed_nothing_that_signs_is_had(
+def test_parts_without_pushing_leave_out_signing_programs(
     stacks: Clone, trust: dict[str, Any], needless: set[str]
 ) -> None:
     _write(stacks, {"signing": KEY, "trust": trust})
     assert ready.unneeded_parts(stacks.checkout, "t", pushing=False) & SIGNERS == needless
 
 
-def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone) -> None:
+def test_wrong_configuration_is_one_line_before_any_part(stacks: Clone) -> None:
     _write(stacks, {"publsh": True, "platform": 7})
     with pytest.raises(ToolchainError, match=r"^stack t: .*'publsh'.*$"):
         ready.unneeded_parts(stacks.checkout, "t")
@@ -126,7 +131,7 @@ def test_a_wrong_configuration_is_one_line_before_anything_is_got(stacks: Clone)
         ),
     ],
 )
-def test_the_users_mirrors_stand_above_ours(
+def test_users_mirror_overrides_base_images(
     clone: Clone, monkeypatch: pytest.MonkeyPatch, said: str, below: str, value: dict[str, Any] | None
 ) -> None:
     monkeypatch.setenv(apt_mirrors.VARIABLE, said)
@@ -138,6 +143,6 @@ def test_the_users_mirrors_stand_above_ours(
 
 
 @pytest.mark.parametrize("said", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
-def test_mirrors_that_are_none_are_one_line(said: str) -> None:
+def test_malformed_mirrors_are_one_line(said: str) -> None:
     with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(said)}: expected a JSON object such as "):
         apt_mirrors.configured({apt_mirrors.VARIABLE: said})

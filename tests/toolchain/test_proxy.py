@@ -21,7 +21,7 @@ OURS = "127.0.0.1,localhost,::1"
         ("*", "*", "*"),
     ],
 )
-def test_the_shell_and_the_toolchain_agree(lower: str, upper: str, value: str) -> None:
+def test_proxy_exceptions_agree_in_shell_and_toolchain(lower: str, upper: str, value: str) -> None:
     given = {"no_proxy": lower, "NO_PROXY": upper}
     assert proxy.past(given) == {"no_proxy": value, "NO_PROXY": value}
     for times in (1, 2):

@@ -52,7 +52,7 @@ def _until(path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_the_official_release_is_used_where_it_can_be_had(clone: Clone, release: Release) -> None:
+def test_cli_is_official_release_where_reachable(clone: Clone, release: Release) -> None:
     part = clone.get("pulumi_cli")
     assert part["version"] == release.version
     assert part["path"] == [str(clone.checkout.bin)]
@@ -62,7 +62,7 @@ def test_the_official_release_is_used_where_it_can_be_had(clone: Clone, release:
     assert host["why"] == ""
 
 
-def test_a_second_run_downloads_nothing(clone: Clone, release: Release) -> None:
+def test_second_run_downloads_nothing(clone: Clone, release: Release) -> None:
     first = clone.get("pulumi_cli")
     asked = len(release.asked)
     assert clone.get("pulumi_cli") == first
@@ -104,7 +104,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_bad_download_is_built_instead(clone: Clone, release: Release, builder: Path, case: str) -> None:
+def test_cli_is_built_after_bad_download(clone: Clone, release: Release, builder: Path, case: str) -> None:
     spoil, reason = BROKEN[case]
     spoil(release)
     begun = time.monotonic()
@@ -116,7 +116,7 @@ def test_a_bad_download_is_built_instead(clone: Clone, release: Release, builder
     assert {file.name for file in clone.checkout.bin.iterdir()} == {"pulumi"}
 
 
-def test_a_refused_connection_is_built_instead(clone: Clone, builder: Path) -> None:
+def test_cli_is_built_after_refused_connection(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
     assert "127.0.0.1:9: connection refused" in clone.get("pulumi_cli")["why"]
     assert builder.exists()
@@ -137,9 +137,7 @@ def test_a_refused_connection_is_built_instead(clone: Clone, builder: Path) -> N
         ("https://[::1/x", r"https://\[::1/x/?.* is not an https:// address"),
     ],
 )
-def test_a_source_that_cannot_be_asked_is_one_line_without_its_password(
-    clone: Clone, builder: Path, url: str, why: str
-) -> None:
+def test_unreachable_source_is_one_line_without_password(clone: Clone, builder: Path, url: str, why: str) -> None:
     clone.env |= {"SLIPWAY_PULUMI_BASE_URL": url, "SLIPWAY_PULUMI_PLUGIN_URL": url}
     process = clone.start("pulumi_cli")
     said = "".join(process.communicate(timeout=60))
@@ -155,14 +153,14 @@ def test_a_source_that_cannot_be_asked_is_one_line_without_its_password(
         assert "Traceback" not in text
 
 
-def test_plain_http_to_another_machine_is_refused(clone: Clone, builder: Path) -> None:
+def test_plain_http_to_other_machine_is_refused(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://mirror.invalid/pulumi"
     assert "http://mirror.invalid/pulumi/pulumi-" in (why := clone.get("pulumi_cli")["why"])
     assert why.endswith("is not an https:// address")
     assert builder.exists()
 
 
-def test_a_silent_host_is_asked_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_host_is_probed_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(net, "CONNECT_SECONDS", 0.3)
     with Release("1.0.0") as release:
         release.silent.set()
@@ -173,7 +171,7 @@ def test_a_silent_host_is_asked_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -
         assert release.asked == ["a"]
 
 
-def test_without_a_download_and_without_go_there_is_one_line(clone: Clone, builder: Path) -> None:
+def test_cli_without_download_and_go_is_one_line(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
     clone.program("go", 'if [ "$1" = env ]; then echo go1.99.0; else echo "no module for you" >&2; exit 1; fi')
     error = clone.refused("pulumi_cli")
@@ -184,9 +182,7 @@ def test_without_a_download_and_without_go_there_is_one_line(clone: Clone, build
 
 
 @pytest.mark.parametrize(("version", "usable"), [("+0.0", True), ("+1.0", True), ("-1.0", False), ("major", False)])
-def test_the_cli_on_path_is_used_unless_older_than_the_sdk(
-    clone: Clone, release: Release, version: str, usable: bool
-) -> None:
+def test_cli_on_path_is_used_unless_older_than_sdk(clone: Clone, release: Release, version: str, usable: bool) -> None:
     major, minor, patch = (int(number) for number in release.version.split("."))
     found = {
         "+0.0": (major, minor),
@@ -207,7 +203,7 @@ def test_the_cli_on_path_is_used_unless_older_than_the_sdk(
         assert f"{clone.programs / 'pulumi'} is {text}, the SDK needs {release.version} or newer" in part["why"]
 
 
-def test_the_cli_on_path_is_asked_anew(clone: Clone, release: Release) -> None:
+def test_cli_on_path_is_looked_up_each_time(clone: Clone, release: Release) -> None:
     major, minor, patch = (int(number) for number in release.version.split("."))
     clone.program("pulumi-language-python", "echo")
     for text in (f"{major}.{minor}.{patch}", f"{major}.{minor + 1}.0"):
@@ -219,7 +215,7 @@ def test_the_cli_on_path_is_asked_anew(clone: Clone, release: Release) -> None:
     assert clone.get("pulumi_cli")["used"] == str(clone.checkout.bin / "pulumi")
 
 
-def test_a_checkout_that_was_moved_gets_what_holds_its_path_anew(installable: Clone) -> None:
+def test_moved_checkout_gets_new_launcher(installable: Clone) -> None:
     installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
     installable.get("plugins.provider_choice")
     installable.root = installable.root.rename(installable.root.with_name("moved"))
@@ -229,7 +225,7 @@ def test_a_checkout_that_was_moved_gets_what_holds_its_path_anew(installable: Cl
     assert f"PYTHONPATH={installable.root} " in launcher.read_text()
 
 
-def test_a_language_host_is_built_for_a_cli_without_one(clone: Clone, builder: Path) -> None:
+def test_language_host_is_built_for_cli_without_one(clone: Clone, builder: Path) -> None:
     clone.program("pulumi", f"echo v{clone.checkout.locked('pulumi')}")
     part = clone.get("language_host")
     assert part["why"] == f"not beside {clone.programs / 'pulumi'}"
@@ -238,7 +234,7 @@ def test_a_language_host_is_built_for_a_cli_without_one(clone: Clone, builder: P
     assert builder.read_text() == "started\n"
 
 
-def test_a_build_that_is_killed_is_done_again(clone: Clone, builder: Path) -> None:
+def test_killed_build_is_repeated(clone: Clone, builder: Path) -> None:
     clone.env["SLIPWAY_PULUMI_BASE_URL"] = "http://127.0.0.1:9"
     wait = builder.with_name("builds.wait")
     wait.touch()
@@ -258,7 +254,7 @@ def test_a_build_that_is_killed_is_done_again(clone: Clone, builder: Path) -> No
     assert (clone.checkout.bin / "pulumi").read_text().endswith(f"echo v{clone.checkout.locked('pulumi')}\n")
 
 
-def test_a_download_that_is_killed_is_done_again(clone: Clone, release: Release) -> None:
+def test_killed_download_is_repeated(clone: Clone, release: Release) -> None:
     release.silent.set()
     process = clone.start("pulumi_cli")
     while not release.asked:
@@ -270,7 +266,7 @@ def test_a_download_that_is_killed_is_done_again(clone: Clone, release: Release)
     assert clone.get("pulumi_cli")["version"] == release.version
 
 
-def test_a_new_sdk_gets_a_new_cli(clone: Clone, release: Release) -> None:
+def test_new_sdk_gets_new_cli(clone: Clone, release: Release) -> None:
     clone.get("pulumi_cli")
     lock = clone.checkout.lock
     lock.write_text(lock.read_text().replace(f"pulumi=={release.version}", "pulumi==3.999.0"))
@@ -279,13 +275,13 @@ def test_a_new_sdk_gets_a_new_cli(clone: Clone, release: Release) -> None:
         assert clone.get("pulumi_cli")["version"] == "3.999.0"
 
 
-def test_what_is_built_goes_with_the_sdk() -> None:
+def test_built_programs_have_version_of_sdk() -> None:
     sdk = Checkout.here().locked("pulumi")
     assert golang.required("cli", "github.com/pulumi/pulumi/pkg/v3") == sdk
     assert golang.required("cli", "github.com/pulumi/pulumi/sdk/v3") == sdk
 
 
-def test_a_users_go_settings_build_no_other_program(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_go_build_ignores_users_settings(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"GOWORK": "/go.work", "GOFLAGS": "-mod=vendor", "GOOS": "plan9", "GOARCH": "386"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GOPROXY", "https://proxy.invalid")
@@ -310,7 +306,7 @@ def _plugin(clone: Clone) -> tuple[str, bytes]:
     )
 
 
-def test_the_official_plugin_is_used_where_it_can_be_had(installable: Clone, release: Release) -> None:
+def test_docker_provider_is_official_where_reachable(installable: Clone, release: Release) -> None:
     name, content = _plugin(installable)
     release.files[name] = content
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
@@ -327,7 +323,7 @@ def test_the_official_plugin_is_used_where_it_can_be_had(installable: Clone, rel
     assert len(release.asked) == asked
 
 
-def test_the_embedded_provider_is_used_where_the_plugin_cannot_be_had(installable: Clone, release: Release) -> None:
+def test_docker_provider_is_embedded_where_unreachable(installable: Clone, release: Release) -> None:
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
     part = installable.get("plugins.provider_choice")
     assert part["used"] == "embedded provider"
@@ -338,7 +334,7 @@ def test_the_embedded_provider_is_used_where_the_plugin_cannot_be_had(installabl
     assert "-m toolchain.docker_provider" in launcher.read_text()
 
 
-def test_the_provider_can_be_forced(installable: Clone, release: Release) -> None:
+def test_docker_provider_can_be_forced(installable: Clone, release: Release) -> None:
     installable.env |= {"SLIPWAY_PULUMI_PLUGIN_URL": release.url, "SLIPWAY_DOCKER_PROVIDER": "official"}
     assert re.search(
         "^slipway: the official docker provider .* cannot be had: .*404", installable.refused("plugins.provider_choice")
@@ -367,7 +363,7 @@ def test_the_provider_can_be_forced(installable: Clone, release: Release) -> Non
         ("kubernetes", "Kubernetes provider", "runners on a cluster need", "leave slipway:runners out"),
     ],
 )
-def test_a_clouds_provider_is_installed_where_a_stack_needs_it(
+def test_cloud_provider_is_installed_or_taken_from_path(
     installable: Clone, release: Release, name: str, title: str, needed: str, instead: str
 ) -> None:
     version = installable.checkout.locked(f"pulumi-{name}")
@@ -385,7 +381,7 @@ def test_a_clouds_provider_is_installed_where_a_stack_needs_it(
 
 
 @pytest.mark.slow
-def test_the_real_cli_and_language_host_build_from_their_modules(clone: Clone, tmp_path: Path) -> None:
+def test_real_cli_and_language_host_build_from_modules(clone: Clone, tmp_path: Path) -> None:
     clone.env |= {"SLIPWAY_PULUMI_BASE_URL": "http://127.0.0.1:9", "HOME": str(tmp_path)}
     clone.get("python_env")
     assert clone.get("pulumi_cli")["version"].endswith("built from its Go module")

@@ -40,9 +40,7 @@ def _installed(clone: Clone) -> set[str]:
     return found - {"pip", "setuptools", "slipway", "uv"}
 
 
-def test_an_installation_that_is_killed_is_done_again_and_then_kept(
-    small: Clone, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_installation_is_repeated_and_then_kept(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     process = small.start("python_env")
     until = time.monotonic() + 20
     while not (small.checkout.venv / "bin" / "python").exists():
@@ -72,7 +70,7 @@ def test_an_installation_that_is_killed_is_done_again_and_then_kept(
         assert python_env.find(small.checkout) is None, "another Python reads another folder of an environment"
 
 
-def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
+def test_wrong_hash_is_one_line_and_leaves_no_environment(small: Clone) -> None:
     small.checkout.lock.write_text(re.sub(r"sha256:\w{4}", "sha256:0000", _pin("pluggy")))
     error = small.refused("python_env")
     assert re.match(r"slipway: `\S+python -m pip install .*` failed \(1\): .*; all output is in .*/logs/pip.log", error)
@@ -83,7 +81,7 @@ def test_a_wrong_hash_is_one_line_and_no_environment(small: Clone) -> None:
     assert _installed(small) == {"iniconfig"}
 
 
-def test_a_users_pip_settings_do_not_lead_elsewhere(small: Clone, tmp_path: Path) -> None:
+def test_installation_ignores_users_pip_targets(small: Clone, tmp_path: Path) -> None:
     (tmp_path / "pip.conf").write_text("[install]\nuser = true\n")
     names = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_CONSTRAINT", "PIP_REQUIREMENT")
     small.env |= {name: str(tmp_path / "elsewhere") for name in names}
@@ -93,18 +91,18 @@ def test_a_users_pip_settings_do_not_lead_elsewhere(small: Clone, tmp_path: Path
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_users_index_is_used(small: Clone) -> None:
+def test_installation_uses_users_index(small: Clone) -> None:
     small.env |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
     small.refused("python_env")
     assert "Looking in indexes: http://127.0.0.1:9/simple\n" in (small.checkout.logs / "pip.log").read_text()
 
 
-def test_a_missing_lock_is_one_line(clone: Clone) -> None:
+def test_missing_lock_is_one_line(clone: Clone) -> None:
     clone.checkout.lock.unlink()
     assert clone.refused("python_env").startswith(f"slipway: {clone.checkout.lock} is missing: restore it")
 
 
-def test_a_python_without_venv_says_what_to_install(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_without_venv_names_package_to_install(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     monkeypatch.setattr(apt, "is_root", lambda: False)
     with pytest.raises(

@@ -57,7 +57,7 @@ def _rules(clone: Clone) -> list[str]:
     return [rule for rule in rules if bridge.name(clone.checkout) in rule]
 
 
-def test_two_checkouts_have_an_engine_each_and_leave_nothing(clones: Clones) -> None:
+def test_two_checkouts_have_one_engine_each(clones: Clones) -> None:
     a, b = clones
     parts = [docker_engine.get(one.checkout) for one in clones]
     assert [part.env["DOCKER_HOST"] for part in parts] == [
@@ -84,7 +84,7 @@ def test_two_checkouts_have_an_engine_each_and_leave_nothing(clones: Clones) -> 
     assert not _rules(b)
 
 
-def test_an_engine_that_was_killed_is_started_again_with_its_images(clones: Clones) -> None:
+def test_killed_engine_restarts_with_its_images(clones: Clones) -> None:
     one = clones[0]
     docker_engine.get(one.checkout)
     _docker(one, "import", "-", "kept", stdin=_image())
@@ -100,13 +100,13 @@ def test_an_engine_that_was_killed_is_started_again_with_its_images(clones: Clon
     assert _docker(one, "images", "--format", "{{.Repository}}") == "kept"
 
 
-def test_our_engine_pulls_through_the_users_proxy(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_engine_pulls_through_users_proxy(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.invalid:3128")
     docker_engine.get(clones[0].checkout)
     assert _docker(clones[0], "info", "--format", "{{.HTTPSProxy}}") == "http://proxy.invalid:3128"
 
 
-def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None:
+def test_engine_without_bridge_restarts(clones: Clones) -> None:
     one = clones[0]
     docker_engine.get(one.checkout)
     subprocess.run(["ip", "link", "delete", bridge.name(one.checkout)], check=True)
@@ -115,7 +115,7 @@ def test_an_engine_whose_bridge_is_gone_is_started_again(clones: Clones) -> None
     assert bridge.subnet(one.checkout) is not None
 
 
-def test_a_bridge_keeps_its_hardware_address_whoever_joins_it(clones: Clones) -> None:
+def test_bridge_keeps_its_hardware_address(clones: Clones) -> None:
     one = clones[0].checkout
     bridge.create(one)
     try:
@@ -130,7 +130,7 @@ def test_a_bridge_keeps_its_hardware_address_whoever_joins_it(clones: Clones) ->
 
 
 @pytest.mark.usefixtures("clones")
-def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
+def test_deep_checkout_has_sockets_elsewhere(tmp_path: Path) -> None:
     deep = make(tmp_path / ("a folder with 'quotes' " * 4) / ("x" * 60))
     run = deep.checkout.run
     assert run == Path(f"/run/slipway-{deep.checkout.id}")
@@ -151,9 +151,7 @@ def test_a_deep_checkout_has_its_sockets_elsewhere(tmp_path: Path) -> None:
     assert not services_of(deep.root)
 
 
-def test_an_engine_that_was_asked_for_and_is_silent_is_one_line(
-    clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_configured_engine_is_one_line(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     with pytest.raises(
         ToolchainError, match=r"^the Docker engine at DOCKER_HOST=unix:///nonexistent/docker.sock does not"
@@ -161,7 +159,7 @@ def test_an_engine_that_was_asked_for_and_is_silent_is_one_line(
         docker_engine.get(clones[0].checkout)
 
 
-def test_a_running_engine_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_engine_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     running, user = clones
     host = docker_engine.get(running.checkout).env["DOCKER_HOST"]
     monkeypatch.setenv("DOCKER_HOST", host)
@@ -171,9 +169,7 @@ def test_a_running_engine_is_used_as_it_is(clones: Clones, monkeypatch: pytest.M
     assert docker_engine.find(running.checkout)
 
 
-def test_the_engine_of_the_current_context_is_used(
-    clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_engine_of_current_context_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     running, user = clones
     host = docker_engine.get(running.checkout).env["DOCKER_HOST"]
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
@@ -185,7 +181,7 @@ def test_the_engine_of_the_current_context_is_used(
     assert {file: file.read_bytes() for file in (tmp_path / "docker").rglob("*") if file.is_file()} == config
 
 
-def test_without_root_and_without_an_engine_there_is_one_line(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_missing_without_root_is_one_line(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apt, "is_root", lambda: False)
     with pytest.raises(
         ToolchainError, match=r"^no Docker engine: no running engine \(.*\)\. Start Docker, or give this user"
@@ -193,7 +189,7 @@ def test_without_root_and_without_an_engine_there_is_one_line(clones: Clones, mo
         docker_engine.get(clones[0].checkout)
 
 
-def test_two_registries_take_two_ports_and_keep_them(clones: Clones) -> None:
+def test_two_registries_keep_two_ports(clones: Clones) -> None:
     a, b = clones
     both = [one.start("registry") for one in clones]
     assert [process.wait(timeout=30) for process in both] == [0, 0]
@@ -205,7 +201,7 @@ def test_two_registries_take_two_ports_and_keep_them(clones: Clones) -> None:
     assert docker_registry.get(a.checkout).env["SLIPWAY_REGISTRY"] == ports[0]
 
 
-def test_a_registry_whose_port_was_taken_moves(clones: Clones) -> None:
+def test_registry_moves_from_taken_port(clones: Clones) -> None:
     a, b = clones
     port = docker_registry.get(a.checkout).env["SLIPWAY_REGISTRY"].rpartition(":")[2]
     (b.checkout.state / "registry").mkdir(parents=True)
@@ -214,7 +210,7 @@ def test_a_registry_whose_port_was_taken_moves(clones: Clones) -> None:
     assert docker_registry.get(b.checkout).env["SLIPWAY_REGISTRY"] != f"127.0.0.1:{port}"
 
 
-def test_the_configured_registry_is_used_as_it_is(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_registry_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = clones
     own = docker_registry.get(a.checkout)
     monkeypatch.setenv("SLIPWAY_REGISTRY", own.env["SLIPWAY_REGISTRY"])
@@ -251,7 +247,7 @@ def answering(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("status", "usable"), [(200, True), (401, True), (404, False), (502, False)])
-def test_a_configured_registry_is_asked(
+def test_configured_registry_is_probed(
     clones: Clones, monkeypatch: pytest.MonkeyPatch, answering: str, status: int, usable: bool
 ) -> None:
     monkeypatch.setattr(_Answering, "status", status)
@@ -264,18 +260,14 @@ def test_a_configured_registry_is_asked(
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ghcr.io/acme", "a b"])
-def test_a_configured_registry_that_is_none_is_one_line(
-    clones: Clones, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
+def test_address_without_registry_is_one_line(clones: Clones, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("SLIPWAY_REGISTRY", address)
     with pytest.raises(ToolchainError, match=r"^no registry answers at SLIPWAY_REGISTRY="):
         docker_registry.find(clones[0].checkout)
 
 
 @pytest.mark.parametrize("host", ["tcp://192.0.2.1:2375", "ssh://builder.invalid"])
-def test_an_engine_elsewhere_takes_a_registry_that_it_reaches(
-    clones: Clones, monkeypatch: pytest.MonkeyPatch, host: str
-) -> None:
+def test_remote_engine_needs_registry_it_reaches(clones: Clones, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(ToolchainError, match=r"^the Docker engine is on another machine .*: set SLIPWAY_REGISTRY to "):
         docker_registry.get(clones[0].checkout)
@@ -283,7 +275,7 @@ def test_an_engine_elsewhere_takes_a_registry_that_it_reaches(
     assert docker_registry.get(clones[0].checkout).used == "registry.invalid:5000"
 
 
-def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registry_is_unpacked_where_not_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     one = clones[0].checkout
     programs = Path(clones[0].programs)
     for name in ("apt-get", "dpkg-deb", "tar", "sh", "rm"):
@@ -296,7 +288,7 @@ def test_a_registry_is_unpacked_where_none_is_installed(clones: Clones, monkeypa
     assert (one.bin / "docker-registry").exists()
 
 
-def test_a_stale_pid_is_not_ours_to_kill(tmp_path: Path) -> None:
+def test_stale_pid_is_not_killed(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "60"])
     try:
         daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(tmp_path / "mark"))
@@ -310,7 +302,7 @@ def test_a_stale_pid_is_not_ours_to_kill(tmp_path: Path) -> None:
         other.wait()
 
 
-def test_a_service_that_does_not_end_is_killed(tmp_path: Path) -> None:
+def test_hanging_service_is_killed(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     script = f"trap '' TERM; touch {mark}; while :; do sleep 0.1; done"
     daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(mark))
@@ -321,7 +313,7 @@ def test_a_service_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert daemon.pid() is None
 
 
-def test_a_service_that_ends_at_once_is_one_line(tmp_path: Path) -> None:
+def test_service_that_exits_at_once_is_one_line(tmp_path: Path) -> None:
     daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(tmp_path))
     with pytest.raises(
         ToolchainError, match=r"^service ended as soon as it was started: no such luck; all output is in "

@@ -35,7 +35,7 @@ def have(checkout: Checkout, name: str, version: str) -> Path:
     return program
 
 
-def test_one_on_path_is_used(checkout: Checkout) -> None:
+def test_signing_program_on_path_is_used(checkout: Checkout) -> None:
     program = have(checkout, "cosign", "v2.4.1")
     part = signing_programs.get(checkout, COSIGN)
     assert (part.used, part.version, part.path) == (str(program), "2.4.1", [])
@@ -44,7 +44,7 @@ def test_one_on_path_is_used(checkout: Checkout) -> None:
 @pytest.mark.parametrize(
     ("version", "why"), [(None, "cosign is not on PATH"), ("v3.0.4", "is 3.0.4"), ("x", "of no known")]
 )
-def test_else_it_is_built_once(checkout: Checkout, version: str | None, why: str) -> None:
+def test_missing_signing_program_is_built_once(checkout: Checkout, version: str | None, why: str) -> None:
     if version:
         have(checkout, "cosign", version)
     part = signing_programs.get(checkout, COSIGN)
@@ -57,7 +57,7 @@ def test_else_it_is_built_once(checkout: Checkout, version: str | None, why: str
     assert Path(part.used).read_text() == "as it was built"
 
 
-def test_the_versions_are_those_of_the_go_modules() -> None:
+def test_signing_program_version_is_its_go_modules() -> None:
     assert {tool.name: golang.required(tool.name, tool.module).partition(".")[0] for tool in signing_programs.TOOLS} == {
         "cosign": "2", "syft": "1",
     }  # fmt: skip

@@ -58,7 +58,7 @@ class Project:
         )
         (self.root / "Pulumi.yaml").write_text("name: slipway\nruntime: python\nstackConfigDir: stacks\n")
         (self.root / "__main__.py").write_text(PROGRAM)
-        (self.root / "stacks").mkdir()
+        (self.root / "stacks").mkdir(exist_ok=True)
         self.tracked = self.root / "stacks" / "Pulumi.local.yaml"
         self.tracked.write_text("config:\n  slipway:flavor: local\n")
         environment.save(self.checkout, [Part("all", "", "", path=self.path.split(":"))])
@@ -103,7 +103,7 @@ def project(clone: Clone) -> Project:
     return Project(clone)
 
 
-def test_a_stack_is_created_once_and_its_tracked_configuration_stays(project: Project) -> None:
+def test_up_creates_stack_once_and_keeps_tracked_file(project: Project) -> None:
     tracked = project.tracked.read_text()
     assert re.search(r"^Resources: 1 created \(\d+ s\)$", project.up(), re.MULTILINE)
     again = project.up()
@@ -120,7 +120,7 @@ def test_a_stack_is_created_once_and_its_tracked_configuration_stays(project: Pr
     assert shown.stdout.strip() == "hidden", shown.stderr
 
 
-def test_no_command_of_the_readme_dirties_the_checkout(project: Project) -> None:
+def test_commands_of_readme_leave_checkout_clean(project: Project) -> None:
     git = ["git", "-C", str(project.root)]
     (project.root / ".gitignore").write_text("/.slipway/\n__pycache__/\nrunning\n")
     for words in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "all"]):
@@ -134,7 +134,7 @@ def test_no_command_of_the_readme_dirties_the_checkout(project: Project) -> None
     assert subprocess.run([*git, "status", "--porcelain"], capture_output=True, check=True).stdout == b""
 
 
-def test_a_backend_of_ones_own_has_a_passphrase_of_ones_own(project: Project) -> None:
+def test_users_backend_has_users_passphrase(project: Project) -> None:
     (project.root / "theirs").mkdir()
     own = "export PULUMI_BACKEND_URL=file://$PWD/theirs PULUMI_CONFIG_PASSPHRASE=secret"
     done = project.source(f"{own} && pulumi stack init local && pulumi config set --secret --stack local a b")
@@ -147,7 +147,7 @@ def test_a_backend_of_ones_own_has_a_passphrase_of_ones_own(project: Project) ->
     "names", [("http_proxy", "https_proxy", "no_proxy"), ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")]
 )
 @pytest.mark.parametrize("excepted", ["", "corp.invalid"])
-def test_a_proxy_is_not_asked_for_this_machine(project: Project, names: tuple[str, str, str], excepted: str) -> None:
+def test_up_reaches_this_machine_past_proxy(project: Project, names: tuple[str, str, str], excepted: str) -> None:
     project.env = {names[0]: "http://127.0.0.1:9", names[1]: "http://127.0.0.1:9", names[2]: excepted}
     (project.root / "__main__.py").write_text(
         "import os\nassert os.environ['no_proxy'] == os.environ['NO_PROXY']\n"
@@ -182,14 +182,16 @@ LIST = """{"manifests": [
     ],
 )
 @pytest.mark.parametrize("host", ["", "unix:///s"])
-def test_the_summary_says_what_is_known(clone: Clone, manifest: str, size: str, line: list[str], host: str) -> None:
+def test_usage_has_known_sizes_and_run_command(
+    clone: Clone, manifest: str, size: str, line: list[str], host: str
+) -> None:
     clone.program("docker", f"case $1 in manifest) {manifest} ;; image) {size} ;; esac")
     environment = {"PATH": f"{clone.programs}:/usr/bin:/bin", **({"DOCKER_HOST": host} if host else {})}
     run = f"  {'DOCKER_HOST=unix:///s ' if host else ''}docker run --rm -it r/torch@sha256:1"
     assert stack_command._usage("torch", "r/torch@sha256:1", environment) == ["torch: r/torch@sha256:1", *line, run]
 
 
-def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> None:
+def test_up_forwards_interrupt_once_and_leaves_no_lock(project: Project) -> None:
     process = project.hold()
     process.send_signal(signal.SIGINT)
     (project.root / "wait").unlink()
@@ -199,7 +201,7 @@ def test_an_interrupt_is_passed_on_once_and_leaves_no_lock(project: Project) -> 
     project.up()
 
 
-def test_a_stack_locked_by_a_dead_pulumi_is_one_line_with_the_way_out(project: Project) -> None:
+def test_lock_of_dead_pulumi_is_one_line_with_way_out(project: Project) -> None:
     process = project.hold()
     with pytest.raises(
         ToolchainError, match=r"^stack local is locked by a Pulumi \(process \d+ on .*\): wait for it to end$"
@@ -218,14 +220,14 @@ def test_a_stack_locked_by_a_dead_pulumi_is_one_line_with_the_way_out(project: P
 
 
 @pytest.mark.parametrize(("name", "hint"), [("locl", "did you mean local? "), ("unlike", ""), ("../x", "")])
-def test_an_unknown_stack_is_one_line(project: Project, name: str, hint: str) -> None:
+def test_unknown_stack_is_one_line(project: Project, name: str, hint: str) -> None:
     (project.root / "stacks" / "Pulumi.nccl.yaml").touch()
     with pytest.raises(ToolchainError) as caught:
         stack_command.check_name(project.checkout, name)
     assert str(caught.value) == f"unknown stack {name!r}: {hint}there are local, nccl (stacks/Pulumi.<stack>.yaml)"
 
 
-def test_a_checkout_may_lie_anywhere(tmp_path: Path) -> None:
+def test_up_works_in_folder_of_any_name(tmp_path: Path) -> None:
     project = Project(make(tmp_path / "with space, 'quote' and ü, #, ?, %41 and $HOME"))
     project.up()
     assert (project.checkout.backend / ".pulumi" / "stacks" / "slipway" / "local.json").exists()

@@ -31,7 +31,7 @@ with alone(Checkout(Path(sys.argv[1])), "up"):
 CERTIFICATES = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
 
 
-def test_doctor_names_every_part_of_this_checkout(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_every_part(capfd: pytest.CaptureFixture[str]) -> None:
     assert doctor.doctor(Checkout.here()) == 0, "a part is missing: run `make ready`"
     said = capfd.readouterr().out
     for kind in ready.KINDS:
@@ -39,7 +39,7 @@ def test_doctor_names_every_part_of_this_checkout(capfd: pytest.CaptureFixture[s
     assert "missing" not in said
 
 
-def test_doctor_on_a_fresh_checkout_changes_nothing(
+def test_doctor_on_fresh_checkout_changes_nothing(
     clone: Clone, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("DOCKER_HOST", "SLIPWAY_REGISTRY"):
@@ -53,7 +53,7 @@ def test_doctor_on_a_fresh_checkout_changes_nothing(
     assert not clone.checkout.state.exists()
 
 
-def test_down_ends_what_was_started_and_doctor_says_so(
+def test_down_ends_own_services_and_doctor_reports_it(
     clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     one, other = clones
@@ -84,7 +84,7 @@ def test_down_ends_what_was_started_and_doctor_says_so(
         ("", "no stack is named: there are "),
     ],
 )
-def test_make_hands_a_stacks_name_on_as_it_is(verb: str, name: str, error: str) -> None:
+def test_make_passes_stack_name_unchanged(verb: str, name: str, error: str) -> None:
     words = ["make", "-C", str(ROOT), "--no-print-directory", verb, f"STACK={name}"]
     outside = {key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL"}}
     said = subprocess.run(words, capture_output=True, text=True, check=False, env=outside).stderr.splitlines()
@@ -92,14 +92,14 @@ def test_make_hands_a_stacks_name_on_as_it_is(verb: str, name: str, error: str) 
     assert said[1:] == [line for line in said if line.startswith("make: ***")]
 
 
-def test_what_was_noted_for_another_place_does_not_count(clone: Clone, tmp_path: Path) -> None:
+def test_note_of_other_checkout_is_ignored(clone: Clone, tmp_path: Path) -> None:
     remember(clone.checkout, Part("a part", "here", "1"))
     assert recall(clone.checkout, "a part") == Part("a part", "here", "1")
     moved = clone.root.rename(tmp_path / "moved")
     assert recall(Checkout(moved), "a part") is None
 
 
-def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
+def test_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFixture[str]) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(clone.root)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
@@ -122,7 +122,9 @@ def test_a_second_run_waits_with_one_line(clone: Clone, capfd: pytest.CaptureFix
         ([], 2, "the following arguments are required: VERB"),
     ],
 )
-def test_wrong_words_are_one_line(words: list[str], status: int, error: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_one_line(
+    words: list[str], status: int, error: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     try:
         code = verbs.main(words)
     except SystemExit as end:
@@ -131,7 +133,7 @@ def test_wrong_words_are_one_line(words: list[str], status: int, error: str, cap
     assert error in capfd.readouterr().err.splitlines()[-1]
 
 
-def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     def fail(_checkout: Checkout) -> int:
         with Path("/dev/full").open("w") as full:
             full.write("x")
@@ -153,7 +155,7 @@ def test_make_help_lists_every_target() -> None:
     assert sorted([*listed, "help"]) == sorted(declared[1].split())
 
 
-def test_lint_finds_shell_scripts_dockerfiles_and_workflows_by_what_they_are() -> None:
+def test_lint_finds_scripts_and_workflows_by_content() -> None:
     commands = {Path(words[0]).name: words[1:] for words in lint.checks(Checkout.here())}
     assert set(commands) == {"ruff", "mypy", "hadolint", "shellcheck", "zizmor", "actionlint"}
     workflows = set((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -163,13 +165,13 @@ def test_lint_finds_shell_scripts_dockerfiles_and_workflows_by_what_they_are() -
     assert all(str(file).endswith("/Dockerfile") for file in commands["hadolint"])
 
 
-def test_a_failing_command_is_one_line_with_its_log(tmp_path: Path) -> None:
+def test_failing_command_is_one_line_with_its_log(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match=r"^`sh -c .*` failed \(3\): last words; all output is in .*/log$"):
         steps.command(["sh", "-c", "echo first; echo last words; echo; exit 3"], tmp_path / "log")
     assert (tmp_path / "log").read_text() == "first\nlast words\n\n"
 
 
-def test_a_step_shows_life_and_its_time(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_step_shows_progress_and_time(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(steps, "HEARTBEAT_SECONDS", 0.05)
     with steps.step("Working", "takes a while"):
         time.sleep(0.2)
@@ -179,14 +181,14 @@ def test_a_step_shows_life_and_its_time(monkeypatch: pytest.MonkeyPatch, capfd: 
     assert lines[-1] == "Working: done in 0 s"
 
 
-def test_only_certificates_beyond_the_distributions_are_added() -> None:
+def test_trust_store_adds_only_missing_certificates() -> None:
     ours, theirs = CERTIFICATES.format("AAAA"), CERTIFICATES.format("BBBB")
     wrapped = CERTIFICATES.format("BB\nBB")
     assert trust_store.additional(ours + theirs + ours, wrapped) == [ours]
     assert trust_store.additional(theirs, wrapped) == []
 
 
-def test_an_image_of_the_same_files_is_the_same_image(tmp_path: Path) -> None:
+def test_archive_of_same_files_is_same_image(tmp_path: Path) -> None:
     made = []
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
@@ -207,9 +209,7 @@ def test_an_image_of_the_same_files_is_the_same_image(tmp_path: Path) -> None:
         ("echo bookworm-slim: Pulling from library/debian; exec sleep 60", "not pulled within 2 s"),
     ],
 )
-def test_a_pull_that_cannot_work_ends_soon(
-    clone: Clone, monkeypatch: pytest.MonkeyPatch, script: str, why: str
-) -> None:
+def test_pull_without_registry_ends_soon(clone: Clone, monkeypatch: pytest.MonkeyPatch, script: str, why: str) -> None:
     monkeypatch.setattr(base_image, "FIRST_WORD_SECONDS", 1.0)
     monkeypatch.setattr(base_image, "PULL_SECONDS", 2.0)
     clone.program("docker", script)

@@ -51,7 +51,8 @@ _ADVICE: Final = (
 )
 """What a failed push says to what can be done about it; the first that fits counts."""
 _UNREACHED: Final = re.compile(
-    r"(?:could not resolve host|failed to connect to|temporary failure resolving|failed to resolve):? '?([\w.-]+)", re.I
+    r"(?:could not resolve host|failed to connect to|temporary failure resolving|failed to resolve):? '?([\w.-]+)",
+    re.IGNORECASE,
 )
 """How git, curl, apt and pip say that they did not reach a host."""
 _DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
