@@ -1,4 +1,4 @@
-"""``slipway verify``: that what a stack has published is signed, and stands on parents that are."""
+"""``slipway verify``: the signatures of a stack's published images and of their parents."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from stacks.references import qualified, split
 
 
 def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
-    """Verify what a stack last published, or one image of it, and yield what is found, a line for each thing.
+    """Verify the last published images of a stack, or one of them, and yield a line for each result.
 
     Raises:
-        SlipwayError: there is no such stack or image, nothing of it is signed or published, or something is not signed
-            as its configuration says.
+        SlipwayError: there is no such stack or image, the stack does not sign or has published nothing, or a required
+            signature is missing.
     """
     planned = plan.make(stack, root=root)
     signing = planned.config.signing
     if signing is None:
-        raise SlipwayError(f"stack {stack}: slipway:signing is not set, so that nothing is signed")
+        raise SlipwayError(f"stack {stack}: slipway:signing is not set, so there are no signatures")
     outputs = stack_diff.outputs(stack, root)
     products: Mapping[str, Mapping[str, str]] = outputs.get("products", {})
-    there: Mapping[str, Mapping[str, str]] = {**outputs.get("images", {}), **products}
-    pushed = {name: built["ref"] for name, built in there.items() if "@" in built["ref"]}
+    published: Mapping[str, Mapping[str, str]] = {**outputs.get("images", {}), **products}
+    pushed = {name: built["ref"] for name, built in published.items() if "@" in built["ref"]}
     if not pushed:
         raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
     if image is not None and image not in pushed:
@@ -40,7 +40,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             f"it has: {', '.join(pushed)}"
         )
     login = credentials.configured(planned.config.registry)
-    # Without provenance nothing but today's configuration and lock say on what images stand.
+    # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers
     for name, ref in pushed.items():
         if image in {None, name}:
@@ -50,10 +50,10 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
             elif Repository(ref, login).exists():
                 yield _signature(ref, signing, login)
             else:
-                yield "  deleted     from the registry, which no image needs; it is built anew where it is needed again"
-    own = {split(qualified(ref))[0] for ref in pushed.values()}  # at whatever digest: of siblings one may be older
+                yield "  deleted     from the registry; no image needs it, and the next build that does builds it again"
+    siblings = {split(qualified(ref))[0] for ref in pushed.values()}  # at any digest: one may be older
     for ref, signer in parents.items():
-        if split(qualified(ref))[0] not in own:
+        if split(qualified(ref))[0] not in siblings:
             yield f"parent: {ref}"
             yield _signature(ref, signer, login)
 
@@ -62,22 +62,22 @@ def _signature(ref: str, signer: Signer, login: Login | None) -> str:
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.applies_to(ref) else None)
         return f"  signature   {signer.who}"
-    raise SlipwayError(f"{ref}: built on by its tag only, and that may have moved since; lock it, and publish anew")
+    raise SlipwayError(f"{ref}: the image is built on its tag, which may have moved since; lock it, and publish again")
 
 
 def _image(
     ref: str, signing: Signing, config: StackConfig, login: Login | None
 ) -> Generator[str, None, dict[str, Signer]]:
-    """Yield what is found of an image; return whose signature the parents must have that it was built on."""
+    """Yield the results for an image; return the required signers by parent."""
     yield _signature(ref, signing, login)
     if signing.sbom:
-        found = cosign.attested(ref, "sbom", signing, login)
-        yield f"  sbom        {len(found.get('packages', []))} packages"
+        sbom = cosign.attested(ref, "sbom", signing, login)
+        yield f"  sbom        {len(sbom.get('packages', []))} packages"
     if not signing.provenance:
         return {}
-    said = cosign.attested(ref, "provenance", signing, login)
-    yield from _origin(said)
-    signers = {parent: _trusted(parent, config) for parent in slsa.parents(said)}
+    provenance = cosign.attested(ref, "provenance", signing, login)
+    yield from _origin(provenance)
+    signers = {parent: _trusted(parent, config) for parent in slsa.parents(provenance)}
     return {parent: signer for parent, signer in signers.items() if signer}
 
 
@@ -89,12 +89,11 @@ def _trusted(parent: str, config: StackConfig) -> Signer | None:
     return next(filter(None, (trusted(config.trust, name) for name in config.public(parent))), None)
 
 
-def _origin(said: Mapping[str, Any]) -> Iterator[str]:
-    origin = slsa.summary(said)
-    source = " at ".join(filter(None, (origin["source"], origin["revision"][:12]))) or "no known source"
-    changed = (
-        ", with changes that are in no commit" if said["buildDefinition"]["internalParameters"]["uncommitted"] else ""
-    )
-    yield f"  provenance  {source}{changed}, built {origin['date'] or 'at no known time'}"
-    for parent in slsa.parents(said):
+def _origin(provenance: Mapping[str, Any]) -> Iterator[str]:
+    origin = slsa.summary(provenance)
+    source = " at ".join(filter(None, (origin["source"], origin["revision"][:12]))) or "unknown source"
+    uncommitted = provenance["buildDefinition"]["internalParameters"]["uncommitted"]
+    changed = ", with uncommitted changes" if uncommitted else ""
+    yield f"  provenance  {source}{changed}, built {origin['date'] or 'at an unknown time'}"
+    for parent in slsa.parents(provenance):
         yield f"              on {parent}{'' if _digest(parent) else ', by tag only'}"

@@ -171,7 +171,7 @@ def test_family_sizes_of_unpublished_stack_are_left_out(
 
 
 def test_program_of_slipway_lists_its_stack(tmp_path: Path) -> None:
-    made = program.slipway(tmp_path / "slipway", "127.0.0.1:5000/bench", {"flavor": "many", "count": 2})
-    synthetic_images.write(made.dockerfiles, 2)
-    made.commit()
-    run([sys.executable, "-m", "stacks", "check"], cwd=made.folder, env=os.environ)
+    copy = program.slipway(tmp_path / "slipway", "127.0.0.1:5000/bench", {"flavor": "many", "count": 2})
+    synthetic_images.write(copy.dockerfiles, 2)
+    copy.commit()
+    run([sys.executable, "-m", "stacks", "check"], cwd=copy.folder, env=os.environ)

@@ -1,4 +1,4 @@
-"""``slipway diff REF REF``: what is said of two images, and that nothing is read for it that need not be."""
+"""``slipway diff REF REF``: the differences of two images, and the layers that it reads."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ BASE = [file("bin/sh"), dpkg(openssl="3.0.1", zlib="1.2")]
 LARGE = [file("opt/large", "large" * 1000), pip("torch", "2.14.0")]
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
-    """Return what a program reads of it."""
-    read: dict[str, Any] = json.loads(json.dumps(found, default=lambda part: part.as_json()))
+def as_json(result: Comparison) -> dict[str, Any]:
+    """Return a comparison as printed by `--json`."""
+    read: dict[str, Any] = json.loads(json.dumps(result, default=lambda part: part.as_json()))
     return read
 
 
 class Pair:
-    """Two images, and what is said of them."""
+    """Compares two images in the registry."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -75,7 +75,7 @@ class Pair:
         return as_json(compare(*map(fetch, names), thorough=thorough))
 
     def read(self, layer: list[Item]) -> int:
-        """Return how often a layer was asked for."""
+        """Return the number of requests for a layer."""
         return self.registry.asked.count(f"GET /v2/a/blobs/{digest_of(compress(archive(layer)))}")
 
 
@@ -84,27 +84,27 @@ def pair(registry: Registry) -> Pair:
     return Pair(registry)
 
 
-def packages(found: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def packages(result: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     keys = ("manager", "where", "name", "before", "after", "certain")
-    return [tuple(package[key] for key in keys) for package in found["packages"]]
+    return [tuple(package[key] for key in keys) for package in result["packages"]]
 
 
 def test_compare_packages_of_own_layers_skips_shared_layers(pair: Pair) -> None:
     before = [BASE, LARGE, [pip("numpy", "1.26"), pip("PyYAML", "6.0")]]
     after = [BASE, LARGE, [pip("numpy", "2.0"), pip("ruamel_yaml", "0.18")]]
-    found = pair.compare(before, after)
-    assert packages(found) == [
+    result = pair.compare(before, after)
+    assert packages(result) == [
         ("pip", "/opt/venv", "numpy", "1.26", "2.0", True),
         ("pip", "/opt/venv", "pyyaml", "6.0", None, False),
         ("pip", "/opt/venv", "ruamel-yaml", None, "0.18", False),
     ]
     assert (pair.read(BASE), pair.read(LARGE)) == (0, 0)
-    assert len(found["unread"]) == len(found["reused"]) == 2
+    assert len(result["unread"]) == len(result["reused"]) == 2
 
-    found = pair.compare(before, after, thorough=True)
-    assert all(package[-1] for package in packages(found))
+    result = pair.compare(before, after, thorough=True)
+    assert all(package[-1] for package in packages(result))
     assert (pair.read(BASE), pair.read(LARGE)) == (1, 1)
-    assert found["unread"] == []
+    assert result["unread"] == []
 
 
 def test_compare_package_replacing_shared_one_is_changed(pair: Pair) -> None:
@@ -119,14 +119,14 @@ def test_compare_package_replacing_shared_one_is_changed(pair: Pair) -> None:
 
 def test_compare_own_package_database_reads_shared_one(pair: Pair) -> None:
     top = [dpkg(openssl="3.0.2", zlib="1.2", curl="8")]
-    found = pair.compare([BASE, LARGE], [BASE, LARGE, top])
-    assert packages(found) == [
+    result = pair.compare([BASE, LARGE], [BASE, LARGE, top])
+    assert packages(result) == [
         ("dpkg", "", "curl", None, "8", True),
         ("dpkg", "", "openssl", "3.0.1", "3.0.2", True),
     ]
-    assert (pair.read(BASE), pair.read(LARGE)) == (1, 1)  # the status lies in the lowest
-    found = pair.compare([LARGE, BASE, [file("a", "1")]], [LARGE, BASE, [file("a", "2")], top])
-    assert len(packages(found)) == 2
+    assert (pair.read(BASE), pair.read(LARGE)) == (1, 1)  # the database is in the lowest layer
+    result = pair.compare([LARGE, BASE, [file("a", "1")]], [LARGE, BASE, [file("a", "2")], top])
+    assert len(packages(result)) == 2
     assert (pair.read(BASE), pair.read(LARGE)) == (1, 0)
     both = pair.compare([BASE, [dpkg(a="1")]], [BASE, [dpkg(a="2")]])
     assert packages(both) == [("dpkg", "", "a", "1", "2", True)]
@@ -137,8 +137,8 @@ def test_compare_conda_packages_reads_file_names(pair: Pair) -> None:
     def record(name: str) -> Item:
         return file(f"opt/conda/conda-meta/{name}.json", "{}")
 
-    found = pair.compare([[record("ca-certificates-2024.1-h06a4308_0")]], [[record("ca-certificates-2025.2-0")]])
-    assert packages(found) == [("conda", "/opt/conda", "ca-certificates", "2024.1", "2025.2", True)]
+    result = pair.compare([[record("ca-certificates-2024.1-h06a4308_0")]], [[record("ca-certificates-2025.2-0")]])
+    assert packages(result) == [("conda", "/opt/conda", "ca-certificates", "2024.1", "2025.2", True)]
 
 
 def test_compare_files_lists_sizes_and_new_permissions(pair: Pair) -> None:
@@ -154,8 +154,8 @@ def test_compare_files_lists_sizes_and_new_permissions(pair: Pair) -> None:
             Item("tmp", "directory", mode=0o1777),
         ]
     ]
-    found = pair.compare(before, after)
-    assert {each["path"]: each["change"] for each in found["files"]} == {
+    result = pair.compare(before, after)
+    assert {each["path"]: each["change"] for each in result["files"]} == {
         "/a": "changed",
         "/b": "removed",
         "/c": "added",
@@ -163,9 +163,9 @@ def test_compare_files_lists_sizes_and_new_permissions(pair: Pair) -> None:
         "/ping": "changed",
         "/su": "changed",
     }
-    a = found["files"][0]
+    a = result["files"][0]
     assert (a["before"]["size"], a["after"]["size"], a["after"]["mode"]) == (1, 2, "4755")
-    assert found["risks"] == [
+    assert result["risks"] == [
         {"kind": "setuid", "path": "/a"},
         {"kind": "world-writable", "path": "/c"},
         {"kind": "world-writable", "path": "/open"},
@@ -185,8 +185,8 @@ def test_compare_lists_settings_layers_sizes_and_base(registry: Registry) -> Non
         [base, archive(LARGE)],
         {"Env": ["A=1", "B=3", "C=x=y"], "Entrypoint": ["/bin/sh", "-c"], "Labels": {label: "debian:13"}},
     )
-    found = as_json(compare(fetch(before), fetch(after)))
-    assert [(each["name"], each["before"], each["after"]) for each in found["settings"]] == [
+    result = as_json(compare(fetch(before), fetch(after)))
+    assert [(each["name"], each["before"], each["after"]) for each in result["settings"]] == [
         ("env B", "2", "3"),
         ("user", "root", None),
         ("port 22/tcp", "", None),
@@ -194,10 +194,10 @@ def test_compare_lists_settings_layers_sizes_and_base(registry: Registry) -> Non
         ("env C", None, "x=y"),
         ("entry point", None, "/bin/sh -c"),
     ]
-    assert found["base"] == {"before": "debian:12", "after": "debian:13", "moved": False}
-    assert (len(found["reused"]), len(found["pushed"])) == (1, 1)
-    sizes = [sum(layer["size"] for layer in found[side]["layers"]) for side in ("before", "after")]
-    assert found["after"]["size"] - found["before"]["size"] > sizes[1] - sizes[0] - 200
+    assert result["base"] == {"before": "debian:12", "after": "debian:13", "moved": False}
+    assert (len(result["reused"]), len(result["pushed"])) == (1, 1)
+    sizes = [sum(layer["size"] for layer in result[side]["layers"]) for side in ("before", "after")]
+    assert result["after"]["size"] - result["before"]["size"] > sizes[1] - sizes[0] - 200
     moved = registry.image("a:3", [archive([file("other")])])
     assert compare(fetch(before), fetch(moved)).base_moved
 
@@ -223,9 +223,9 @@ def test_compare_recompressed_layer_is_pushed_but_not_read(registry: Registry) -
     before = registry.image("a:1", [layer])
     after = registry.image("a:2", [layer], pack=zstandard.ZstdCompressor().compress, suffix="+zstd")
     registry.asked.clear()
-    found = compare(fetch(before), fetch(after))
-    assert (len(found.pushed), found.files) == (1, ())
-    assert sum("/blobs/" in asked for asked in registry.asked) == 2  # the configurations
+    result = compare(fetch(before), fetch(after))
+    assert (len(result.pushed), result.files) == (1, ())
+    assert sum("/blobs/" in path for path in registry.asked) == 2  # the configurations
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -284,7 +284,7 @@ def test_diff_of_other_media_type_is_one_line(registry: Registry, capsys: pytest
     assert "two images by their references" in mistake(capsys, "local", image)
 
 
-def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["diff", *words]) == 0
     return capsys.readouterr().out
 
@@ -321,18 +321,18 @@ def test_report_formats_agree_and_escape_content(registry: Registry, capsys: pyt
     after = registry.image(
         "a:2", [archive(BASE), archive([pip("numpy", "2.0"), file(f"opt/{NASTY}")])], {"Labels": {NASTY: NASTY}}
     )
-    text = shown(capsys, before, after)
+    text = output_of(capsys, before, after)
     assert re.search(r"~ +numpy +pip /opt/venv +1\.26 +2\.0\n", text)
     assert "1 of 2 reused" in text
     assert "?: unread shared layers (1, " in text
 
-    marked = shown(capsys, before, after, "--markdown")
+    marked = output_of(capsys, before, after, "--markdown")
     assert "| `~` | `numpy` | `pip /opt/venv` | `1.26` | `2.0` |" in marked
     outside_of_code = re.sub(r"`[^`\n]*`", "", marked)
     assert "script" not in outside_of_code
 
     page = Page()
-    raw = shown(capsys, before, after, "--html")
+    raw = output_of(capsys, before, after, "--html")
     page.feed(raw)
     assert page.open == []
     assert page.tags.count("svg") == 1
@@ -342,7 +342,7 @@ def test_report_formats_agree_and_escape_content(registry: Registry, capsys: pyt
 
     for form in (text, marked, raw):
         assert "\x1b" not in form
-    assert json.loads(shown(capsys, before, after, "--json"))["packages"][0]["name"] == "numpy"
+    assert json.loads(output_of(capsys, before, after, "--json"))["packages"][0]["name"] == "numpy"
 
 
 def test_base_lookup_failure_is_reported(registry: Registry) -> None:
@@ -350,7 +350,7 @@ def test_base_lookup_failure_is_reported(registry: Registry) -> None:
     registry.image("base:1", [archive(BASE)])
     registry.image("base:2", [archive(LARGE)])
 
-    def said(base: str) -> str | None:
+    def base_change(base: str) -> str | None:
         spec = ImageSpec(
             name="a",
             dockerfile="a/Dockerfile",
@@ -361,10 +361,10 @@ def test_base_lookup_failure_is_reported(registry: Registry) -> None:
         )
         return moved(PlannedImage(spec, "r/a", "1", {"BASE_IMAGE": base}, {}, {}), published, None)
 
-    assert said(f"{registry.address}/base:1") is None
-    assert said("scratch") is None
-    assert re.fullmatch(r"\S+/base:2 has moved to sha256:\S+, .*", said(f"{registry.address}/base:2") or "")
-    assert (said(f"{registry.address}/base:3") or "").startswith("lookup failed: ")
+    assert base_change(f"{registry.address}/base:1") is None
+    assert base_change("scratch") is None
+    assert re.fullmatch(r"\S+/base:2 has moved to sha256:\S+, .*", base_change(f"{registry.address}/base:2") or "")
+    assert (base_change(f"{registry.address}/base:3") or "").startswith("lookup failed: ")
 
 
 @pytest.mark.parametrize("answer", [401, 403, 404])
@@ -383,7 +383,7 @@ def test_diff_after_registry_change_reads_published_images(registry: Registry, t
 
 def test_diff_of_equal_images_has_no_difference(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     image = registry.image("a:1", [archive(BASE)])
-    assert "no difference in packages, settings and files" in shown(capsys, image, image)
+    assert "no difference in packages, settings and files" in output_of(capsys, image, image)
 
 
 def test_report_of_stack_without_images_has_none() -> None:

@@ -129,11 +129,11 @@ def test_export_tar_has_docker_manifest(reference: str, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "app.tar") as archive:
         archive.extractall(tmp_path / "app")
     digests(tmp_path / "app")
-    (said,) = json.loads((tmp_path / "app/manifest.json").read_text())
-    assert said["RepoTags"] == [reference]
-    packed = [gzip.decompress((tmp_path / "app" / name).read_bytes()) for name in said["Layers"]]
+    (entry,) = json.loads((tmp_path / "app/manifest.json").read_text())
+    assert entry["RepoTags"] == [reference]
+    packed = [gzip.decompress((tmp_path / "app" / name).read_bytes()) for name in entry["Layers"]]
     assert packed == list(map(layers.archive, LAYERS))
-    config = json.loads((tmp_path / "app" / said["Config"]).read_bytes())
+    config = json.loads((tmp_path / "app" / entry["Config"]).read_bytes())
     assert config["rootfs"]["diff_ids"] == [digest_of(layer) for layer in packed]
 
 
@@ -143,7 +143,7 @@ def test_export_docker_manifest_becomes_oci_manifest(registry: Registry, tmp_pat
     ).encode()
     layer = gzip.compress(layers.archive([Item("a", "file")]))
     docker = "application/vnd.docker."
-    said: dict[str, Any] = {
+    content: dict[str, Any] = {
         "schemaVersion": 2,
         "mediaType": f"{docker}distribution.manifest.v2+json",
         "config": {
@@ -155,7 +155,7 @@ def test_export_docker_manifest_becomes_oci_manifest(registry: Registry, tmp_pat
             {"digest": registry.blob(layer), "size": len(layer), "mediaType": f"{docker}image.rootfs.diff.tar.gzip"}
         ],
     }
-    registry.manifest("acme/app:2", said["mediaType"], said)
+    registry.manifest("acme/app:2", content["mediaType"], content)
     assert export(f"{registry.address}/acme/app:2", "--format", "oci", "--output", tmp_path / "app") == 0
     digests(tmp_path / "app")
     entry, manifest, _ = read_layout(lambda name: (tmp_path / "app" / name).read_bytes())
@@ -182,8 +182,8 @@ def test_export_corrupt_layer_leaves_no_file(
     registry.blobs[wrong] = registry.blobs[wrong][:-1] + b"?"
     for form in ("tar", "oci"):
         assert export(reference, "--format", form, "--output", tmp_path / "app") == 1
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert said.startswith(f"{reference}: a blob is corrupt: its digest is sha256:")
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith(f"{reference}: a blob is corrupt: its digest is sha256:")
     assert names(tmp_path) == []
 
 
@@ -201,8 +201,8 @@ def test_export_existing_output_needs_force(reference: str, tmp_path: Path, caps
 def test_export_with_force_replaces_whole_folder(registry: Registry, reference: str, tmp_path: Path) -> None:
     registry.image("acme/other:1", [layers.archive([Item("other", "file")])])
     output = tmp_path / "app"
-    for wanted in (reference, f"{registry.address}/acme/other:1"):
-        assert export(wanted, "--format", "oci", "--output", output, "--force") == 0
+    for source in (reference, f"{registry.address}/acme/other:1"):
+        assert export(source, "--format", "oci", "--output", output, "--force") == 0
     digests(output)
     assert len(list((output / "blobs/sha256").iterdir())) == 3
     assert names(tmp_path) == ["app"]
@@ -286,10 +286,10 @@ def test_export_to_small_disk_fails_before_download(
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     output = tmp_path / "app.tar"
     assert export(reference, "--format", "tar", "--output", output) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"{output}: needs ")
-    assert said.endswith(", but its disk has 700 B free\n")
-    assert [asked for asked in registry.asked if "/blobs/" in asked] == [  # the configuration
+    error = capsys.readouterr().err
+    assert error.startswith(f"{output}: needs ")
+    assert error.endswith(", but its disk has 700 B free\n")
+    assert [path for path in registry.asked if "/blobs/" in path] == [  # the configuration
         f"GET /v2/acme/app/blobs/{fetch(reference).manifest.content['config']['digest']}"
     ]
     assert names(tmp_path) == []
@@ -322,10 +322,10 @@ def test_export_interrupted_leaves_no_file(registry: Registry, reference: str, t
             assert time.monotonic() < deadline
             time.sleep(0.02)
         running.send_signal(number)
-        said = running.communicate(timeout=60)[1]
+        error = running.communicate(timeout=60)[1]
     registry.slow.clear()
     assert running.returncode == 130
-    assert said.strip() == "interrupted"
+    assert error.strip() == "interrupted"
     assert names(tmp_path) == ["app.tar"]
     assert (tmp_path / "app.tar").read_text() == "precious"
 
@@ -347,23 +347,23 @@ def test_squashfs_of_any_layers_equals_unpacked_layers(registry: Registry) -> No
     def holds(stack: list[layers.Layer]) -> None:
         registry.image("acme/drawn:1", list(map(layers.archive, stack)))
         with tempfile.TemporaryDirectory() as folder:
-            wanted = Path(folder) / "wanted"
-            wanted.mkdir()
-            layers.unpack(stack, wanted)
-            found = layers.seen(unpacked(f"{registry.address}/acme/drawn:1", Path(folder)))
-            for path, (kind, mode, text) in layers.seen(wanted).items():
-                assert found.pop(path) == (kind, 0o755 if kind == "directory" and mode is None else mode, text)
-        assert {path.partition("/")[0] for path in found} == {"etc"}
+            expected = Path(folder) / "expected"
+            expected.mkdir()
+            layers.unpack(stack, expected)
+            actual = layers.seen(unpacked(f"{registry.address}/acme/drawn:1", Path(folder)))
+            for path, (kind, mode, text) in layers.seen(expected).items():
+                assert actual.pop(path) == (kind, 0o755 if kind == "directory" and mode is None else mode, text)
+        assert {path.partition("/")[0] for path in actual} == {"etc"}
 
     holds()
 
 
 def test_squashfs_has_container_files_and_enroot_config(reference: str, tmp_path: Path) -> None:
     root = unpacked(reference, tmp_path)
-    found = {path: (kind, text) for path, (kind, _, text) in layers.seen(root).items() if kind != "directory"}
-    script = found.pop("etc/rc")[1]
-    assert found.pop("etc/rc.local")[0] == "file"
-    assert found == {
+    actual = {path: (kind, text) for path, (kind, _, text) in layers.seen(root).items() if kind != "directory"}
+    script = actual.pop("etc/rc")[1]
+    assert actual.pop("etc/rc.local")[0] == "file"
+    assert actual == {
         "a/one": ("file", "two"),
         "a/same": ("file", "one"),
         "late": ("file", "one"),
@@ -467,20 +467,20 @@ def test_selection_wheels_without_runnable_image(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
     people: list[list[dict[str, Any]]] = [[], [{}]]
     for train in people:
-        made = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": train})
-        found: list[Any] = selection.wheels(made, None)
-        assert [image.spec.name for image in found] == ["dist"]
+        planned = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": train})
+        images: list[Any] = selection.wheels(planned, None)
+        assert [image.spec.name for image in images] == ["dist"]
 
 
 def test_export_of_unpushed_or_unknown_image_is_one_line(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = of_stack("local", registry, monkeypatch)
+    planned = of_stack("local", registry, monkeypatch)
     to = ("--format", "tar", "--output", tmp_path / "app.tar")
     for words, said in (
         (
             ("local", *to),
-            f"stack local: torch: {made.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, or name an older image by its reference",
+            f"stack local: torch: {planned.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, or name an older image by its reference",
         ),
         (("local", "torhc", *to), "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch"),
         (("local", "torch", "more", *to), "export takes one image: STACK [IMAGE], or its reference, REF"),
@@ -490,8 +490,8 @@ def test_export_of_unpushed_or_unknown_image_is_one_line(
     ):
         assert export(*words) == 1
         assert capsys.readouterr().err == f"{said}\n"
-    made = plan.make("local", {**read_stack("local"), "publish": False})
-    monkeypatch.setattr("stacks.plan.make", lambda _: made)
+    planned = plan.make("local", {**read_stack("local"), "publish": False})
+    monkeypatch.setattr("stacks.plan.make", lambda _: planned)
     assert export("local", *to) == 1
     assert capsys.readouterr().err == "stack local: torch: not pushed, because of slipway:publish: false\n"
     assert names(tmp_path) == []

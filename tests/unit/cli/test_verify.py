@@ -1,4 +1,4 @@
-"""``slipway verify``: the parents whose signature is asked for are those that the published images stand on."""
+"""``slipway verify``: the parents that it verifies are those of the published images."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TORCH = f"r.example/x/torch@sha256:{'c' * 64}"
 DEBIAN = "docker.io/library/debian"
 
 
-class Asked:
-    """What cosign was asked to verify: by reference, whose signature, and who asked."""
+class Recorder:
+    """A stand-in of cosign: the verified references, each with its signer's key and the login."""
 
     def __init__(self, parents: list[str]) -> None:
         self.verified: dict[str, tuple[str | None, Login | None]] = {}
         uris = [f"pkg:docker/{parent}?platform=linux%2Famd64" for parent in parents]
-        self._said = {
+        self._provenance = {
             "buildDefinition": {
                 "externalParameters": {"configSource": {"uri": "", "digest": {"sha1": ""}}},
                 "internalParameters": {"uncommitted": False},
@@ -43,47 +43,47 @@ class Asked:
         self.verified[ref] = (signer.public_key, login)
 
     def attested(self, *_: Any) -> Mapping[str, Any]:
-        return self._said
+        return self._provenance
 
 
 def ask(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch, parents: list[str], image: str | None = None, **config: Any
-) -> tuple[Asked, str]:
-    """Verify a stack whose one image was built on ``parents``; return what was asked, and what is said."""
-    asked = Asked(parents)
+) -> tuple[Recorder, str]:
+    """Verify a stack whose one image was built on ``parents``; return the recorder and the output."""
+    recorder = Recorder(parents)
     monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH}}})
-    monkeypatch.setattr(cosign, "verify", asked.verify)
-    monkeypatch.setattr(cosign, "attested", asked.attested)
+    monkeypatch.setattr(cosign, "verify", recorder.verify)
+    monkeypatch.setattr(cosign, "attested", recorder.attested)
     login = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": {"secure": "x"}}
     signing = {"key": OURS, "sbom": False, **config.pop("signing", {})}
     stack = {"flavor": "local", "registry": login, "signing": signing, **config}
     checkout.write(STACK, json.dumps({"config": {f"slipway:{key}": value for key, value in stack.items()}}))
-    return asked, "\n".join(verify.lines("local", checkout.root, image))
+    return recorder, "\n".join(verify.lines("local", checkout.root, image))
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     """A checkout whose lock has moved since its image was published."""
-    made = make(tmp_path / "repo")
-    made.write("stacks/lock.toml", f'"{DEBIAN}:bookworm-slim" = "{NOW}"\n')
-    return made
+    repository = make(tmp_path / "repo")
+    repository.write("stacks/lock.toml", f'"{DEBIAN}:bookworm-slim" = "{NOW}"\n')
+    return repository
 
 
 def test_verify_parents_come_from_provenance(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     trust = {"debian": {"publicKey": THEIRS}}
     parents = [f"{DEBIAN}@{THEN}", f"docker.io/nvidia/cuda@{THEN}", "quay.io/x/y@1"]
     for image in (None, "torch"):
-        asked, said = ask(checkout, monkeypatch, parents, image, trust=trust)
-        assert asked.verified == {TORCH: (OURS, None), f"{DEBIAN}@{THEN}": (THEIRS, None)}
-        assert said.endswith(f"parent: {DEBIAN}@{THEN}\n  signature   public key {THEIRS}")
-        assert "on quay.io/x/y@1, by tag only" in said
+        recorder, output = ask(checkout, monkeypatch, parents, image, trust=trust)
+        assert recorder.verified == {TORCH: (OURS, None), f"{DEBIAN}@{THEN}": (THEIRS, None)}
+        assert output.endswith(f"parent: {DEBIAN}@{THEN}\n  signature   public key {THEIRS}")
+        assert "on quay.io/x/y@1, by tag only" in output
 
 
 def test_verify_own_images_are_no_outside_parents(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one image was built anew alone, others stand on the one before, and its registry may be trusted too."""
     monkeypatch.setattr(verify, "_trusted", lambda *_: Signer.model_validate({"publicKey": THEIRS}))
-    asked, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
-    assert set(asked.verified) == {TORCH, f"{DEBIAN}@{THEN}"}
+    recorder, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
+    assert set(recorder.verified) == {TORCH, f"{DEBIAN}@{THEN}"}
 
 
 def test_verify_mirrored_parent_has_its_public_name(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,21 +94,23 @@ def test_verify_mirrored_parent_has_its_public_name(checkout: Checkout, monkeypa
     trust = {"debian": {"publicKey": THEIRS}}
     lock = checkout.root / "stacks/lock.toml"
     lock.write_text(lock.read_text().replace("docker.io", "quay.io/hub"))
-    asked, _ = ask(checkout, monkeypatch, [parent], trust=trust, mirrors=mirrors, registry=cache)
-    assert asked.verified == {TORCH: (OURS, None), parent: (THEIRS, None)}
+    recorder, _ = ask(checkout, monkeypatch, [parent], trust=trust, mirrors=mirrors, registry=cache)
+    assert recorder.verified == {TORCH: (OURS, None), parent: (THEIRS, None)}
 
 
 def test_verify_parent_without_digest_is_refused(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SlipwayError, match=rf"^{DEBIAN}@bookworm-slim: built on by its tag only, .*; lock it, and"):
+    with pytest.raises(
+        SlipwayError, match=rf"^{DEBIAN}@bookworm-slim: the image is built on its tag, .*; lock it, and"
+    ):
         ask(checkout, monkeypatch, [f"{DEBIAN}@bookworm-slim"], trust={"debian": {"publicKey": THEIRS}})
 
 
 def test_verify_without_provenance_uses_planned_parents(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     trust, signing = {"debian": {"publicKey": THEIRS}}, {"provenance": False}
-    asked, _ = ask(checkout, monkeypatch, [], trust=trust, signing=signing)
-    assert set(asked.verified) == {TORCH, f"debian:bookworm-slim@{NOW}"}
-    asked, _ = ask(checkout, monkeypatch, [], "torch", trust=trust, signing=signing)
-    assert set(asked.verified) == {TORCH}
+    recorder, _ = ask(checkout, monkeypatch, [], trust=trust, signing=signing)
+    assert set(recorder.verified) == {TORCH, f"debian:bookworm-slim@{NOW}"}
+    recorder, _ = ask(checkout, monkeypatch, [], "torch", trust=trust, signing=signing)
+    assert set(recorder.verified) == {TORCH}
 
 
 def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +123,6 @@ def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monk
     with pytest.raises(SlipwayError, match="slipway:trust: 'acme': no parent image comes from there"):
         ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
     trust = {"r.example": {"publicKey": THEIRS}}
-    asked, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
+    recorder, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
     ours = Login("r.example", "me", "hunter2")
-    assert asked.verified == {TORCH: (OURS, ours), parents[0]: (THEIRS, ours)}
+    assert recorder.verified == {TORCH: (OURS, ours), parents[0]: (THEIRS, ours)}

@@ -1,4 +1,4 @@
-"""Azure's container registry by a job's identity: nothing is stored, and what is asked for is asked for late."""
+"""Logins to Azure's container registry with a job's identity, requested just before a push."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 class Azure(BaseHTTPRequestHandler):
-    """Entra and a registry, and what both were sent."""
+    """Entra and a registry, with the requests that they received."""
 
-    asked: ClassVar[list[tuple[str, dict[str, str]]]] = []
+    requests: ClassVar[list[tuple[str, dict[str, str]]]] = []
     answers: ClassVar[dict[str, tuple[int, Any]]] = {}
 
     def do_POST(self) -> None:
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.asked.append((self.path, dict(parse_qsl(form))))
-        status, said = self.answers[self.path]
+        self.requests.append((self.path, dict(parse_qsl(form))))
+        status, content = self.answers[self.path]
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(json.dumps(said).encode())
+        self.wfile.write(json.dumps(content).encode())
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A registry's host, in a cloud on loopback."""
-    Azure.asked.clear()
+    Azure.requests.clear()
     Azure.answers |= {
         "/tenant/oauth2/v2.0/token": (200, {"access_token": "entras"}),
         "/oauth2/exchange": (200, {"refresh_token": "the-registrys"}),
@@ -69,7 +69,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
     assert azure_login.login(host) == (azure_login.USER, "the-registrys")
-    (_, asking), (_, exchanging) = Azure.asked
+    (_, asking), (_, exchanging) = Azure.requests
     assert asking == {
         "grant_type": "client_credentials",
         "client_id": "client",
@@ -83,7 +83,7 @@ def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "answer", "said"),
+    ("path", "answer", "reason"),
     [
         (
             "/tenant/oauth2/v2.0/token",
@@ -96,12 +96,12 @@ def test_login_exchanges_job_token_for_registry_token(host: str) -> None:
         ("/oauth2/exchange", (200, []), "TypeError: "),
     ],
 )
-def test_login_refused_is_one_line_without_token(host: str, path: str, answer: tuple[int, Any], said: str) -> None:
+def test_login_refused_is_one_line_without_token(host: str, path: str, answer: tuple[int, Any], reason: str) -> None:
     Azure.answers[path] = answer
     with pytest.raises(SlipwayError) as caught:
         azure_login.login(host)
     assert str(caught.value).startswith(
-        f"slipway:registry: login with $AZURE_CLIENT_ID failed: http://{host}{path}: {said}"
+        f"slipway:registry: login with $AZURE_CLIENT_ID failed: http://{host}{path}: {reason}"
     )
     assert "\n" not in str(caught.value)
     assert "entras" not in str(caught.value)
@@ -120,9 +120,9 @@ def test_clouds_cover_every_registry_domain() -> None:
 
 def test_short_lived_login_needs_identity_and_no_other_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def registry(**given: str) -> AcrRegistry:
-        found = flavors.load({"flavor": "local", "registry": {**ACR, **given}}, "stack t").registry
-        assert isinstance(found, AcrRegistry)
-        return found
+        loaded = flavors.load({"flavor": "local", "registry": {**ACR, **given}}, "stack t").registry
+        assert isinstance(loaded, AcrRegistry)
+        return loaded
 
     credentials.check(registry())
     assert credentials.short_lived(registry())
@@ -139,11 +139,11 @@ def test_short_lived_login_needs_identity_and_no_other_login(monkeypatch: pytest
 
 
 def test_images_have_separate_secret_logins(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def login(host: str) -> tuple[str, str]:
-        asked.append(host)
-        return azure_login.USER, f"token-{len(asked)}"
+        requests.append(host)
+        return azure_login.USER, f"token-{len(requests)}"
 
     monkeypatch.setattr(azure_login, "login", login)
     recorder, values = run(registry=ACR)
@@ -152,7 +152,7 @@ def test_images_have_separate_secret_logins(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one["value"]["username"] for one in given.values()] == [azure_login.USER] * 2
     assert [one["value"]["password"] for one in given.values()] == ["token-1", "token-2"]
     assert "token-" not in repr(values["outputs"])
-    asked.clear()
+    requests.clear()
     run(registry=ACR, preview=True)
     run(registry=ACR, publish=False)
-    assert not asked
+    assert not requests

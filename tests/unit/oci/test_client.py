@@ -1,4 +1,4 @@
-"""What registries answer, and do not: credentials, refusals, broken connections, and bytes that are others."""
+"""Requests to registries: credentials, refusals, broken connections and corrupt content."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def unreadable(repository: Repository, digest: str) -> str:
 def test_manifest_with_other_digest_is_refused(registry: Registry) -> None:
     digest = registry.manifest("a/b:1", MANIFEST, {"layers": []})
     for name in ("a/b:1", f"a/b@{digest}", f"a/b:other@{digest}"):
-        found = Repository(f"{registry.address}/{name}").manifest()
-        assert (found.digest, found.media_type, found.content) == (digest, MANIFEST, {"layers": []})
+        manifest = Repository(f"{registry.address}/{name}").manifest()
+        assert (manifest.digest, manifest.media_type, manifest.content) == (digest, MANIFEST, {"layers": []})
     registry.manifests[digest] = (MANIFEST, b"{}")
     for name in ("a/b:1", f"a/b@{digest}"):
         with pytest.raises(SlipwayError, match=f"the manifest is corrupt: its digest is .*, not {digest}$"):
@@ -59,8 +59,8 @@ def test_blob_read_in_part_is_still_checked(registry: Registry) -> None:
 def test_blob_with_other_digest_is_refused(registry: Registry) -> None:
     digest = digest_of(b"right")
     registry.blobs[digest] = b"wrong"
-    found = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
-    assert found == (f"{registry.address}/a/b:1: a blob is corrupt: its digest is {digest_of(b'wrong')}, not {digest}")
+    error = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
+    assert error == (f"{registry.address}/a/b:1: a blob is corrupt: its digest is {digest_of(b'wrong')}, not {digest}")
 
 
 def test_blob_corrupt_and_unreadable_is_reported_corrupt(registry: Registry) -> None:
@@ -100,8 +100,8 @@ def test_blob_after_broken_connection_is_read_again(registry: Registry) -> None:
     registry.broken = 2
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content that is long enough"
     registry.broken = 3
-    found = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
-    assert found.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
+    error = unreadable(Repository(f"{registry.address}/a/b:1"), digest)
+    assert error.startswith(f"{registry.address}/a/b:1: {digest}: connection to {registry.address} broke: ")
 
 
 def test_digest_of_silent_registry_is_one_line(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,11 +144,11 @@ def test_login_is_sent_to_its_own_host_only(registry: Registry, token: str | Non
     reference = f"{registry.address}/a/b:1"
     assert Repository(reference, Login(registry.address, "me", "s3cret")).blob(digest, read) == b"content"
     for login in (None, Login("elsewhere.example", "me", "s3cret"), Login(registry.address, "me", "other")):
-        found = unreadable(Repository(reference, login), digest)
-        assert found.endswith(
+        error = unreadable(Repository(reference, login), digest)
+        assert error.endswith(
             f"the registry requires a login with pull access; run `docker login {registry.address}` (401)"
         )
-        assert "s3cret" not in found
+        assert "s3cret" not in error
     assert "s3cret" not in repr(Login("h", "me", "s3cret"))
 
 

@@ -1,4 +1,4 @@
-"""Layers laid over each other without unpacking them say what unpacking them says."""
+"""Differences of file trees, compared with those of unpacked layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oci.layers.layer import Index, index
 from tests.helpers.layers import Item, Layer, archive, differing, drawn, seen, unpack
 
 
-def shown(stack: Sequence[Layer]) -> dict[str, tuple[str, int | None, str]]:
+def files_of(stack: Sequence[Layer]) -> dict[str, tuple[str, int | None, str]]:
     with tempfile.TemporaryDirectory() as folder:
         unpack(stack, Path(folder))
         return seen(Path(folder))
@@ -37,9 +37,9 @@ def tree(stack: Sequence[Layer]) -> FileTree:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(drawn(links=True), max_size=4), st.lists(drawn(links=True), max_size=4))
 def test_differences_equal_those_of_unpacked_images(before: list[Layer], after: list[Layer]) -> None:
-    found = differences(tree(before), tree(after))
-    assert {file.path: file.change for file in found} == differing(shown(before), shown(after))
-    assert all(file.certain for file in found)
+    result = differences(tree(before), tree(after))
+    assert {file.path: file.change for file in result} == differing(files_of(before), files_of(after))
+    assert all(file.certain for file in result)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
@@ -66,18 +66,18 @@ def test_differences_with_unread_layers_are_sound_and_complete(mixed: Mixed) -> 
             [None if kind == "shared" else read(layer) for kind, layer in mixed if kind in {"shared", side}]
         )
 
-    images = shown(stack("before")), shown(stack("after"))
+    images = files_of(stack("before")), files_of(stack("after"))
     truth = differing(*images)
-    found = differences(partly("before"), partly("after"))
-    for file in found:
+    result = differences(partly("before"), partly("after"))
+    for file in result:
         if file.certain:
             assert truth.get(file.path) == file.change
-    said = {file.path for file in found}
-    # A folder that one image's layers write is taken for one that was there: engines write each that they pass.
+    paths = {file.path for file in result}
+    # A folder that a layer writes counts as existing before: engines write the parents of each file.
     folders = {path for image in images for path, what in image.items() if what[0] == "directory"}
     for path in truth.keys() - folders:
         above = [path[:end] for end in range(len(path) + 1) if end == len(path) or path[end] == "/"]
-        assert said & ({path, "/"} | {*above} | {f"{folder}/" for folder in above}), path
+        assert paths & ({path, "/"} | {*above} | {f"{folder}/" for folder in above}), path
 
 
 def difference(before: list[Layer | None], after: list[Layer | None]) -> list[tuple[str, str, bool]]:
@@ -124,7 +124,7 @@ def test_hard_link_to_lower_layer_is_its_target() -> None:
 
 def test_file_below_symlink_is_written_to_its_target() -> None:
     merged = [[Item("usr/lib", "directory", mode=0o755), Item("lib", "symlink", "/usr/lib")], [file("lib/a")]]
-    assert [(found.path, found.change) for found in differences(tree(merged[:1]), tree(merged))] == [
+    assert [(result.path, result.change) for result in differences(tree(merged[:1]), tree(merged))] == [
         ("usr/lib/a", "added")
     ]
 
@@ -156,6 +156,6 @@ def test_index_of_malformed_archive_is_unreadable(content: bytes) -> None:
 
 
 def test_normal_path_stays_in_image() -> None:
-    (found,) = differences(tree([]), tree([[file("../../etc/x")]]))
-    assert isinstance(found, Difference)
-    assert found.path == "etc/x"
+    (result,) = differences(tree([]), tree([[file("../../etc/x")]]))
+    assert isinstance(result, Difference)
+    assert result.path == "etc/x"

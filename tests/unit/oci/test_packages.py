@@ -1,4 +1,4 @@
-"""Which packages a file stands for."""
+"""The packages that files of an image record."""
 
 from __future__ import annotations
 
