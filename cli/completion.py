@@ -51,6 +51,13 @@ def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
     return [CompletionItem(key, help=meaning) for key, meaning in sorted(found.items()) if key.startswith(incomplete)]
 
 
+def flavors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the flavors that begin so, as the committed JSON schema has them."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    names = schema["properties"]["config"]["properties"][f"{NAMESPACE}:flavor"]["enum"]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def stack_then_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete ``STACK [IMAGE]`` of one argument that takes several words."""
     words = ctx.params.get(param.name or "") or ()

@@ -1,4 +1,4 @@
-"""Commands for stack files: ``check``, ``lock``."""
+"""Commands for stack files: ``new``, ``check``, ``lock``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,37 @@ import click
 
 from cli import completion
 from cli.command_line import Command
+from stacks.config.stack_file import ROOT
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway new mine --flavor nccl cuda=12.9.1 torch.version=2.15.0", "what is left out has its default"),
+        ("slipway new mine --flavor local 'registry={kind: ghcr, repository: ghcr.io/acme/images}'", "a block at once"),
+        ("slipway new mine", "on a terminal: asks, with the choices that go together"),
+    ],
+)
+@click.argument("stack")
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completion.keys)
+@click.option("--flavor", metavar="FLAVOR", shell_complete=completion.flavors, help="Which family of images it builds.")
+def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
+    """Write a stack file with what differs from the defaults, checked first.
+
+    On a terminal it asks for what is missing. Lists and blocks are written as in YAML: [a, b], {key: value}. The keys
+    are those of `slipway explain`.
+    """
+    from cli.keys import new_stack, questions
+    from stacks.errors import SlipwayError
+
+    new_stack.check_name(stack)
+    chosen = new_stack.given(values)
+    if flavor is not None and chosen.setdefault("flavor", flavor) != flavor:
+        raise SlipwayError(f"--flavor {flavor}: flavor={chosen['flavor']} is given too; give one of the two")
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        chosen = questions.answered(chosen)
+    path = new_stack.write(stack, chosen)
+    print(f"{path.relative_to(ROOT)}: written; next: make preview STACK={stack}")
 
 
 @click.command(cls=Command, examples=[("slipway check", "after any change of a stack file")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -30,19 +30,36 @@ class Choices:
     rule: str
 
 
-def choices(key: Key, values: Mapping[str, Any], *, fitting: bool = True) -> Choices:
-    """Return what a key may be: by a stack's other ``values``, of which ``flavor`` is one, or by the table alone.
+def choices(key: Key, values: Mapping[str, Any], settled: Collection[str] | None = None) -> Choices:
+    """Return what a key may be beside a stack's other ``values``, of which ``flavor`` is one.
 
     Where no value fits the others, which may have to change too, all of the table are returned.
+
+    Args:
+        key: the key.
+        values: the stack's values, with or without one for the key.
+        settled: the keys that a value must go with; None for all, defaults too.
     """
     if key.choices:
         return Choices(key.choices, "the models")
     for value in _TRIED:
         if refusal := _refusal(key, values, value):
-            known = refusal.allowed if fitting else ()
-            fits = tuple(other for other in known if not _errors(with_value(values, key.name, other)))
-            return Choices(fits or refusal.allowed, refusal.source)
+            known = refusal.allowed
+            fits = tuple(other for other in known if _fits(key, with_value(values, key.name, other), settled))
+            return Choices(fits or known, refusal.source)
     return Choices((), "")
+
+
+def _fits(key: Key, values: Mapping[str, Any], settled: Collection[str] | None) -> bool:
+    if settled is None:
+        return not _errors(values)
+    return not settled or not any(refusal.field in {key.name, *settled} for refusal in refusals(values))
+
+
+def refusals(values: Mapping[str, Any]) -> list[Incompatible]:
+    """Return what tables refuse of a stack's values."""
+    errors = (error.get("ctx", {}).get("error") for error in _errors(values))
+    return [error for error in errors if isinstance(error, Incompatible)]
 
 
 def form(key: Key, values: Mapping[str, Any]) -> str:
@@ -75,9 +92,8 @@ def _path(name: str) -> tuple[str, ...]:
 
 
 def _refusal(key: Key, values: Mapping[str, Any], value: str) -> Incompatible | None:
-    for error in _errors(with_value(values, key.name, value)):
-        refusal = error.get("ctx", {}).get("error")
-        if isinstance(refusal, Incompatible) and refusal.value == value and refusal.allowed:
+    for refusal in refusals(with_value(values, key.name, value)):
+        if refusal.value == value and refusal.allowed:
             return refusal
     return None
 

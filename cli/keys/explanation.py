@@ -90,7 +90,7 @@ def _entry(key: Key, owners: Sequence[str], values: dict[str, Any] | None) -> It
         yield from _line("keys", ", ".join(dict.fromkeys(inner)))
         return
     others = values or {"flavor": owners[-1]}
-    allowed = choices(key, others, fitting=values is not None)
+    allowed = choices(key, others, settled=() if values is None else None)
     if allowed.values:
         yield from _line("allowed", ", ".join(allowed.values))
         yield from _line("rule", allowed.rule)

@@ -87,6 +87,11 @@ def parse(text: str, where: str) -> dict[str, Any]:
     return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
 
 
+def survives_yaml(text: str) -> bool:
+    """Tell whether an unquoted scalar is the same text after YAML has read it."""
+    return not _DATE.fullmatch(text) and (not _NUMBER.fullmatch(text) or bool(_SURVIVES.fullmatch(text)))
+
+
 def _value(node: yaml.Node, where: str, key: str) -> Any:
     """Turn a YAML node into mappings, lists and text."""
     if isinstance(node, yaml.MappingNode):
@@ -108,8 +113,7 @@ def _scalar(node: yaml.Node, where: str, key: str) -> str | None:
         return text
     if text in {"", "~", "null", "Null", "NULL"}:
         return None
-    changes = _NUMBER.fullmatch(text) and not _SURVIVES.fullmatch(text)
-    if changes or _DATE.fullmatch(text):
+    if not survives_yaml(text):
         name = key.removeprefix("config.")
         raise SlipwayError(
             f"{where}:{node.start_mark.line + 1}: {name}: YAML reads the unquoted {text} as a number or a date "

@@ -1,0 +1,80 @@
+"""What ``slipway new`` asks on a terminal: what is missing, with the choices that the tables allow."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from cli.keys.choices import choices, refusals, with_value
+from cli.keys.key import Key, keys
+from stacks import flavors
+from stacks.config.stack_file import NAMESPACE
+
+_WIDTH: Final = 98
+
+
+def answered(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with what the person at the terminal chooses for the keys that are missing.
+
+    Those are the required ones, the main versions, and defaults that do not go with what was chosen.
+    """
+    answers = dict(values)
+    if "flavor" not in answers:
+        answers["flavor"] = _ask("flavor", "Which family of images the stack builds.", tuple(flavors.names()), None)
+    rows = {key.name: key for key in keys(answers["flavor"])}
+    settled = {name for name in rows if name != "flavor" and _value(answers, name) is not None}
+    for key in keys(answers["flavor"]):
+        if _is_missing(key, answers):
+            allowed = choices(key, answers, settled).values
+            if key.name.endswith("kind"):
+                allowed = tuple(other.kind for other in keys(answers["flavor"]) if other.name == key.name)
+            if allowed or key.required:
+                answers = with_value(answers, key.name, _ask(key.name, key.meaning, allowed, key.default))
+                settled.add(key.name)
+    while refused := next((each for each in refusals(answers) if each.field in rows.keys() - settled), None):
+        key = rows[refused.field]
+        click.echo(f"\n{NAMESPACE}:{refused}", err=True)
+        default = "false" if "false" in key.type.split(" or ") else None
+        allowed = (*(["false"] if default else []), *choices(key, answers).values)
+        answers = with_value(answers, key.name, _ask(key.name, key.meaning, allowed, default))
+        settled.add(key.name)
+    return answers
+
+
+def _is_missing(key: Key, values: Mapping[str, Any]) -> bool:
+    """Tell whether a key is to be asked for: one that is required, or the main version of something."""
+    if key.is_block or "[]" in key.name or "<name>" in key.name or _value(values, key.name) is not None:
+        return False
+    blocks = [".".join(key.name.split(".")[:length]) for length in range(1, key.name.count(".") + 1)]
+    chosen = (block.get("kind") for name in blocks if isinstance(block := _value(values, name), Mapping))
+    if key.kind and any(kind not in {None, key.kind} for kind in chosen):
+        return False
+    if key.required:
+        required = {other.name for other in keys(values["flavor"]) if other.required}
+        return all(name in required or _value(values, name) is not None for name in blocks)
+    return not key.choices and key.default not in {None, "false"} and (not blocks or key.name.endswith(".version"))
+
+
+def _value(values: Any, name: str) -> Any:
+    for part in name.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def _ask(name: str, meaning: str, allowed: tuple[str, ...], default: str | None) -> str:
+    """Ask for a value: one of those allowed, or any where these are words about them."""
+    click.echo("\n".join([f"\n{NAMESPACE}:{name}", *_wrapped(meaning), *_wrapped(", ".join(allowed))]), err=True)
+    listed = bool(allowed) and not any(" " in value for value in allowed)
+    if listed and default is not None and default not in allowed:
+        default = allowed[-1]
+    answer: str = click.prompt(
+        "value", type=click.Choice(allowed) if listed else str, default=default, show_choices=False, err=True
+    )
+    return answer
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    yield from textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")

@@ -1,0 +1,184 @@
+"""``slipway new``: a stack file with what differs from the defaults, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cli.keys import new_stack, questions
+from cli.main import main
+from stacks import flavors
+from stacks.config.stack_file import parse, read_stack, stack_names
+
+MODELINE = "# yaml-language-server: $schema=stack.schema.json\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "stacks").mkdir()
+    return tmp_path
+
+
+def written(root: Path, flavor: str, *assignments: str) -> str:
+    return new_stack.write("mine", {"flavor": flavor, **new_stack.given(assignments)}, root).read_text()
+
+
+def test_new_defaults_are_left_out(root: Path) -> None:
+    text = written(root, "nccl", "platform=linux/amd64", "torch.source=build", "registry={kind: local}", "publish=true")
+    assert text == f"{MODELINE}config:\n  slipway:flavor: nccl\n"
+
+
+def test_new_block_is_on_one_line_and_lists_are_flow(root: Path) -> None:
+    words = ("cuda=12.1.1", "distro=ubuntu20.04", "torch.version=2.0.1", "torch.vision=0.15.2", "nccl=2.18.3-1")
+    extras = ("extras={deepspeed: 0.9.4, flashAttention: 2.0.2, apex: 38a1269}", "tagFields=[]")
+    assert written(root, "nccl", *words, *extras, "slipway:publish=false") == (
+        f"{MODELINE}config:\n"
+        "  slipway:flavor: nccl\n"
+        "  slipway:cuda: 12.1.1\n"
+        "  slipway:distro: ubuntu20.04\n"
+        "  slipway:torch: {version: 2.0.1, vision: 0.15.2}\n"
+        "  slipway:nccl: 2.18.3-1\n"
+        "  slipway:extras: {deepspeed: 0.9.4, flashAttention: 2.0.2, apex: 38a1269}\n"
+        "  slipway:tagFields: []\n"
+        "  slipway:publish: false\n"
+    )
+
+
+def test_new_text_that_yaml_would_change_is_quoted(root: Path) -> None:
+    text = written(
+        root, "universal", "python=3.10", "train=[{uid: 1001, env: {A: true, B: 3.10, C: 1e3}}]", "maxJobs=4"
+    )
+    assert '  slipway:python: "3.10"\n' in text
+    assert "  slipway:maxJobs: 4\n" in text
+    config = yaml.safe_load(text)["config"]
+    assert config["slipway:train"] == [{"uid": 1001, "env": {"A": "true", "B": "3.10", "C": "1e3"}}]
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1))
+def test_new_text_of_any_kind_is_read_back_same(text: str) -> None:
+    document = yaml.dump({"config": {"slipway:tagSuffix": text}}, Dumper=new_stack._Dumper, width=110)
+    assert parse(document, "x") == {"tagSuffix": text}
+    assert yaml.safe_load(document)["config"]["slipway:tagSuffix"] == text
+
+
+@pytest.mark.parametrize("stack", stack_names())
+def test_new_of_every_stack_builds_the_same(stack: str) -> None:
+    values = read_stack(stack)
+    read = parse(new_stack.text(stack, values), stack)
+    assert flavors.load(read, stack) == flavors.load(values, stack)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mine", "--flavor", "ncll"], "stack mine: slipway:flavor: 'ncll' is no flavor (did you mean 'nccl'?)"),
+        (["mine"], "stack mine: slipway:flavor is required; allowed: "),
+        (["mine", "--flavor", "nccl", "cudda=1"], "stack mine: config: unknown key 'cudda' (did you mean 'cuda'?)"),
+        (["mine", "--flavor", "nccl", "cuda=0.1"], "stack mine: slipway:cuda: '0.1' "),
+        (["mine", "--flavor", "nccl", "budgets={trch: 1 GB}"], "stack mine: slipway:budgets: "),
+        (["mine", "--flavor", "nccl", "cuda"], "'cuda': expected KEY=VALUE, such as "),
+        (["mine", "--flavor", "nccl", "cuda=1", "cuda=2"], "cuda: is given twice"),
+        (["mine", "--flavor", "nccl", "torch=1", "torch.version=2"], "torch.version: 'torch' has a value already"),
+        (["mine", "--flavor", "nccl", "extras={"], "extras: '{' is not YAML"),
+        (["mine", "--flavor", "nccl", "flavor=base"], "--flavor nccl: flavor=base is given too"),
+        (["local", "--flavor", "local"], "stacks/Pulumi.local.yaml exists already"),
+        (["../mine", "--flavor", "local"], "'../mine' is no name of a stack"),
+        (
+            [
+                "mine",
+                "--flavor",
+                "local",
+                "registry={kind: generic, repository: a.example/b, username: u, password: hunter2}",
+            ],
+            "stack mine: slipway:registry.password: ",
+        ),
+    ],
+)
+def test_new_mistake_is_one_line_and_no_file(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = stack_names()
+    assert main(["new", *words]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert printed.err.startswith(message)
+    assert "hunter2" not in printed.err
+    assert stack_names() == before
+
+
+def test_new_mistakes_are_a_line_each(root: Path) -> None:
+    with pytest.raises(Exception, match="platform") as error:
+        written(root, "local", "platform=x", "publish=maybe")
+    assert len(str(error.value).splitlines()) == 2
+    assert list((root / "stacks").iterdir()) == []
+
+
+def test_new_file_that_appears_meanwhile_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = root / "stacks" / "Pulumi.mine.yaml"
+    monkeypatch.setattr(new_stack, "check_name", lambda *_: path.write_text("precious"))
+    with pytest.raises(Exception, match=r"^stacks/Pulumi.mine.yaml exists already"):
+        written(root, "local")
+    assert [(file.name, file.read_text()) for file in path.parent.iterdir()] == [(path.name, "precious")]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Answers by what is asked for; the default where there is none."""
+    chosen: dict[str, str] = {}
+    asked: list[str] = []
+
+    def echo(message: str, **_: Any) -> None:
+        asked.append(message.strip().partition("\n")[0].partition(": ")[0])
+
+    def prompt(_: str, *, type: Any, default: str | None, **__: Any) -> str:  # noqa: A002 - click's name
+        answer = chosen.get(asked[-1], default)
+        assert answer is not None, asked[-1]
+        value: str = type.convert(answer, None, None) if isinstance(type, click.Choice) else answer
+        return value
+
+    monkeypatch.setattr(click, "echo", echo)
+    monkeypatch.setattr(click, "prompt", prompt)
+    yield chosen
+    assert set(chosen) <= set(asked)
+
+
+def test_questions_chain_old_versions_that_go_together(answers: dict[str, str]) -> None:
+    answers |= {
+        "slipway:flavor": "nccl",
+        "slipway:cuda": "12.1.1",
+        "slipway:distro": "ubuntu20.04",
+        "slipway:torch.version": "2.0.1",
+        "slipway:nccl": "2.18.3-1",
+    }
+    values = questions.answered({})
+    config = flavors.load(values, "stack mine")
+    assert (values["cuda"], values["torch"], values["nccl"]) == ("12.1.1", {"version": "2.0.1"}, "2.18.3-1")
+    assert config.flavor == "nccl"
+
+
+def test_questions_required_keys_follow_the_kind(answers: dict[str, str]) -> None:
+    answers |= {
+        "slipway:runners.kind": "kubernetes",
+        "slipway:runners.github.url": "https://github.com/acme",
+    }
+    values = questions.answered({"flavor": "runners"})
+    assert values["runners"] == {"kind": "kubernetes", "github": {"url": "https://github.com/acme"}}
+
+
+def test_questions_skip_what_is_given(answers: dict[str, str]) -> None:
+    values = questions.answered({"flavor": "local", "torch": {"version": "2.13.0"}})
+    assert values["torch"] == {"version": "2.13.0"}
+    assert answers == {}
+
+
+def test_new_without_terminal_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "answered", lambda _: pytest.fail("it asked"))
+    assert main(["new", "mine", "--flavor", "ncll"]) == 1
