@@ -1,4 +1,4 @@
-"""A context read from git's archive is the context that lies on disk."""
+"""A context in git's archive has the files of the context on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOCKERFILES = ("Dockerfile", "a/Dockerfile", "b/Dockerfile", "a/b/Dockerfile")
 
 
 def put(root: Path, path: str, content: str, kind: str) -> None:
-    """Lay a file or a link; not where a folder is already, nor below a file or a link."""
+    """Write a file or a link, unless a folder is there, or a file or a link is above it."""
     target = root / path
     above = [parent for parent in target.parents if parent != root and parent.is_relative_to(root)]
     if target.is_dir() or target.is_symlink() or any(p.is_symlink() or p.is_file() for p in above):
@@ -50,8 +50,8 @@ def archive(root: Path) -> bytes:
     return subprocess.run(["git", "archive", tree, "context"], cwd=root, capture_output=True, check=True).stdout
 
 
-def found(files: dict[str, str] | SlipwayError) -> object:
-    """Return the files, or that there are none: how the reason is worded differs in the folder's name."""
+def comparable(files: dict[str, str] | SlipwayError) -> object:
+    """Return the files, or that there are none: the errors differ in the folder's name."""
     return "none" if isinstance(files, SlipwayError) else files
 
 
@@ -65,7 +65,7 @@ def found(files: dict[str, str] | SlipwayError) -> object:
         max_size=12,
     )
 )
-def test_it_is_the_same_as_on_disk(entries: list[tuple[str, str, str]]) -> None:
+def test_archived_context_has_the_files_on_disk(entries: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         (root / "context").mkdir()
@@ -79,10 +79,10 @@ def test_it_is_the_same_as_on_disk(entries: list[tuple[str, str, str]]) -> None:
                     sides.append(files(dockerfile))
                 except SlipwayError as error:
                     sides.append(error)
-            assert found(sides[0]) == found(sides[1])
+            assert comparable(sides[0]) == comparable(sides[1])
 
 
-def test_a_shared_ignore_file_is_followed(tmp_path: Path) -> None:
+def test_archived_context_follows_linked_ignore_file(tmp_path: Path) -> None:
     for path, content in {"a/Dockerfile": "x", "a/b": "x", "shared/ignore": "*\n!a\na/b\n"}.items():
         put(tmp_path / "context", path, content, "file")
     put(tmp_path / "context", "c", "shared", "link")
@@ -92,17 +92,17 @@ def test_a_shared_ignore_file_is_followed(tmp_path: Path) -> None:
     assert files == context.files(tmp_path / "context", "a/Dockerfile")
 
 
-def test_an_empty_archive_has_no_dockerfile() -> None:
+def test_archived_context_that_is_empty_has_no_dockerfile() -> None:
     with pytest.raises(SlipwayError, match=r"^context/a/Dockerfile: there is no such Dockerfile"):
         ArchivedContext(b"", "context").files("a/Dockerfile")
 
 
-def test_a_malformed_pattern_is_one_line() -> None:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
+def test_archived_context_with_malformed_pattern_is_refused() -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, content in {"Dockerfile": b"FROM scratch\n", ".dockerignore": b"[\n"}.items():
             member = tarfile.TarInfo(f"context/{name}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     with pytest.raises(SlipwayError, match=r"^context: the ignore file of Dockerfile: syntax error in pattern: \[$"):
-        ArchivedContext(made.getvalue(), "context").files("Dockerfile")
+        ArchivedContext(archive.getvalue(), "context").files("Dockerfile")

@@ -34,18 +34,18 @@ def root(tmp_path: Path) -> Path:
         ("!a\n*\n", ("a/Dockerfile",)),
     ],
 )
-def test_the_ignore_file_says_what_belongs(root: Path, ignore: str, expected: tuple[str, ...]) -> None:
+def test_context_with_ignore_file_lacks_what_it_ignores(root: Path, ignore: str, expected: tuple[str, ...]) -> None:
     (root / "a/Dockerfile.dockerignore").write_text(ignore)
-    found = context.files(root, "a/Dockerfile")
-    assert {path for path in found if not path.endswith(".dockerignore")} == set(expected)
-    assert found["a/Dockerfile"] == hashlib.sha256(b"file\0a/Dockerfile").hexdigest()
+    files = context.files(root, "a/Dockerfile")
+    assert {path for path in files if not path.endswith(".dockerignore")} == set(expected)
+    assert files["a/Dockerfile"] == hashlib.sha256(b"file\0a/Dockerfile").hexdigest()
 
 
-def test_without_an_ignore_file_everything_belongs(root: Path) -> None:
+def test_context_without_ignore_file_has_all_files(root: Path) -> None:
     assert set(context.files(root, "a/Dockerfile")) == set(TREE)
 
 
-def test_what_git_would_see_is_what_counts(root: Path) -> None:
+def test_context_digests_cover_what_git_keeps(root: Path) -> None:
     before = context.files(root, "a/Dockerfile")
     (root / "a/README.md").chmod(0o600)
     assert context.files(root, "a/Dockerfile") == before
@@ -59,6 +59,6 @@ def test_what_git_would_see_is_what_counts(root: Path) -> None:
     assert context.files(root, "a/Dockerfile")["link"] != first
 
 
-def test_a_missing_dockerfile_is_one_line(root: Path) -> None:
+def test_context_without_dockerfile_is_refused(root: Path) -> None:
     with pytest.raises(SlipwayError, match="there is no such Dockerfile"):
         context.files(root, "c/Dockerfile")

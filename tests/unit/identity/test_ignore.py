@@ -1,4 +1,4 @@
-"""The ignore rules: Docker's own table of patterns, and what must hold of any."""
+"""The rules of ignore files: Docker's table of patterns, and what must hold for any pattern."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MATCHES = [
 
 
 @pytest.mark.parametrize(("pattern", "path", "ignored"), MATCHES, ids=str)
-def test_pattern(pattern: str, path: str, ignored: bool) -> None:
+def test_matcher_of_one_pattern_ignores_as_docker_does(pattern: str, path: str, ignored: bool) -> None:
     assert Matcher([pattern]).ignores(path) is ignored
 
 
@@ -72,11 +72,11 @@ def test_pattern(pattern: str, path: str, ignored: bool) -> None:
     ],
     ids=str,
 )
-def test_later_patterns_win(patterns: list[str], path: str, ignored: bool) -> None:
+def test_matcher_of_patterns_lets_the_last_one_win(patterns: list[str], path: str, ignored: bool) -> None:
     assert Matcher(patterns).ignores(path) is ignored
 
 
-def test_parse() -> None:
+def test_parse_of_ignore_file_returns_clean_patterns() -> None:
     content = b"\xef\xbb\xbf# no\n\n a \r\n/b//c/\n! /d/../e\n!\n/\n\t\n"
     assert parse(content) == ["a", "b/c", "!e", "!", "/"]
 
@@ -103,10 +103,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PRUNED = re.compile(r"!.*/\*/\*\*$")
-"""Exceptions of which Docker's walk takes both globs away, and so does not look where they could match."""
+"""Exceptions from which Docker's walk removes both globs, so that it does not look where they could match."""
 
 
-def test_an_exception_that_ends_in_two_globs_takes_nothing_back_in_as_with_docker(tree: Path) -> None:
+def test_exception_that_ends_in_two_globs_has_no_effect(tree: Path) -> None:
     """Source: `patternWithoutTrailingGlob` of tonistiigi/fsutil, filter.go."""
     assert not matcher(["a", "!a/*/**"]).ignores("a/ab/a/b")
     assert "a/ab/a/b" not in {entry.path for entry in walk(str(tree), matcher(["a", "!a/*/**"]))}
@@ -117,8 +117,8 @@ def test_an_exception_that_ends_in_two_globs_takes_nothing_back_in_as_with_docke
 @example(["*", "!../x"])
 @example(["*", "!."])
 @given(patterns=st.lists(PATTERN, max_size=4).filter(lambda patterns: not any(map(PRUNED.match, patterns))))
-def test_walk_leaves_out_what_is_ignored_and_nothing_else(tree: Path, patterns: list[str]) -> None:
-    """Whatever is pruned on the way, each file is there exactly if no pattern has the last word against it."""
+def test_walk_yields_exactly_what_is_not_ignored(tree: Path, patterns: list[str]) -> None:
+    """Pruning changes no result: a file is yielded exactly if the last pattern that matches it is an exception."""
     ignored = matcher(patterns)
     everything = [os.path.relpath(Path(at, name), tree) for at, _, names in os.walk(tree) for name in names]
     kept = [entry.path for entry in walk(str(tree), ignored)]
@@ -129,7 +129,7 @@ def test_walk_leaves_out_what_is_ignored_and_nothing_else(tree: Path, patterns: 
 
 
 @given(st.lists(st.sampled_from(["", ".", "..", "a", "b"]), max_size=6).map("/".join))
-def test_clean_is_stable(path: str) -> None:
+def test_clean_of_cleaned_path_returns_it(path: str) -> None:
     once = clean(path)
     assert clean(once) == once
     assert "//" not in once
@@ -149,7 +149,7 @@ def test_clean_is_stable(path: str) -> None:
         (0o140755, "-rwxr-xr-x"),
     ],
 )
-def test_mode_text(mode: int, text: str) -> None:
+def test_mode_text_of_mode_is_gos(mode: int, text: str) -> None:
     assert mode_text(mode) == text
 
 
@@ -166,7 +166,7 @@ LINKS: list[tuple[str, Callable[[Path], Any], str]] = [
 
 
 @pytest.mark.parametrize(("path", "make", "resolved"), LINKS, ids=[case[0] + "=" + case[2] for case in LINKS])
-def test_resolve_links(
+def test_resolve_links_of_path_returns_gos_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, make: Callable[[Path], Any], resolved: str
 ) -> None:
     make(tmp_path)

@@ -1,4 +1,4 @@
-"""What a change touches, against real git histories and against the definition."""
+"""What a change affects, in real git histories and by the definition."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ ALL = {"include": [{"stack": "local", "images": ["torch"]}]}
 NONE: dict[str, list[object]] = {"include": []}
 
 
-class Asked(Checkout):
-    """A checkout whose ``affected`` is asked in this process; its code is then this project's own."""
+class AffectedCheckout(Checkout):
+    """A checkout on which ``affected`` runs in this process, with this project's own code."""
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch, printed: pytest.CaptureFixture[str]) -> None:
         super().__init__(root)
         self._patch, self._printed = patch, printed
 
-    def said(self, *words: str) -> tuple[int, str, str]:
+    def run(self, *words: str) -> tuple[int, str, str]:
         self._patch.setattr(compare, "ROOT", self.root)
         status = main(["affected", *words])
         return (status, *self._printed.readouterr())
 
     def lines(self, ref: str) -> list[str]:
-        status, out, err = self.said("--since", ref)
+        status, out, err = self.run("--since", ref)
         assert (status, err) == (0, "")
         return out.splitlines()
 
     def matrix(self, ref: str) -> object:
-        status, out, err = self.said("--since", ref, "--json")
+        status, out, err = self.run("--since", ref, "--json")
         assert (status, err) == (0, "")
         assert out.count("\n") == 1  # $GITHUB_OUTPUT takes one line
         return json.loads(out)
 
     def mistake(self, ref: str) -> str:
-        status, out, err = self.said(f"--since={ref}")
+        status, out, err = self.run(f"--since={ref}")
         assert (status, out) == (1, "")
         assert err.count("\n") == 1
         return err.rstrip("\n")
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> AffectedCheckout:
     monkeypatch.delenv(MIRRORS_VARIABLE, raising=False)
-    made = Asked(make(tmp_path / "repo").root, monkeypatch, capsys)
-    made.git("init", "-q", "-b", "main")
-    made.commit("README.md", "one\n")
-    return made
+    sample = AffectedCheckout(make(tmp_path / "repo").root, monkeypatch, capsys)
+    sample.git("init", "-q", "-b", "main")
+    sample.commit("README.md", "one\n")
+    return sample
 
 
-def test_an_argument_is_said_with_its_old_and_new_value(checkout: Asked) -> None:
+def test_affected_by_argument_prints_old_and_new_value(checkout: AffectedCheckout) -> None:
     checkout.commit(STACK, config("2.14.0"))
     assert checkout.lines("HEAD~1") == ["local", "  torch  args TORCH_VERSION '2.14.1' -> '2.14.0'"]
     assert checkout.matrix("HEAD~1") == ALL
 
 
-def test_a_file_is_said_by_name_and_only_the_first_ones(checkout: Asked) -> None:
+def test_affected_by_files_prints_the_first_names(checkout: AffectedCheckout) -> None:
     checkout.commit("dockerfiles/torch/a.sh", "true\n")
     (checkout.root / "dockerfiles/torch/a.sh").rename(checkout.root / "dockerfiles/torch/b.sh")
     checkout.commit(DOCKERFILE, "FROM scratch\nCOPY torch/b.sh /\n")
@@ -89,7 +89,7 @@ def test_a_file_is_said_by_name_and_only_the_first_ones(checkout: Asked) -> None
     assert checkout.lines("HEAD~3") == ["local", f"  torch  {changed}"]
 
 
-def test_a_mode_counts_and_a_link_too(checkout: Asked) -> None:
+def test_affected_by_mode_or_link_prints_the_file(checkout: AffectedCheckout) -> None:
     checkout.commit("dockerfiles/torch/a.sh", "true\n")
     (checkout.root / "dockerfiles/torch/a.sh").chmod(0o755)
     (checkout.root / "dockerfiles/torch/link").symlink_to("a.sh")
@@ -105,10 +105,8 @@ ATTRIBUTES = "* text=auto\n*.sh export-ignore\nstacks/*.yaml export-ignore\n*.tx
 
 @pytest.mark.parametrize("path", [".gitattributes", "dockerfiles/.gitattributes", "dockerfiles/torch/.gitattributes"])
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_a_release_leaves_out_or_writes_into_a_file_is_no_difference(
-    checkout: Asked, path: str, nested: bool
-) -> None:
-    """As attributes of git say of its archives; what they say of a checkout holds."""
+def test_affected_by_export_attributes_is_nothing(checkout: AffectedCheckout, path: str, nested: bool) -> None:
+    """Attributes of git archives have no effect; those of a checkout have."""
     if nested:
         shutil.rmtree(checkout.root / ".git")
         checkout.root = checkout.root.rename(checkout.root.parent / "inner")
@@ -127,7 +125,7 @@ def test_what_a_release_leaves_out_or_writes_into_a_file_is_no_difference(
     assert checkout.lines("HEAD") == ["local", "  torch  files torch/a.sh changed; files torch/a.txt changed"]
 
 
-def test_what_decides_nothing_touches_nothing(checkout: Asked) -> None:
+def test_affected_by_unrelated_commits_is_nothing(checkout: AffectedCheckout) -> None:
     checkout.commit("README.md", "two\n")
     checkout.commit("dockerfiles/torch/README.md", "ignored\n")
     checkout.commit("dockerfiles/other/Dockerfile", "FROM scratch\n")
@@ -138,7 +136,7 @@ def test_what_decides_nothing_touches_nothing(checkout: Asked) -> None:
     assert checkout.matrix("HEAD~6") == NONE
 
 
-def test_what_is_not_committed_counts(checkout: Asked) -> None:
+def test_affected_by_uncommitted_file_prints_it(checkout: AffectedCheckout) -> None:
     checkout.write("dockerfiles/torch/new.sh", "true\n")
     assert checkout.lines("HEAD") == ["local", "  torch  files torch/new.sh added"]
     checkout.git("add", "-A")
@@ -148,7 +146,7 @@ def test_what_is_not_committed_counts(checkout: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "old", "new", "said"),
+    ("path", "old", "new", "reason"),
     [
         (FLAVOR, "BSD-3-Clause", "MIT", "licenses 'MIT' -> 'BSD-3-Clause'"),
         (
@@ -167,32 +165,34 @@ def test_what_is_not_committed_counts(checkout: Asked) -> None:
     ],
     ids=["argument", "default", "labels", "unused"],
 )
-def test_shared_code_counts_where_it_decides(checkout: Asked, path: str, old: str, new: str, said: str | None) -> None:
-    """The older tree's own code says what it built: its defaults, its labels."""
+def test_affected_by_shared_code_is_what_it_decides(
+    checkout: AffectedCheckout, path: str, old: str, new: str, reason: str | None
+) -> None:
+    """The older tree's code decides what it built, with its defaults and its labels."""
     text = (ROOT / path).read_text()
     assert old in text
     checkout.commit(path, text.replace(old, new))
     checkout.write(path, text)
-    assert checkout.lines("HEAD") == (["local", f"  torch  {said}"] if said else ["nothing to build"])
+    assert checkout.lines("HEAD") == (["local", f"  torch  {reason}"] if reason else ["nothing to build"])
 
 
-def test_a_tag_suffix_counts_and_is_said_when_nothing_else_differs(checkout: Asked) -> None:
+def test_affected_by_tag_suffix_alone_prints_it(checkout: AffectedCheckout) -> None:
     checkout.write(STACK, config() + "  slipway:tagSuffix: mine\n")
     assert checkout.lines("HEAD") == ["local", "  torch  suffix tail none -> 'mine'"]
 
 
-def test_new_stacks_are_affected_and_removed_ones_are_only_said(checkout: Asked) -> None:
+def test_affected_by_renamed_stack_prints_new_and_removed(checkout: AffectedCheckout) -> None:
     checkout.git("mv", STACK, "stacks/Pulumi.renamed.yaml")
     checkout.git("commit", "-qm", "rename")
     assert checkout.lines("HEAD~1") == ["renamed", "  torch  new", "removed: local"]
-    status, out, err = checkout.said("--since", "HEAD~1", "--json")
+    status, out, err = checkout.run("--since", "HEAD~1", "--json")
     assert (status, json.loads(out)) == (0, {"include": [{"stack": "renamed", "images": ["torch"]}]})
     assert err == "removed: local\n"
     checkout.git("rm", "-q", "stacks/Pulumi.renamed.yaml")
     assert checkout.lines("HEAD") == ["removed: renamed", "nothing to build"]
 
 
-def test_an_image_that_a_stack_no_longer_has_is_said(checkout: Asked) -> None:
+def test_affected_by_removed_images_prints_them(checkout: AffectedCheckout) -> None:
     shutil.copytree(ROOT / "dockerfiles", checkout.root / "dockerfiles", dirs_exist_ok=True)
     extras = "  slipway:extras: {deepspeed: false, flashAttention: false, apex: %s}\n"
     base = "config:\n  slipway:flavor: base\n" + extras
@@ -201,7 +201,7 @@ def test_an_image_that_a_stack_no_longer_has_is_said(checkout: Asked) -> None:
     assert checkout.lines("HEAD") == ["removed: base (apex-source, apex-wheel, torch-extras)", "nothing to build"]
 
 
-def test_what_others_did_since_on_their_branch_does_not_count(checkout: Asked) -> None:
+def test_affected_since_branch_leaves_out_its_later_commits(checkout: AffectedCheckout) -> None:
     checkout.git("checkout", "-q", "-b", "side")
     checkout.commit("dockerfiles/torch/ours.sh", "true\n")
     checkout.git("checkout", "-q", "main")
@@ -210,7 +210,7 @@ def test_what_others_did_since_on_their_branch_does_not_count(checkout: Asked) -
     assert checkout.lines("main") == ["local", "  torch  files torch/ours.sh added"]
 
 
-def test_a_merge_brings_what_each_side_lacked(checkout: Asked) -> None:
+def test_affected_since_parent_of_merge_is_the_other_side(checkout: AffectedCheckout) -> None:
     checkout.git("checkout", "-q", "-b", "side")
     checkout.commit("dockerfiles/torch/side.sh", "true\n")
     checkout.git("checkout", "-q", "main")
@@ -222,19 +222,19 @@ def test_a_merge_brings_what_each_side_lacked(checkout: Asked) -> None:
     assert checkout.lines("HEAD~2") == ["local", f"  torch  {both}"]
 
 
-def test_a_branch_with_no_common_history_is_compared_as_it_is(checkout: Asked) -> None:
+def test_affected_since_unrelated_branch_compares_its_tip(checkout: AffectedCheckout) -> None:
     checkout.git("checkout", "-q", "--orphan", "other")
     checkout.commit("dockerfiles/torch/a.sh", "true\n")
     assert checkout.lines("main") == ["local", "  torch  files torch/a.sh added"]
 
 
 @pytest.mark.parametrize("ref", ["HEAD~1", "HEAD^", "main^1~3", "0" * 40])
-def test_before_the_first_commit_there_was_nothing(checkout: Asked, ref: str) -> None:
+def test_affected_since_before_first_commit_is_everything(checkout: AffectedCheckout, ref: str) -> None:
     assert checkout.lines(ref) == ["local", "  torch  new"]
     assert checkout.matrix("HEAD") == NONE
 
 
-def test_a_checkout_may_be_a_folder_of_a_repository(checkout: Asked) -> None:
+def test_affected_in_folder_of_repository_sees_that_folder(checkout: AffectedCheckout) -> None:
     shutil.rmtree(checkout.root / ".git")
     checkout.root = checkout.root.rename(checkout.root.parent / "inner")
     subprocess.run(["git", "init", "-q", "-b", "main", checkout.root.parent], check=True)
@@ -244,7 +244,7 @@ def test_a_checkout_may_be_a_folder_of_a_repository(checkout: Asked) -> None:
     assert checkout.lines("HEAD~2") == ["local", "  torch  files torch/a.sh added"]
 
 
-def test_a_tree_from_before_there_were_stacks_has_none(checkout: Asked) -> None:
+def test_affected_since_tree_without_stacks_is_everything(checkout: AffectedCheckout) -> None:
     for path in ("stacks", "dockerfiles"):
         shutil.move(checkout.root / path, checkout.root.parent / path)
     checkout.commit("README.md", "no stacks\n")
@@ -266,17 +266,17 @@ def test_a_tree_from_before_there_were_stacks_has_none(checkout: Asked) -> None:
         ("a\nb", "no commit here; expected a branch"),
     ],
 )
-def test_a_ref_that_is_no_commit_is_one_line(checkout: Asked, ref: str, message: str) -> None:
-    shown = ref.replace("\n", "\\n")
-    assert checkout.mistake(ref).startswith(f"--since '{shown}': {message}")
+def test_affected_since_unknown_ref_is_refused(checkout: AffectedCheckout, ref: str, message: str) -> None:
+    escaped = ref.replace("\n", "\\n")
+    assert checkout.mistake(ref).startswith(f"--since '{escaped}': {message}")
 
 
-def clone(checkout: Asked, path: Path, *options: str) -> Asked:
+def clone(checkout: AffectedCheckout, path: Path, *options: str) -> AffectedCheckout:
     subprocess.run(["git", "clone", "-q", *options, checkout.root.as_uri(), str(path)], check=True)
-    return Asked(path, checkout._patch, checkout._printed)
+    return AffectedCheckout(path, checkout._patch, checkout._printed)
 
 
-def test_a_shallow_clone_answers_only_what_it_can_know(checkout: Asked, tmp_path: Path) -> None:
+def test_affected_in_shallow_clone_refuses_missing_commits(checkout: AffectedCheckout, tmp_path: Path) -> None:
     checkout.git("checkout", "-q", "-b", "side")
     checkout.commit("dockerfiles/torch/side.sh", "true\n")
     checkout.git("checkout", "-q", "main")
@@ -290,14 +290,14 @@ def test_a_shallow_clone_answers_only_what_it_can_know(checkout: Asked, tmp_path
     assert two.matrix("HEAD~2") == two.matrix("origin/side") == ALL
 
 
-def test_without_git_history_it_says_so(checkout: Asked) -> None:
+def test_affected_without_git_is_refused(checkout: AffectedCheckout) -> None:
     shutil.rmtree(checkout.root / ".git")
     assert checkout.mistake("HEAD") == (
         f"{checkout.root}: git finds no checkout here, and --since needs one; `git status` says what is wrong"
     )
 
 
-def test_a_commit_that_git_cannot_read_is_an_error_and_no_matrix(checkout: Asked) -> None:
+def test_affected_since_unreadable_commit_is_refused(checkout: AffectedCheckout) -> None:
     tree = checkout.git("rev-parse", "HEAD:dockerfiles/torch")
     checkout.commit("dockerfiles/torch/new.sh", "true\n")
     (checkout.root / ".git/objects" / tree[:2] / tree[2:]).unlink()
@@ -305,7 +305,7 @@ def test_a_commit_that_git_cannot_read_is_an_error_and_no_matrix(checkout: Asked
     assert checkout.matrix("HEAD") == NONE
 
 
-def test_a_mistake_in_the_working_tree_is_an_error_and_no_matrix(checkout: Asked) -> None:
+def test_affected_with_mistake_in_working_tree_is_refused(checkout: AffectedCheckout) -> None:
     checkout.write(STACK, config("9.9.9"))
     assert checkout.mistake("HEAD").startswith("stack local: slipway:torch")
     checkout.write(STACK, config())
@@ -331,41 +331,43 @@ def test_a_mistake_in_the_working_tree_is_an_error_and_no_matrix(checkout: Asked
     ],
     ids=["flavor", "import", "crash", "no-json", "no-spec", "no-list", "exit", "stack"],
 )
-def test_a_past_that_cannot_be_resolved_makes_all_affected_and_says_why(
-    checkout: Asked, path: str, text: str, why: str
+def test_affected_since_unresolved_commit_is_all_with_reason(
+    checkout: AffectedCheckout, path: str, text: str, why: str
 ) -> None:
     good = (checkout.root / path).read_text()
     checkout.commit(path, text)
     checkout.write(path, good)
-    status, out, err = checkout.said("--since", "HEAD", "--json")
+    status, out, err = checkout.run("--since", "HEAD", "--json")
     assert (status, json.loads(out)) == (0, ALL)
     assert err.startswith(f"local: all images count as affected: the older commit cannot be resolved: {why}")
     assert err.count("\n") == 1
     assert str(checkout.root.parent) not in err
 
 
-def test_only_the_stack_that_cannot_be_resolved_is_affected(checkout: Asked) -> None:
+def test_affected_since_unresolved_stack_is_that_stack(checkout: AffectedCheckout) -> None:
     checkout.write("stacks/Pulumi.gone.yaml", config("9.9.9"))
     checkout.commit("stacks/Pulumi.other.yaml", "config:\n  slipway:flavor: lokal\n")
     checkout.write("stacks/Pulumi.other.yaml", config())
     checkout.git("rm", "-q", "stacks/Pulumi.gone.yaml")
-    status, out, err = checkout.said("--since", "HEAD")
+    status, out, err = checkout.run("--since", "HEAD")
     assert (status, out.splitlines()) == (0, ["other", "  torch  cannot be compared", "removed: gone"])
     assert err.startswith("other: all images count as affected")
     assert "'lokal' is no flavor" in err
 
 
-def test_a_dockerfile_that_was_missing_is_a_past_that_cannot_be_resolved(checkout: Asked) -> None:
+def test_affected_since_missing_dockerfile_is_all_with_reason(checkout: AffectedCheckout) -> None:
     (checkout.root / DOCKERFILE).unlink()
     checkout.commit("README.md", "two\n")
     checkout.write(DOCKERFILE, "FROM scratch\n")
-    _, out, err = checkout.said("--since", "HEAD")
+    _, out, err = checkout.run("--since", "HEAD")
     assert out.splitlines() == ["local", "  torch  cannot be compared"]
     assert "resolved: dockerfiles/torch/Dockerfile: there is no such Dockerfile" in err
 
 
-def test_this_machines_mirrors_are_those_of_both_trees(checkout: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock names the mirror's images, so with a mirror other digests apply: then to both trees."""
+def test_affected_with_mirrors_resolves_both_trees_with_them(
+    checkout: AffectedCheckout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock has the digests of the mirror's images, which apply to both trees."""
     checkout.commit("stacks/lock.toml", f'"mirror.test/debian:bookworm-slim" = "sha256:{"a" * 64}"\n')
     monkeypatch.setenv(MIRRORS_VARIABLE, '{"images": {"docker.io/library": "mirror.test"}}')
     assert checkout.matrix("HEAD") == NONE
@@ -375,7 +377,7 @@ def test_this_machines_mirrors_are_those_of_both_trees(checkout: Asked, monkeypa
     ]
 
 
-# The definition: an image is affected exactly when its spec, its files or a parent differs. Pure trees first.
+# By the definition, an image is affected exactly when its spec, its files or a parent differs. First, trees in memory.
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -383,16 +385,16 @@ NAMES = ("a", "b", "c", "d", "e")
 @st.composite
 def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
     """A stack's images, parents first; of ``then``, if given, some are kept, some changed and some left out."""
-    made: dict[str, Content] = {}
+    contents: dict[str, Content] = {}
     for name in NAMES:
         fate = draw(st.sampled_from(["keep"] * 6 + ["make", "make", "drop"]))
         kept = then.get(name) if then and fate == "keep" else None
-        if kept and set(kept.spec.siblings) <= set(made):
-            made[name] = kept
+        if kept and set(kept.spec.siblings) <= set(contents):
+            contents[name] = kept
         elif fate != "drop":
-            siblings = [other for other in made if draw(st.booleans())]
+            siblings = [other for other in contents if draw(st.booleans())]
             few = st.sampled_from(["1", "2"])
-            made[name] = Content(
+            contents[name] = Content(
                 ImageSpec(
                     name=name,
                     dockerfile=f"{name}/Dockerfile",
@@ -410,7 +412,7 @@ def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
                 labels=draw(st.dictionaries(st.just("label"), few)),
                 files=draw(st.dictionaries(st.sampled_from(["f", "g"]), few)),
             )
-    return made
+    return contents
 
 
 @st.composite
@@ -429,23 +431,23 @@ def differs(name: str, then: Contents, now: Contents) -> bool:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs())
-def test_an_image_is_affected_exactly_when_it_or_a_parent_differs(
+def test_between_trees_is_what_differs_or_has_such_a_parent(
     trees: tuple[dict[str, Contents], dict[str, Contents]],
 ) -> None:
     then, now = trees
-    found = between(Tree(then), now)
+    result = between(Tree(then), now)
     affected = {
         stack: [name for name in contents if differs(name, then.get(stack, {}), contents)]
         for stack, contents in now.items()
     }
-    assert {stack: list(of) for stack, of in found.images.items()} == {k: v for k, v in affected.items() if v}
-    assert all(reasons for of in found.images.values() for reasons in of.values())
+    assert {stack: list(of) for stack, of in result.images.items()} == {k: v for k, v in affected.items() if v}
+    assert all(reasons for of in result.images.values() for reasons in of.values())
     gone = {
         stack: [name for name in of if name not in now[stack]] if stack in now else []
         for stack, of in then.items()
         if stack not in now or set(of) - set(now[stack])
     }
-    assert found.removed == gone
+    assert result.removed == gone
 
 
 # Then real histories: files, YAML and git, resolved by each tree's own code.
@@ -472,12 +474,12 @@ def images(config):
     ]
 """
 FILES = ("x", "y", "README.md")
-"""What lies beside each Dockerfile, where it does; the last is ignored."""
+"""The files that an image's folder can have; the last is ignored."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A whole tree: each stack's images (word, parent), and each image's files beside its Dockerfile."""
+    """A whole tree: each stack's images (word, parent), and each image's files other than its Dockerfile."""
 
     stacks: Mapping[str, Mapping[str, tuple[str, str | None]]] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -501,13 +503,13 @@ class World:
         if image not in self.stacks.get(stack, {}):
             return None
         word, parent = self.stacks[stack][image]
-        seen = {name: content for name, content in self.files[image].items() if name != "README.md"}
-        return word, seen, parent, self.built(stack, parent) if parent else None
+        files = {name: content for name, content in self.files[image].items() if name != "README.md"}
+        return word, files, parent, self.built(stack, parent) if parent else None
 
 
 WORDS = st.sampled_from(["one", "two", "$Format:%H$"])
 EXPORT = "x export-ignore\ny export-subst\n"
-"""Attributes that decide what git packs, and nothing of a build."""
+"""Attributes that decide what git archives, and nothing of a build."""
 
 
 @st.composite
@@ -554,7 +556,7 @@ def edited(draw: st.DrawFn, world: World) -> World:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Sequence[World], World, int, bool, World]:
-    """Commits of main, one beside them, the place where that leaves main, whether main merges it, and what follows."""
+    """Commits of main, a commit of another branch, its parent's place, whether main merges it, and the working tree."""
     commits = [draw(worlds())]
     for _ in range(draw(st.integers(1, 3))):
         commits.append(draw(edited(commits[-1])))
@@ -569,10 +571,10 @@ def expected(then: World, now: World) -> set[tuple[str, str]]:
 
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(histories(), st.data())
-def test_on_real_histories_the_definition_holds(
+def test_affected_in_real_history_is_what_differs(
     history: tuple[Sequence[World], World, int, bool, World], data: st.DataObject
 ) -> None:
-    commits, beside, fork, merged, now = history
+    commits, branch, fork, merged, now = history
     with tempfile.TemporaryDirectory() as folder:
         checkout = make(Path(folder))
         checkout.write("stacks/flavors/toy.py", TOY)
@@ -585,25 +587,29 @@ def test_on_real_histories_the_definition_holds(
             named = [word for parent in parents for word in ("-p", parent)]
             return checkout.git("commit-tree", *named, "-m", "x", checkout.git("write-tree"))
 
-        made = [commit(commits[0])]
+        hashes = [commit(commits[0])]
         for world in commits[1:]:
-            made.append(commit(world, made[-1]))
-        side = commit(beside, made[fork])
-        head = commit(commits[-1], made[-1], side) if merged else made[-1]
+            hashes.append(commit(world, hashes[-1]))
+        side = commit(branch, hashes[fork])
+        head = commit(commits[-1], hashes[-1], side) if merged else hashes[-1]
         checkout.git("update-ref", "refs/heads/main", head)
         now.write(checkout.root)
-        trees = {**dict(zip(made, commits, strict=True)), side: beside if merged else commits[fork], "0" * 40: World()}
+        trees = {
+            **dict(zip(hashes, commits, strict=True)),
+            side: branch if merged else commits[fork],
+            "0" * 40: World(),
+        }
         ref = data.draw(st.sampled_from(list(trees)))
-        asked = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "stacks", "affected", "--since", ref, "--json"],
             cwd=checkout.root,
             capture_output=True,
             text=True,
             check=True,
         )
-    found = [(job["stack"], image) for job in json.loads(asked.stdout)["include"] for image in job["images"]]
-    assert len(found) == len(set(found))
-    assert set(found) == expected(trees[ref], now)
-    for stack, image in found:
+    affected = [(job["stack"], image) for job in json.loads(process.stdout)["include"] for image in job["images"]]
+    assert len(affected) == len(set(affected))
+    assert set(affected) == expected(trees[ref], now)
+    for stack, image in affected:
         parent = now.stacks[stack][image][1]
-        assert (stack, parent) not in found or found.index((stack, parent)) < found.index((stack, image))
+        assert (stack, parent) not in affected or affected.index((stack, parent)) < affected.index((stack, image))
