@@ -86,7 +86,7 @@ class Checkout:
 
     @property
     def id(self) -> str:
-        """Eight hex digits that tell this checkout's services from another's on the same machine."""
+        """Eight hex digits that identify this checkout's services on the machine."""
         return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:8]
 
     @property
@@ -101,7 +101,7 @@ class Checkout:
         return Path("/run") / f"slipway-{self.id}"
 
     def lock_text(self) -> str:
-        """Return what requirements.lock says. Raises ToolchainError where it is missing."""
+        """Return the text of requirements.lock. Raises ToolchainError where it is missing."""
         try:
             return self.lock.read_text()
         except FileNotFoundError:

@@ -57,7 +57,7 @@ def save(checkout: Checkout, parts: Iterable[Part]) -> None:
     for folder in (checkout.backend, checkout.pulumi_home):
         folder.mkdir(parents=True, exist_ok=True)
     lines = [
-        "# Source this file: `. .slipway/env`. It is written anew by every `make ready`.",
+        "# Source this file: `. .slipway/env`. Every `make ready` writes it again.",
         f"unset {' '.join(DROPPED)}",
         *(f"export {name}={shlex.quote(value)}" for name, value in sorted(changes.items())),
         proxy.SHELL.rstrip(),

@@ -44,7 +44,7 @@ _UNKNOWN_TEXTS: Final = frozenset(
         "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
     }
 )
-"""What stands on the wire for a value that only a later step of the program knows (string, bool, number, ...)."""
+"""The placeholder on the wire for a value that only a later step of the program knows (string, bool, number, ...)."""
 
 _MESSAGE_BYTES: Final = 400 * 1024 * 1024
 """Largest message taken, as the engine and the SDKs have it."""
@@ -330,7 +330,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     Args:
         host: the engine.
 
-    `version` is what the plugin says of itself.
+    `version` is the plugin's version, which the engine reads.
     """
 
     version: str = "0.0.0"

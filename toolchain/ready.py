@@ -84,7 +84,7 @@ def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True)
 
 
 def inspect(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
-    """Yield each part as it stands, changing nothing: the part or None, and what is wrong where looking failed."""
+    """Yield each part as it is, changing nothing: the part or None, and the error where the look failed."""
     for kind in KINDS:
         try:
             part = kind.find(checkout)

@@ -74,7 +74,7 @@ class Clone:
         return part
 
     def refused(self, module: str) -> str:
-        """Try to get a part that cannot be had; return the error, which is one line."""
+        """Try to get a part that is not available; return the error, which is one line."""
         process = self.start(module)
         _, err = process.communicate(timeout=600)
         assert process.returncode == 1, err

@@ -337,7 +337,8 @@ def test_docker_provider_is_embedded_where_unreachable(installable: Clone, relea
 def test_docker_provider_can_be_forced(installable: Clone, release: Release) -> None:
     installable.env |= {"SLIPWAY_PULUMI_PLUGIN_URL": release.url, "SLIPWAY_DOCKER_PROVIDER": "official"}
     assert re.search(
-        "^slipway: the official docker provider .* cannot be had: .*404", installable.refused("plugins.provider_choice")
+        "^slipway: the official docker provider .* is not available: .*404",
+        installable.refused("plugins.provider_choice"),
     )
     installable.env["SLIPWAY_DOCKER_PROVIDER"] = "embedded"
     assert installable.get("plugins.provider_choice")["why"] == "SLIPWAY_DOCKER_PROVIDER=embedded"
@@ -370,7 +371,7 @@ def test_cloud_provider_is_installed_or_taken_from_path(
     program, part_name = f"pulumi-resource-{name}", f"plugins.{name}_plugin"
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
     assert re.fullmatch(
-        f"slipway: the {title} {version}, which {needed}, cannot be had: .*404.*; put {program} on PATH, or {instead}",
+        f"slipway: the {title} {version}, which {needed}, is not available: .*404.*; put {program} on PATH, or {instead}",
         installable.refused(part_name),
     )
     release.files[f"{program}-v{version}-linux-{apt.machine()}.tar.gz"] = archive("", {program: ""})

@@ -1,7 +1,7 @@
 """The docker provider: `docker:index/image:Image` and `getRegistryImage`, as in the official plugin.
 
-It stands in where the official plugin cannot be had: same token, same inputs, same outputs, same state. It speaks to
-the Docker Engine's HTTP API itself and needs no docker command.
+It is the substitute where the official plugin is not available: same token, same inputs, same outputs, same state. It
+uses the Docker Engine's HTTP API and needs no docker command.
 
 Where it is better on purpose:
 

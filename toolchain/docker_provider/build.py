@@ -1,4 +1,4 @@
-"""Making an image: build it, push it, and say which digest came out."""
+"""An image's build, push and digest."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _ADVICE: Final = (
         "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it. " + _NEXT,
     ),
 )
-"""What a failed push says to what can be done about it; the first that fits counts."""
+"""From a pattern in the error of a failed push to the advice; the first match counts."""
 _UNREACHED: Final = re.compile(
     r"(?:could not resolve host|failed to connect to|temporary failure resolving|failed to resolve):? '?([\w.-]+)",
     re.IGNORECASE,
 )
-"""How git, curl, apt and pip say that they did not reach a host."""
+"""The messages of git, curl, apt and pip about a host that they did not reach."""
 _DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
 
 
 @dataclass(frozen=True)
 class Display:
-    """Where to write beside the resource.
+    """Where to write a resource's messages.
 
     Attributes:
         status: takes a passing line, which the next one replaces.
@@ -152,7 +152,7 @@ class _Work:
     operation: Operation
 
     def pull(self, cached: str) -> None:
-        """Pull an image that serves as a cache; one that cannot be had is no error."""
+        """Pull an image that serves as a cache; a missing one is no error."""
         try:
             name = reference.parse(cached)
             query = {"fromImage": name.repository, "tag": name.digest or name.tag or "latest"}
@@ -231,7 +231,7 @@ class _Work:
         raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.domain}")
 
     def _transfer(self, path: str, query: Query) -> str:
-        """Have the engine pull or push, as the image's own registry wants it; return the digest that was pushed."""
+        """Have the engine pull or push with the registry's credentials; return the digest that was pushed."""
         headers = {"X-Registry-Auth": self.keychain.for_push.header()}
         with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
             return push_progress.follow(response.messages(), self.display.status)

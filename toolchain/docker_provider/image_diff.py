@@ -14,8 +14,8 @@ PropertyDiff = provider_pb2.PropertyDiff
 def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
     """Compare the inputs that made the present state with new ones.
 
-    A difference is reported by top-level input. A changed user or password alone is none: they change often and do not
-    change the image.
+    A difference is reported by top-level input. A changed user or password alone does not count: they change often
+    and do not change the image.
 
     Args:
         state: the resource's state, whose `__inputs` are the inputs that made it; without secrets' wrappers.

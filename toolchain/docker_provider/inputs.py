@@ -20,7 +20,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686
 
 @dataclass(frozen=True)
 class Registry:
-    """Where to push, and as whom. Empty strings where the program says nothing."""
+    """Where to push, and as whom. Empty strings for what the program leaves out."""
 
     server: str = ""
     username: str = ""
@@ -53,7 +53,7 @@ class Image:
 
 
 def host_platform() -> str:
-    """Return the platform that is built for where a program does not say: Linux on this machine's architecture."""
+    """Return the default platform of a build: Linux on this machine's architecture."""
     machine = platform.machine()
     return f"linux/{_ARCHITECTURES.get(machine, machine)}"
 

@@ -90,7 +90,7 @@ class DockerProvider(Provider):
     ) -> provider_pb2.ConfigureResponse:
         """Take the configuration and see that the Docker daemon answers.
 
-        A daemon behind ssh is not asked before it is needed, and none is where the configuration says so.
+        A daemon behind ssh is not connected to before it is needed, and none is with `disableDockerDaemonCheck`.
         """
         self._settings, self._engine = provider_config.settings(request.variables), None
         if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get(
@@ -130,7 +130,7 @@ class DockerProvider(Provider):
         return provider_pb2.CheckResponse(inputs=encode_struct(_merge(without_nulls(news), additions)))
 
     def Diff(self, request: provider_pb2.DiffRequest, context: grpc.ServicerContext) -> provider_pb2.DiffResponse:
-        """Compare what is asked for with what made the present image."""
+        """Compare new inputs with those of the present image."""
         return diff(plain(decode_struct(request.olds)), plain(decode_struct(request.news)))
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
@@ -146,7 +146,7 @@ class DockerProvider(Provider):
         return provider_pb2.UpdateResponse(properties=request.news if outputs is None else encode_struct(outputs))
 
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
-        """Return what the state says: what a registry holds under a tag may have been pushed by anybody."""
+        """Return the state: anybody may have pushed to the tag in the registry since."""
         return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:

@@ -1,1 +1,1 @@
-"""What the toolchain asks of the machine: packages, programs, files, the network."""
+"""The machine that the toolchain runs on: packages, programs, files, the network."""

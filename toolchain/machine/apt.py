@@ -12,7 +12,7 @@ from toolchain.machine.steps import command, step
 from toolchain.machine.toolchain_error import ToolchainError
 
 LOCK_SECONDS: Final = 120
-"""How long to wait for another apt that is at work on this machine."""
+"""How long to wait for another apt that runs on this machine."""
 
 
 def is_root() -> bool:
@@ -63,7 +63,9 @@ def install(checkout: Checkout, *packages: str) -> None:
 def unpack(checkout: Checkout, package: str, program: str, target: Path) -> None:
     """Take one program out of a Debian package, without installing it: no root needed, no service started.
 
-    `program` is its path in the package, `target` where it goes. Raises ToolchainError where the package cannot be had.
+    `program` is its path in the package, `target` where it goes.
+
+    Raises ToolchainError where the package is not available.
     """
     if not available():
         raise ToolchainError(f"{package} not found, and this machine has no apt-get to get it with")

@@ -91,7 +91,7 @@ class Daemon:
 
 
 def _asked(pid: int) -> int:
-    """Return who is to be asked to end: a wrapper such as unshare passes no signal on, so its one child."""
+    """Return the process to end: a wrapper such as unshare forwards no signal, so its one child."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:

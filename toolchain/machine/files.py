@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a text file through a temporary name, with permissions `mode`. Does nothing where it says that already."""
+    """Write a text file through a temporary name, with permissions `mode`. Leaves a file with that text alone."""
     if path.is_file() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -142,7 +142,7 @@ def caches(checkout: Checkout) -> Iterator[None]:
 
 
 def required(module: str, dependency: str) -> str:
-    """Return the version of a dependency that MODULES/`module`/go.mod asks for, without its `v`."""
+    """Return the version of a dependency that MODULES/`module`/go.mod requires, without its `v`."""
     match = re.search(
         rf"^(?:require)?\s*{re.escape(dependency)} v(\S+)$", (MODULES / module / "go.mod").read_text(), re.MULTILINE
     )

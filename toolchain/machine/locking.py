@@ -11,7 +11,7 @@ from toolchain.machine import steps
 
 @contextmanager
 def alone(checkout: Checkout, verb: str) -> Iterator[None]:
-    """Hold the checkout's lock; where another holds it, say so in one line and wait.
+    """Hold the checkout's lock. While another process holds it, print one line and wait.
 
     The kernel gives the lock back when its holder ends, however it ends. Programs that a step runs hold it too: one
     that outlives a killed toolchain is waited for, rather than met at work on the same files.

@@ -12,7 +12,10 @@ MODULE: Final = "github.com/rhysd/actionlint"
 
 
 def get(checkout: Checkout) -> Part:
-    """Have the version that `go/actionlint/go.mod` asks for. Raises ToolchainError where its modules cannot be had."""
+    """Have the version that `go/actionlint/go.mod` requires.
+
+    Raises ToolchainError where its modules are not available.
+    """
     version = golang.required(NAME, MODULE)
     target = checkout.bin / NAME
     part = recall(checkout, NAME, version)

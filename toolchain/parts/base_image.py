@@ -82,7 +82,7 @@ def find(checkout: Checkout) -> Part | None:
 
 
 def _pull(environment: Mapping[str, str]) -> str:
-    """Pull the image. Returns why it could not be had, empty if it is there.
+    """Pull the image. Returns the reason of a failure, empty after success.
 
     The client prints its first line once the registry has answered: when it does not, there is no registry to wait for.
     """
@@ -147,7 +147,7 @@ def _archive(tarball: Path, name: str, target: Path) -> None:
 
 
 def _publish(checkout: Checkout, name: str) -> None:
-    """Bootstrap the image and push it to the registry, under the name that stands for the original."""
+    """Bootstrap the image and push it to the registry, under the original's name."""
     if shutil.which("mmdebstrap") is None:
         apt.install(checkout, "mmdebstrap")
     checkout.cache.mkdir(parents=True, exist_ok=True)
@@ -180,4 +180,4 @@ def get(checkout: Checkout) -> Part:
     return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
 
 
-KIND: Final = Kind(NAME, find, get, gone="its engine or registry is not running, or has it no more")
+KIND: Final = Kind(NAME, find, get, gone="its engine or registry is not running, or has lost it")

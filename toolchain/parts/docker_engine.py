@@ -93,7 +93,7 @@ def _configured(checkout: Checkout) -> tuple[Part | None, str]:
 
 
 def is_elsewhere(checkout: Checkout) -> bool:
-    """Tell whether the engine in use is on another machine, as far as its address says."""
+    """Tell from its address whether the engine in use is on another machine."""
     noted = recall(checkout, NAME)
     host = urllib.parse.urlsplit((noted and noted.env.get("DOCKER_HOST")) or os.environ.get("DOCKER_HOST", ""))
     return host.scheme in {"tcp", "ssh", "http", "https"} and host.hostname not in proxy.LOOPBACK

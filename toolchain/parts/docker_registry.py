@@ -126,7 +126,7 @@ def _is_free(port: int) -> bool:
 def program(checkout: Checkout) -> str:
     """Return docker-registry: from PATH, else out of its Debian package (installing that would start a service).
 
-    Raises ToolchainError where it cannot be had.
+    Raises ToolchainError where it is not available.
     """
     on_path = shutil.which("docker-registry")
     unpacked = checkout.bin / "docker-registry"

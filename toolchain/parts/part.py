@@ -1,4 +1,4 @@
-"""The one idea of this package: a part of the toolchain, and the note of what stands in for it on this machine.
+"""A part of the toolchain, and the note of which program or service is that part on this machine.
 
 Each part has a module with `find(checkout)`, which looks and changes nothing, and `get(checkout)`, which finds it or
 makes it. Both give a `Part`. What `get` made is remembered in `.slipway/parts/<name>.json`, written last: a part
@@ -21,8 +21,8 @@ from toolchain.machine.toolchain_error import without_credentials
 class Part:
     """One part as it is used on this machine.
 
-    `used` says which one, `version` its version, `why` why the first choice was not used (empty when it was).
-    `env` are the variables and `path` the folders that whoever uses the part needs.
+    `used` is the program or service, `version` its version, `why` the reason against the first choice, empty where that
+    is used. `env` are the variables, and `path` the folders, that its users need.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Part:
 class Kind:
     """How to come by a part: its name, a look that changes nothing, and the way to have it.
 
-    `gone` says what is the matter with a part that `get` had once made and that is not found any more.
+    `gone` is the reason to print for a part that `get` once made and that is missing now.
     """
 
     name: str
@@ -63,7 +63,7 @@ def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None
 def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
     """Note that a part is complete. `key` is what it was made for: with another key it counts as missing.
 
-    What is said of it, here and by whoever prints what is returned, has no credentials.
+    Credentials are removed from the note and from the part that is returned.
     """
     part = replace(part, used=without_credentials(part.used), why=without_credentials(part.why))
     write(

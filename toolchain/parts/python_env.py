@@ -45,7 +45,7 @@ def find(checkout: Checkout) -> Part | None:
 
 
 def get(checkout: Checkout) -> Part:
-    """Make the environment anew unless it is complete and of today's lock."""
+    """Make the environment again unless it is complete and of today's lock."""
     if part := find(checkout):
         return part
     if importlib.util.find_spec("ensurepip") is None:

@@ -1,6 +1,6 @@
-"""What a stack that signs its images needs: cosign and Syft, on PATH, else built from their Go modules.
+"""The programs of a stack that signs its images: cosign and Syft, on PATH, else built from their Go modules.
 
-On PATH they must have the major version that is asked for: cosign 3 keeps signatures in another form.
+One on PATH must have the major version of the module: cosign 3 stores signatures in another form.
 """
 
 import re
@@ -16,7 +16,7 @@ from toolchain.parts.part import Part, recall, remember
 
 @dataclass(frozen=True)
 class Tool:
-    """A program: its name, the module that its `go.mod` asks for, and its package in it."""
+    """A program: its name, the module that its `go.mod` requires, and its package in it."""
 
     name: str
     module: str
@@ -30,7 +30,7 @@ TOOLS: Final = (
 
 
 def get(checkout: Checkout, tool: Tool) -> Part:
-    """Have a tool. Raises ToolchainError where its modules cannot be had."""
+    """Have a tool. Raises ToolchainError where its modules are not available."""
     target = checkout.bin / tool.name
     version = golang.required(tool.name, tool.module)
     why = f"{tool.name} is not on PATH"

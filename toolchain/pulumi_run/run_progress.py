@@ -53,7 +53,7 @@ class RunProgress:
                 self._status[step] = _TERMINAL_CODES.sub(" ", line).strip()
 
     def end(self, step: str) -> str:
-        """Note that a step runs no more. Returns how long it ran, as people write it."""
+        """Note that a step has ended. Returns how long it ran, such as `3 min 9 s`."""
         with self._lock:
             self._status.pop(step, None)
             return elapsed(time.monotonic() - self._begun.pop(step, time.monotonic()))

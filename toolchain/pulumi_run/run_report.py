@@ -16,7 +16,7 @@ _BUILD: Final = "docker:index/image:Image"
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """A value that only an update gives (sdk/go/common/resource/plugin/rpc.go)."""
 _MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
-"""The operations that a reader is told of. The others are parts of a replacement, or change nothing."""
+"""The operations that are printed. The others are parts of a replacement, or change nothing."""
 _COUNTS: Final = {
     "create": ("created", "to create"),
     "update": ("updated", "to update"),
@@ -25,7 +25,7 @@ _COUNTS: Final = {
     "same": ("unchanged", "unchanged"),
 }
 _BUILT: Final = {"images", "products", "plan", "planFiles"}
-"""The outputs of which the images' own lines tell."""
+"""The outputs that the images' own lines cover."""
 _LONGEST_VALUE: Final = 200
 
 

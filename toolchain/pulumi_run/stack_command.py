@@ -120,7 +120,7 @@ def preview(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> i
 def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
     """Run `pulumi up` for a stack, and print what changes and the images. Returns Pulumi's exit status."""
     check_lock(checkout, stack)
-    # Nobody is asked, so a preview before it would only run the program twice.
+    # There is no prompt: a preview before the update would only run the program twice.
     code, report = _pulumi(checkout, ["up", "--yes", "--skip-preview"], stack, environment)
     if code:
         check_lock(checkout, stack)

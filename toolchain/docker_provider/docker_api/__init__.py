@@ -1,1 +1,1 @@
-"""The Docker engine's API, as the provider asks it."""
+"""A client of the Docker engine's API."""

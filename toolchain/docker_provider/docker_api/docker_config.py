@@ -16,7 +16,7 @@ from toolchain.provider_base import ProviderError
 
 @dataclass(frozen=True)
 class Credential:
-    """What to say to one registry. All empty for nothing."""
+    """The credential for one registry. All fields are empty where there is none."""
 
     server: str = ""
     username: str = ""
@@ -45,7 +45,7 @@ class Keychain:
         image: the image; its registry's user and password count for its own registry, if both are given.
 
     Attributes:
-        warning: what to tell the user about half-given credentials; "" for nothing.
+        warning: the warning about a username without a password, or the reverse; "" for none.
     """
 
     def __init__(self, image: Image) -> None:
@@ -81,7 +81,7 @@ class Keychain:
         return self.for_push if self._server and server == self._server else self._configured(server)
 
     def everything(self) -> str:
-        """Return the value of `X-Registry-Config`, which the first builder wants."""
+        """Return the value of `X-Registry-Config`, which the first builder needs."""
         auths = docker.auth.load_config().auths or {}
         known = {server: self._configured(server).payload() for server in auths}
         if self._server:

@@ -43,7 +43,7 @@ class EngineError(ProviderError):
 
 
 class Unreachable(ProviderError):
-    """No engine answers at an address; the text says which address and why."""
+    """No engine answers at an address; the text has the address and the reason."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Address:
 
 
 class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over whatever the address says."""
+    """An HTTP connection over the transport that the address names."""
 
     def __init__(self, address: Address) -> None:
         super().__init__("docker")
@@ -92,13 +92,13 @@ class _Connection(http.client.HTTPConnection):
             self._ssh.wait()
 
     def end(self) -> None:
-        """End the connection from another thread: whoever waits on it wakes up."""
+        """End the connection from another thread: a thread that waits on it wakes up."""
         if self.sock is not None:
             with suppress(OSError):
                 self.sock.shutdown(socket.SHUT_RDWR)
 
     def complaint(self) -> str:
-        """Return what ssh said, for a connection that closed before it answered."""
+        """Return ssh's output, for a connection that closed before the engine answered."""
         if self._ssh is None or self._ssh.stderr is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -118,7 +118,7 @@ class _Connection(http.client.HTTPConnection):
         return connection
 
     def dial_tcp(self, url: urllib.parse.SplitResult) -> socket.socket:
-        """Connect to a host and port, with TLS where there are certificates or the URL says so."""
+        """Connect to a host and port, with TLS where there are certificates or the URL begins with https."""
         secure = self._address.certificates is not None or url.scheme == "https"
         port = url.port or (2376 if secure else 2375)
         connection = socket.create_connection((url.hostname or "localhost", port), timeout=_CONNECT_SECONDS)
@@ -229,7 +229,7 @@ class BodyWriter:
 
     Args:
         connection: an open request with chunked transfer encoding.
-        sent: told how many bytes have been written so far, at each write.
+        sent: takes the number of bytes written so far, at each write.
     """
 
     def __init__(self, connection: http.client.HTTPConnection, sent: Callable[[int], None]) -> None:
@@ -294,7 +294,7 @@ class Engine:
             query: parameters.
             headers: further headers.
             body: writes the body; None for an empty one.
-            sent: told how many bytes of the body have been sent so far.
+            sent: takes the number of bytes of the body sent so far.
             operation: what may end the request from another thread.
             timeout: seconds to wait for each piece of the answer; None for as long as it takes.
 
@@ -372,7 +372,7 @@ def _send(
         body(writer)
         writer.close()
     except (BrokenPipeError, ConnectionResetError):
-        return  # the engine has answered before the end of the body; its answer says why
+        return  # the engine has answered before the end of the body; its answer has the reason
 
 
 def _message(body: bytes) -> str:

@@ -20,7 +20,7 @@ _EXIT_CODE: Final = re.compile(
     r"(?:executor failed running \[.*\]|process \".*\" did not complete successfully): (exit code: .*)",
     re.DOTALL,
 )
-"""How BuildKits say that a step failed, around the whole step once more."""
+"""BuildKit's error of a failed step, which repeats the whole step."""
 _LONGEST_NAME: Final = 160
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
@@ -36,7 +36,7 @@ class BuildLog:
 
     Args:
         show: takes each line worth showing.
-        hide: masks secrets in what the build says of itself, before any of it is cut.
+        hide: masks secrets in the build's output, before any of it is cut.
 
     Attributes:
         image_id: id of the image that was built; "" until then.

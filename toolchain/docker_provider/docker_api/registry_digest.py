@@ -126,15 +126,15 @@ def _authorization(host: str, username: str, password: str) -> dict[str, str]:
 
 
 def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Send a request with the headers it has, whatever a .netrc says."""
+    """Send a request with the headers it has, without those of a .netrc."""
     return request
 
 
 def _token(session: requests.Session, challenge: str, scope: str, username: str, password: str) -> str:
-    """Fetch the token a registry asks for.
+    """Fetch the token that a registry requires.
 
     Raises:
-        ProviderError: if the registry wants something else, or does not give one.
+        ProviderError: if the registry requires something else, or gives none.
     """
     kind, _, rest = challenge.partition(" ")
     parameters = dict(re.findall(r'(\w+)="([^"]*)"', rest))

@@ -29,14 +29,14 @@ _BLOCK_BYTES: Final = 1 << 16
 _CREDENTIALS: Final = "/moby.filesync.v1.Auth/Credentials"
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"
-"""HealthCheckResponse with status SERVING, as it stands on the wire."""
+"""HealthCheckResponse with status SERVING, in its encoded form."""
 
 Credentials = Callable[[str], tuple[str, str]]
 """From a registry's host to user and password, both "" for none."""
 
 
 class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic in the stubs alone
-    """What the engine may ask."""
+    """The requests that the engine may make."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials

@@ -35,7 +35,7 @@ def _taken() -> list[ipaddress.IPv4Network]:
 
 
 def _free(checkout: Checkout) -> ipaddress.IPv4Network:
-    """Return a free /24; each checkout starts looking at another one, so that two started at once do not meet."""
+    """Return a free /24. Each checkout starts its search elsewhere, so that two at once do not collide."""
     subnets, taken = list(SUBNETS.subnets(new_prefix=24)), _taken()
     start = int(checkout.id, 16) % len(subnets)
     for subnet in (*subnets[start:], *subnets[:start]):

@@ -18,14 +18,14 @@ from toolchain.machine.toolchain_error import without_credentials
 CONNECT_SECONDS: Final = 4.0
 """How long a host may take to answer at all, name look-up included, before it counts as unreachable."""
 STALL_SECONDS: Final = 20.0
-"""How long a download that has begun may stand still."""
+"""How long a download may stall."""
 
 _answers: dict[str, str] = {}
 """What is known of a host in this run: empty if it answered, else why it did not."""
 
 
 class UnavailableError(Exception):
-    """Something could not be had. Its text says why, in a few words and without credentials."""
+    """A download failed. Its text is the reason, in a few words and without credentials."""
 
     def __init__(self, why: str) -> None:
         super().__init__(without_credentials(why))
@@ -56,7 +56,7 @@ def _probe(url: str) -> None:
 def unreachable(urls: Iterable[str]) -> dict[str, str]:
     """Ask the hosts of some URLs, all at once, for a sign of life; proxies set in the environment are used.
 
-    Returns why, by host, for those that gave none. A host is asked once in a run, and all of them together take no
+    Returns why, by host, for those that gave none. A host is probed once in a run, and all of them together take no
     longer than CONNECT_SECONDS: a name look-up cannot be interrupted, so it is left behind.
     """
     hosts = {_host(url): url for url in urls}
@@ -89,7 +89,7 @@ def check_scheme(url: str) -> None:
 def fetch(url: str, target: Path) -> str:
     """Download a URL into a file and return the SHA-256 of what came, as hex digits.
 
-    Raises UnavailableError where the host, the file or a part of it cannot be had; `target` may then hold a part.
+    Raises UnavailableError where the download fails, or ends early; `target` may then hold a part.
     """
     check_scheme(url)
     if why := unreachable([url]):

@@ -8,7 +8,7 @@ from typing import Final
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 VARIABLES: Final = ("no_proxy", "NO_PROXY")
-"""Some programs read the one, some the other: both get what both say."""
+"""Some programs read the one, some the other: both get the entries of both."""
 _OURS: Final = ",".join(LOOPBACK)
 SHELL: Final = f"""\
 [ "${{no_proxy-}}" = "${{NO_PROXY-}}" ] || no_proxy="${{no_proxy-}}${{no_proxy:+${{NO_PROXY:+,}}}}${{NO_PROXY-}}"

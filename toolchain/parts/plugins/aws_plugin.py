@@ -11,6 +11,6 @@ PLUGIN: Final = "aws"
 
 
 def get(checkout: Checkout) -> Part:
-    """Have the provider. Raises ToolchainError where it cannot be had: nothing stands in for it."""
+    """Have the provider. Raises ToolchainError where it is not available: it has no substitute."""
     instead = "do without: another kind of slipway:registry, no slipway:runners of kind ec2"
     return plugin.get(checkout, PLUGIN, NAME, "ECR and runners on EC2 need", instead)

@@ -11,5 +11,5 @@ PLUGIN: Final = "kubernetes"
 
 
 def get(checkout: Checkout) -> Part:
-    """Have the provider. Raises ToolchainError where it cannot be had: nothing stands in for it."""
+    """Have the provider. Raises ToolchainError where it is not available: it has no substitute."""
     return plugin.get(checkout, PLUGIN, NAME, "runners on a cluster need", "leave slipway:runners out")

@@ -34,9 +34,11 @@ def is_installed(checkout: Checkout, name: str) -> bool:
 
 
 def get(checkout: Checkout, name: str, title: str, needed: str, instead: str) -> Part:
-    """Have a plugin that nothing stands in for: the one on PATH, else the official one.
+    """Have a plugin that has no substitute: the one on PATH, else the official one.
 
-    `needed` says what needs it, and `instead` what to do without. Raises ToolchainError where it cannot be had.
+    `needed` completes the error with what needs it, `instead` with what to do without.
+
+    Raises ToolchainError where it is not available.
     """
     required = version(checkout, name)
     program = f"pulumi-resource-{name}"
@@ -44,13 +46,13 @@ def get(checkout: Checkout, name: str, title: str, needed: str, instead: str) ->
         return Part(title, on_path, required)
     if why := install(checkout, name):
         raise ToolchainError(
-            f"the {title} {required}, which {needed}, cannot be had: {why}; put {program} on PATH, or {instead}"
+            f"the {title} {required}, which {needed}, is not available: {why}; put {program} on PATH, or {instead}"
         )
     return Part(title, "official plugin", required)
 
 
 def install(checkout: Checkout, name: str) -> str:
-    """Install a plugin. Returns why it could not be had, empty if it is there."""
+    """Install a plugin. Returns the reason of a failure, empty after success."""
     if is_installed(checkout, name):
         return ""
     server = os.environ.get("SLIPWAY_PULUMI_PLUGIN_URL")

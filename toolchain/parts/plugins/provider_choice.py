@@ -17,7 +17,7 @@ NAME: Final = "docker provider"
 PLUGIN: Final = "docker"
 CHOICES: Final = ("official", "embedded")
 VARIABLE: Final = "SLIPWAY_DOCKER_PROVIDER"
-"""Forces one of CHOICES. Without it the official one is used where it can be had."""
+"""Forces one of CHOICES. Without it the official one is used where it is available."""
 MODULE: Final = "toolchain.docker_provider"
 """The embedded provider."""
 ON_DEMAND: Final = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
@@ -32,7 +32,7 @@ def _forced() -> str | None:
 
 
 def find(checkout: Checkout) -> Part | None:
-    """Return the provider that was chosen, unless the other one is now asked for or it is gone."""
+    """Return the provider that was chosen, unless it is gone or the other one is now forced."""
     part, choice = recall(checkout, NAME, plugin.version(checkout, PLUGIN)), _forced()
     if part is None or choice not in {None, part.env[VARIABLE]} or not plugin.is_installed(checkout, PLUGIN):
         return None
@@ -70,7 +70,7 @@ def get(checkout: Checkout) -> Part:
         used = Part(NAME, "official plugin", version, env={VARIABLE: "official", **ON_DEMAND})
     elif choice == "official":
         raise ToolchainError(
-            f"the official docker provider {version} cannot be had: {why}; unset {VARIABLE} to use the embedded one"
+            f"the official docker provider {version} is not available: {why}; unset {VARIABLE} to use the embedded one"
         )
     else:
         write(_program(checkout), _launcher(checkout), mode=0o755)
