@@ -15,6 +15,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from stacks.errors import SlipwayError, one_line
+from stacks.versions.distros import distro_families
 
 LIMIT = 128
 """Longest tag, in characters (OCI distribution specification, "Pulling manifests")."""
@@ -24,7 +25,7 @@ _CANDIDATE = r"(?:rc|alpha|beta|dev|post)[0-9]*"
 _VERSION = rf"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-{_CANDIDATE})?"
 _FIELDS = {
     "cuda": ("cuda", _VERSION),
-    "distro": ("", r"(?:debian|rockylinux|ubi|ubuntu)[0-9][0-9.]*"),
+    "distro": ("", rf"(?:{'|'.join(distro_families())})[0-9][0-9.]*"),
     "ngc": ("ngc", _VERSION),
     "efa": ("efa", _VERSION),
     "ofi": ("ofi", _VERSION),

@@ -89,7 +89,7 @@ def document() -> dict[str, Any]:
                 },
             }
         )
-    flavor = {"enum": flavors.names(), "description": "Which family of images the stack builds."}
+    flavor = {"enum": flavors.names(), "description": "The family of images that the stack builds."}
     config = {
         "type": "object",
         "required": [f"{_KEY}flavor"],

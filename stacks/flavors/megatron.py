@@ -14,7 +14,7 @@ from stacks.jobs.pytorch_job import pytorch_job
 from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-from stacks.versions.aks import aks_node, check_nemo, check_platform, doca_machine, launcher_commit, launchers_nemo
+from stacks.versions.aks import aks_node, check_nemo, check_platform, doca_machine, launcher_commit, launcher_nemo
 from stacks.versions.archs import arch_list
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import ngc_release
@@ -45,7 +45,7 @@ class Launcher(Model):
     @property
     def container(self) -> str:
         """The release of NeMo's image that jobs run in."""
-        return self.nemo or launchers_nemo(self.version)
+        return self.nemo or launcher_nemo(self.version)
 
 
 class Topology(Model):

@@ -1,4 +1,4 @@
-"""What images for AKS are made of: its GPU nodes, DOCA, and the NeMo Framework Launcher."""
+"""GPU nodes of AKS, and what images for them have: DOCA and the NeMo Framework Launcher."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEMO = "stacks/versions/nemo.toml"
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The file by which NCCL knows a node's topology.
+    """The file that gives NCCL a node's topology.
 
     Attributes:
         name: in the folder ``topology/`` of Azure/azhpc-images, and in the image's ``/etc``.
@@ -40,7 +40,7 @@ class AksNode:
         archs: the compute capability of its GPUs, such as ``9.0``.
         gpus: how many ``nvidia.com/gpu`` it has.
         rdma: how many ``rdma/ib`` it has.
-        topology: None where NCCL finds out by itself.
+        topology: None where NCCL reads it from the system.
     """
 
     name: str
@@ -82,10 +82,10 @@ def check_platform(name: str, platform: str, *, field: str = "platform") -> None
 
 
 def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca") -> str:
-    """Return how DOCA's repositories call a machine, ``amd64`` or ``arm64``.
+    """Return the name that DOCA's repositories have for a machine, ``amd64`` or ``arm64``.
 
-    The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image; where that is not known, the
-    build finds out.
+    The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image. If that Ubuntu is not known,
+    the build fails on a wrong one.
 
     Raises:
         Incompatible: the table does not know the release, or it has no packages for that Ubuntu.
@@ -117,7 +117,7 @@ def launcher_commit(version: str, *, field: str = "launcher.version") -> str:
     return commit
 
 
-def launchers_nemo(version: str) -> str:
+def launcher_nemo(version: str) -> str:
     """Return the NeMo that a launcher's own configuration names."""
     nemo: str = table("nemo")["launcher"][version]["nemo"]
     return nemo
@@ -130,7 +130,7 @@ def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> Non
         Incompatible: naming those that go with the launcher.
     """
     known = dict.fromkeys(row["nemo"] for row in table("nemo")["launcher"].values())
-    fitting = [release for release in known if order(release) <= order(launchers_nemo(launcher))]
+    fitting = [release for release in known if order(release) <= order(launcher_nemo(launcher))]
     if nemo not in fitting:
         why = (
             f"is newer than launcher {launcher} was made for"

@@ -1,4 +1,4 @@
-"""Lists of compute capabilities: reading what people write, and the defaults by profile."""
+"""Lists of compute capabilities: as stacks write them, and the defaults by profile."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def parse_archs(text: str, *, field: str = "archs") -> tuple[Arch, ...]:
     tokens = [token for token in _SEPARATORS.split(text) if token]
     if not tokens:
         raise Incompatible(field, text, "names no compute capability", (_WRITTEN,), _names_source())
-    found: dict[str, bool] = {}
+    with_ptx: dict[str, bool] = {}
     for token in tokens:
         arch = _parse_token(token, field)
-        found[arch.name] = found.get(arch.name, False) or arch.ptx
-    return tuple(Arch(name, found[name]) for name in sorted(found, key=lambda name: (order(name), name)))
+        with_ptx[arch.name] = with_ptx.get(arch.name, False) or arch.ptx
+    return tuple(Arch(name, with_ptx[name]) for name in sorted(with_ptx, key=lambda name: (order(name), name)))
 
 
 def _parse_token(token: str, field: str) -> Arch:
@@ -97,10 +97,7 @@ def _check_arch(arch: Arch, release: CudaRelease, torch: str | None, field: str)
 
 
 def _alike(arch: Arch, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names with the same feature suffix (``a``, ``f`` or none): what a reader wants to choose from.
-
-    Where none has it, all names are.
-    """
+    """Return the names with the same feature suffix (``a``, ``f`` or none), or all names if none has it."""
     suffix = arch.name.lstrip("0123456789.")
     return tuple(name for name in names if name.lstrip("0123456789.") == suffix) or names
 
@@ -127,13 +124,13 @@ def default_archs(
         )
     release = cuda_release(version)
     row = applying({row["cuda"]: row for row in profiles[profile]}, version)
-    wanted = parse_archs(row.get(machine, row["amd64"]), field=field)
+    preferred = parse_archs(row.get(machine, row["amd64"]), field=field)
     known = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
-    left = [arch.name for arch in wanted if arch.name in known]
+    left = [arch.name for arch in preferred if arch.name in known]
     if not left:
         why = f"has nothing that CUDA {version} compiles"
-        raise Incompatible(field, profile, why, _alike(wanted[0], release.archs), release.archs_source)
-    ptx = "+PTX" if any(arch.ptx for arch in wanted) else ""
+        raise Incompatible(field, profile, why, _alike(preferred[0], release.archs), release.archs_source)
+    ptx = "+PTX" if any(arch.ptx for arch in preferred) else ""
     return " ".join(left) + ptx
 
 

@@ -36,8 +36,13 @@ class Distro:
 
 
 def distro_names() -> tuple[str, ...]:
-    """Return every distribution that images can be built on."""
+    """Return the distributions that images can be built on."""
     return tuple(name for name, row in table("distros").items() if "refused" not in row)
+
+
+def distro_families() -> tuple[str, ...]:
+    """Return the names of the distributions without their releases, sorted: ``debian``, ``ubuntu``, ..."""
+    return tuple(sorted({name.rstrip("0123456789.") for name in table("distros")}))
 
 
 @functools.cache
@@ -78,14 +83,14 @@ def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "
     """Refuse a distribution whose gcc is too old to compile torch, for a CUDA or for the CPU alone.
 
     Raises:
-        Incompatible: naming the parents for this CUDA whose gcc will do, if there are any those with the same packages.
+        Incompatible: naming this CUDA's parents with a new enough gcc, those with the same package manager if any.
     """
-    oldest, ours = gcc_min(torch), distro_release(name).gcc
-    if ours < oldest:
+    oldest, gcc = gcc_min(torch), distro_release(name).gcc
+    if gcc < oldest:
         parents = cuda_release(cuda_version).distros if cuda_version else distro_names()
         fitting = [other for other in parents if other in distro_names() and distro_release(other).gcc >= oldest]
         alike = [other for other in fitting if distro_release(other).packages == distro_release(name).packages]
-        why = f"has gcc {ours}, and torch {torch} is compiled by gcc {oldest} or newer"
+        why = f"has gcc {gcc}, and torch {torch} needs gcc {oldest} or newer"
         raise Incompatible(field, name, why, alike or fitting, f"c10/util/C++17.h of torch {torch}")
 
 

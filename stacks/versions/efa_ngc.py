@@ -1,4 +1,4 @@
-"""What images for clusters stand on: EFA installers with their plugin, and NVIDIA's PyTorch images."""
+"""EFA installers with their plugin, and NVIDIA's PyTorch images."""
 
 from __future__ import annotations
 
@@ -80,21 +80,21 @@ def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer
         raise Incompatible(field, installer, why, fitting, _EFA)
 
 
-def efa_environment(given: Mapping[str, str], *, field: str = "environment") -> dict[str, str]:
-    """Return the variables of OpenMPI, NCCL and PMIx that a stack may set: what is given, else the default.
+def efa_environment(values: Mapping[str, str], *, field: str = "environment") -> dict[str, str]:
+    """Return the variables of OpenMPI, NCCL and PMIx that a stack may set, with its values or the defaults.
 
     Raises:
-        Incompatible: one of the given is none of them, or is one without which EFA would silently not be used.
+        Incompatible: a stack may not set one of ``values``, or EFA would silently not be used with its value.
     """
     defaults, fixed = table("efa")["environment"], table("efa")["fixed"]
-    for name, value in given.items():
+    for name, value in values.items():
         if name in fixed and value != fixed[name]["value"]:
             rule = fixed[name]
             raise Incompatible(f"{field}.{name}", value, rule["why"], (rule["value"],), rule["source"])
         if name not in {*defaults, *fixed}:
-            why = "is no variable that an EFA image lets a stack set"
+            why = "is not a variable that a stack of EFA images may set"
             raise Incompatible(field, name, why, tuple(defaults), "stacks/versions/efa.toml", known=False)
-    return {name: given.get(name, default) for name, default in defaults.items()}
+    return {name: values.get(name, default) for name, default in defaults.items()}
 
 
 def ofi_nccl_tag(version: str, *, field: str = "efa.ofiNccl") -> str:
@@ -128,7 +128,7 @@ def check_ofi_nccl(version: str, nccl: str, *, field: str = "nccl") -> None:
 
 @dataclass(frozen=True, slots=True)
 class NgcRelease:
-    """One of NVIDIA's PyTorch images. A field is None where the table does not know it for certain.
+    """One of NVIDIA's PyTorch images. A field is None where the table is not certain of it.
 
     Attributes:
         version: such as ``25.03``; the image is ``nvcr.io/nvidia/pytorch:25.03-py3``.

@@ -1,4 +1,4 @@
-"""The one refusal of this package, and the suggestion in it."""
+"""The error for a value that a table rules out, with the nearest allowed value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Incompatible(ValueError):
         value: what they wrote.
         why: what is wrong with it, as the rest of a sentence that starts with the value.
         allowed: the values that would do, in the order to show them.
-        source: where the rule comes from.
+        source: where the rule is from.
         known: whether the value is known as such, only not here; an unknown one gets the nearest as a suggestion.
     """
 
@@ -42,16 +42,16 @@ def _listed(value: str, allowed: tuple[str, ...]) -> str:
         return ", ".join(allowed) or "none"
     older = sum(order(other) <= order(value) for other in allowed)
     start = min(max(0, older - _AROUND // 2), len(allowed) - _AROUND) if order(value) else len(allowed) - _AROUND
-    shown = ", ".join(allowed[start : start + _AROUND])
-    return f"{shown} and {len(allowed) - _AROUND} more from {allowed[0]} to {allowed[-1]}"
+    listed = ", ".join(allowed[start : start + _AROUND])
+    return f"{listed} and {len(allowed) - _AROUND} more from {allowed[0]} to {allowed[-1]}"
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
-    """Return the allowed value that ``value`` most likely stands for, or None.
+    """Return the allowed value that ``value`` most likely means, or None.
 
     A leading ``v`` is not part of a version. An unfinished version means the newest that it begins (``12.1`` ->
-    ``12.1.1``), one with a wrong last number the newest of its line, and any other version nothing: what is only
-    written alike is another one. Names are matched by likeness.
+    ``12.1.1``), one with a wrong last number the newest of its line, and any other version nothing: a version that
+    only looks alike is another one. Names are matched by likeness.
     """
     known, bare = list(allowed), value.strip().removeprefix("v")
     if bare in known:

@@ -131,8 +131,8 @@ def _fitting(package: Companion, torch: str) -> tuple[str, ...]:
     return tuple(v for v in companion_versions(package) if satisfies(torch, _requirement(package, v)))
 
 
-def _became(package: Companion, version: str) -> str:
-    """Return what a release candidate was released as: its own number, or the next of its line.
+def _released_as(package: Companion, version: str) -> str:
+    """Return the release that a release candidate became: its own number, or the next of its line.
 
     No torchvision is called 0.15.0: what was 0.15.0-rc1 came out as 0.15.1. Other versions are unchanged.
     """
@@ -146,7 +146,7 @@ def _became(package: Companion, version: str) -> str:
 def check_companion(torch: str, package: Companion, version: str, *, field: str | None = None) -> None:
     """Refuse a companion that does not go with this torch.
 
-    A release candidate, which no index holds, goes with what its release goes with.
+    A release candidate goes with what its release goes with.
 
     Args:
         torch: torch's version.
@@ -158,7 +158,7 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
         Incompatible: they do not go together, or torch's version is unknown.
     """
     allowed = _fitting(package, final_version(torch_release(torch).version))
-    if _became(package, version) in allowed:
+    if _released_as(package, version) in allowed:
         return
     amended = table("torch_amendments").get(package, {}).get(version)
     source = amended["source"] if amended else _METADATA

@@ -26,8 +26,8 @@ def order(version: str) -> tuple[int, ...]:
 
 def older(version: str, than: str) -> bool:
     """Say whether a version is older than another, as far as it is known: ``9`` is not older than ``9.3``."""
-    ours = order(version)
-    return ours < order(than)[: len(ours)]
+    numbers = order(version)
+    return numbers < order(than)[: len(numbers)]
 
 
 def line(version: str) -> str:
@@ -36,7 +36,7 @@ def line(version: str) -> str:
 
 
 def newest_from(rows: Iterable[str], version: str) -> str | None:
-    """Return the newest of ``rows`` that is not newer than ``version``: rows that apply from a version on."""
+    """Return the newest of ``rows`` that is not newer than ``version``: rows apply from their version on."""
     return max((row for row in rows if order(row) <= order(version)), key=order, default=None)
 
 
@@ -48,12 +48,12 @@ def applying(rows: Mapping[str, T], version: str) -> T:
 def satisfies(version: str, specifier: str) -> bool:
     """Say whether ``version`` meets ``specifier``, a comma-separated list of ``==``, ``>=`` and ``<`` as in the tables.
 
-    An empty specifier is met by nothing: a package that does not say what it goes with is not known to go with it.
+    No version meets an empty specifier: a package without requirements is not known to go with any.
     """
 
     def met(clause: str) -> bool:
-        operator, wanted = (clause[:2], clause[2:]) if clause[1:2] == "=" else (clause[:1], clause[1:])
-        ours, theirs = order(version), order(wanted)
-        return {"==": ours == theirs, ">=": ours >= theirs, "<": ours < theirs}[operator]
+        operator, bound = (clause[:2], clause[2:]) if clause[1:2] == "=" else (clause[:1], clause[1:])
+        left, right = order(version), order(bound)
+        return {"==": left == right, ">=": left >= right, "<": left < right}[operator]
 
     return bool(specifier) and all(met(clause) for clause in specifier.split(","))

@@ -24,7 +24,7 @@ class NcclRelease:
         version: with the package revision, such as ``2.18.3-1``.
         tag: its git tag, ``v2.18.3-1``.
         apt: its version in NVIDIA's apt archive, ``2.18.3-1+cuda12.1``.
-        apt_known: whether the table knows that this package exists; it does not know all.
+        apt_known: whether the table lists this package; it does not list all.
         wheel: its requirement on the Python index, ``nvidia-nccl-cu12==2.18.3``; None where there is none.
     """
 
@@ -67,12 +67,12 @@ def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> Ncc
 
 
 def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") -> None:
-    """Refuse an NCCL release that NVIDIA's apt archive cannot have a package of for a CUDA.
+    """Refuse an NCCL release of which NVIDIA's apt archive cannot have a package for a CUDA.
 
-    What may be there is not refused: see ``NcclRelease.apt_known``.
+    A package that may exist is not refused: see ``NcclRelease.apt_known``.
 
     Raises:
-        Incompatible: naming those that are known to be there; or as :func:`nccl_release`.
+        Incompatible: naming the packages that are known to exist; or as :func:`nccl_release`.
     """
     nccl_release(version, cuda_version, field=field)
     tables, minor = table("nccl"), cuda_release(cuda_version).line
@@ -84,11 +84,11 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
 
 
 def nccl_package_warnings(version: str, cuda_version: str, *, field: str = "nccl") -> list[str]:
-    """Return a line where it is not known whether NVIDIA's apt archive has a package of a release for a CUDA."""
+    """Return a line if it is not known whether NVIDIA's apt archive has a package of a release for a CUDA."""
     release = nccl_release(version, cuda_version, field=field)
     if release.apt_known:
         return []
-    return [f"slipway:{field}: not known to be in NVIDIA's apt archive: {release.apt}; if it is not, the build fails"]
+    return [f"slipway:{field}: NVIDIA's apt archive may not have {release.apt}; the build fails without it"]
 
 
 @dataclass(frozen=True, slots=True)

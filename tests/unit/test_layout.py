@@ -26,7 +26,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
 """The folders of product code, and which other folders each may import."""
 
 STACKS = (
-    *("errors", "references", "tags", "spec", "differences", "versions", "config", "jobs", "flavors"),
+    *("errors", "references", "versions", "tags", "spec", "differences", "config", "jobs", "flavors"),
     *("lock", "graph", "checks", "identity", "plan", "jobs.slurm"),
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""

@@ -57,7 +57,7 @@ def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest
         (["keep-mine"], "slipway:extraTags.0: 'keep-mine': tags that begin with"),
         (["sha256-abc"], "slipway:extraTags.0: 'sha256-abc': tags that begin with"),
         (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
-        (["latest", "latest"], "slipway:extraTags: '['latest', 'latest']': one of them is there twice"),
+        (["latest", "latest"], "slipway:extraTags: '['latest', 'latest']': one of them is repeated"),
         ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
     ],
 )

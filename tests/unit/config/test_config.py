@@ -51,7 +51,7 @@ def load(**values: Any) -> Any:
 refusal = partial(refusals.refusal, load)
 
 
-def test_a_flavor_is_all_that_is_needed() -> None:
+def test_config_of_flavor_alone_loads() -> None:
     config = load()
     assert isinstance(config.registry, LocalRegistry)
     assert config.registry.repository == "127.0.0.1:5000/slipway"
@@ -104,7 +104,7 @@ def test_a_flavor_is_all_that_is_needed() -> None:
         ),
     ],
 )
-def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
+def test_load_of_mistake_fails_with_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
     message = refusal(**values)
     assert message.startswith(line)
     assert "\n" not in message
@@ -120,23 +120,23 @@ SWITCHES = {
 
 
 @pytest.mark.parametrize(("flavor", "key"), [(flavor, key) for flavor, keys in SWITCHES.items() for key in keys])
-def test_a_switch_without_a_value_is_not_switched_off(flavor: str, key: str) -> None:
+def test_switch_without_value_is_refused(flavor: str, key: str) -> None:
     outer, _, inner = key.partition(".")
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": flavor, outer: {inner: None} if inner else None}, "stack x")
     assert str(caught.value) == f"stack x: slipway:{key}: has no value: give one, or leave the key out"
 
 
-def test_every_switch_with_a_default_of_its_own_is_among_them() -> None:
+def test_switches_with_default_are_all_listed() -> None:
     for flavor, keys in SWITCHES.items():
         assert set(switches(flavors.flavor(flavor).Config)) == set(keys)
 
 
 @pytest.mark.parametrize("key", ["torch.audio", "torch.text", "magma"])
-def test_a_switch_that_follows_from_others_may_be_null(key: str) -> None:
+def test_switch_with_derived_default_may_be_null(key: str) -> None:
     outer, _, inner = key.partition(".")
-    made = flavors.load({"flavor": "universal", outer: {inner: None} if inner else None}, "stack x")
-    assert made == flavors.load({"flavor": "universal"}, "stack x")
+    planned = flavors.load({"flavor": "universal", outer: {inner: None} if inner else None}, "stack x")
+    assert planned == flavors.load({"flavor": "universal"}, "stack x")
 
 
 @pytest.mark.parametrize(
@@ -152,13 +152,13 @@ def test_a_switch_that_follows_from_others_may_be_null(key: str) -> None:
         ("local", {1: 2}, "config: the key '1' is not text: quote it"),
     ],
 )
-def test_a_key_that_is_no_text_is_one_line(flavor: str, values: dict[Any, Any], line: str) -> None:
+def test_load_of_key_that_is_not_text_fails_with_one_line(flavor: str, values: dict[Any, Any], line: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         plan.make("local", {"flavor": flavor, **values})
     assert str(caught.value) == f"stack local: {line}"
 
 
-def test_a_release_candidate_is_on_no_index() -> None:
+def test_torch_release_candidate_without_build_is_refused() -> None:
     with pytest.raises(SlipwayError) as caught:
         load(torch={"version": "2.0.0-rc1", "vision": "0.15.0-rc2", "audio": False})
     assert str(caught.value) == (
@@ -166,30 +166,30 @@ def test_a_release_candidate_is_on_no_index() -> None:
     )
 
 
-def test_torchaudio_can_be_left_out() -> None:
+def test_torch_without_audio_loads() -> None:
     (image,) = flavors.flavor("local").images(load(torch={"version": "2.15.0", "vision": "0.29.2", "audio": False}))
     assert image.args["TORCHAUDIO_VERSION"] == ""
     assert image.suffix.render() == "local-torch2.15.0-vision0.29.2"
 
 
-def test_several_mistakes_are_several_lines() -> None:
+def test_load_of_several_mistakes_fails_with_a_line_each() -> None:
     assert len(refusal(publish="maybe", platform="x", torch={"version": "?"}).splitlines()) == 3
 
 
-def test_an_unknown_flavor_names_the_nearest_and_all() -> None:
+def test_flavor_unknown_error_names_nearest_and_all() -> None:
     with pytest.raises(SlipwayError, match=r"stack x: slipway:flavor: 'lcal' is no flavor \(did you mean 'local'\?\)"):
         flavors.load({"flavor": "lcal"}, "stack x")
     with pytest.raises(SlipwayError, match="slipway:flavor is required; allowed: .*local"):
         flavors.load({}, "stack x")
 
 
-def test_a_credential_in_an_address_is_refused_without_showing_it() -> None:
+def test_address_with_credential_is_refused_and_hidden() -> None:
     message = refusal(mirrors={"pythonIndex": "https://user:hunter2@mirror.example/simple"})
     assert "must not carry user:password@" in message
     assert "hunter2" not in message
 
 
-def test_a_password_is_never_shown() -> None:
+def test_password_in_error_is_hidden() -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "password": "hunter2"}
     message = refusal(registry=registry)
     assert "'username' is missing" in message
@@ -199,7 +199,7 @@ def test_a_password_is_never_shown() -> None:
     assert "hunter2" not in repr(config) + str(config.registry) + config.model_dump_json()
 
 
-def test_ghcr_takes_the_jobs_own_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ghcr_in_job_takes_its_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTOR", "octocat")
     monkeypatch.setenv("GITHUB_TOKEN", "t0ken")
     registry = load(registry={"kind": "ghcr", "repository": "ghcr.io/acme/images"}).registry
@@ -210,7 +210,7 @@ def test_ghcr_takes_the_jobs_own_credentials(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("there", ["GITHUB_ACTOR", "GITHUB_TOKEN"])
-def test_half_of_the_jobs_credentials_is_none(monkeypatch: pytest.MonkeyPatch, there: str) -> None:
+def test_ghcr_with_half_of_job_credentials_has_none(monkeypatch: pytest.MonkeyPatch, there: str) -> None:
     """A fork's job has an actor and no token; a developer's shell may have a token and no actor."""
     monkeypatch.setenv(there, "x")
     registry = load(registry={"kind": "ghcr", "repository": "ghcr.io/acme/images"}).registry
@@ -220,19 +220,19 @@ def test_half_of_the_jobs_credentials_is_none(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     "url", ["https://user:hunt/er2@host/simple", "https://user:hunt er2@h", "https://u:hunt@er2@h"]
 )
-def test_no_form_of_a_credential_in_an_address_is_taken_or_shown(url: str) -> None:
+def test_address_with_any_credential_is_refused_and_hidden(url: str) -> None:
     message = refusal(mirrors={"pythonIndex": url})
     assert "must not carry user:password@" in message
     assert "hunt" not in message
     assert "er2" not in message
 
 
-def test_an_encrypted_value_stands_for_itself_outside_a_program() -> None:
+def test_encrypted_value_outside_program_is_a_placeholder() -> None:
     registry = {"kind": "generic", "repository": "r.example/x", "username": "u", "password": {"secure": "v1:abc"}}
     assert load(registry=registry).registry.password.get_secret_value() == "[secret]"
 
 
-def test_what_pulumi_hands_over_is_what_the_file_says() -> None:
+def test_from_pulumi_values_equal_the_file() -> None:
     values = from_pulumi(
         {
             "slipway:flavor": "local",
@@ -256,11 +256,11 @@ def test_what_pulumi_hands_over_is_what_the_file_says() -> None:
         ("localhost/a:x", "localhost/a:x"),
     ],
 )
-def test_references_are_read_as_docker_reads_them(reference: str, full: str) -> None:
+def test_reference_is_parsed_as_docker_does(reference: str, full: str) -> None:
     assert qualified(reference) == full
 
 
-def test_the_longest_mirror_wins_and_whole_path_segments_only() -> None:
+def test_mirror_image_takes_longest_prefix_of_whole_segments() -> None:
     mirrors = Mirrors(
         images={"docker.io": "m.example/hub", "docker.io/nvidia": "m.example/nv", "docker.io/lib": "no.example"}
     )
@@ -269,7 +269,7 @@ def test_the_longest_mirror_wins_and_whole_path_segments_only() -> None:
     assert mirrors.image("ghcr.io/a/b:1") == "ghcr.io/a/b:1"
 
 
-def test_mirrors_of_the_environment_apply_below_the_stacks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirrors_of_environment_apply_below_those_of_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     below = {"images": {"docker.io": "low.example", "ghcr.io": "low.example/g"}, "apt": "http://low.example"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps(below))
     mirrors = load(mirrors={"images": {"docker.io": "own.example"}, "caCertificate": PEM}).mirrors
@@ -280,8 +280,8 @@ def test_mirrors_of_the_environment_apply_below_the_stacks_own(monkeypatch: pyte
     assert load(mirrors={"images": {"debian": "own.example/debian"}}).mirrors.images == {"debian": "own.example/debian"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps({"downloads": {"http://a.example": "http://low.example/a"}}))
     assert load().mirrors.downloads == {"http://a.example": "http://low.example/a"}
-    own = load(mirrors={"downloads": {"http://b.example": "http://own.example"}}).mirrors
-    assert own.downloads == {"http://a.example": "http://low.example/a", "http://b.example": "http://own.example"}
+    private = load(mirrors={"downloads": {"http://b.example": "http://own.example"}}).mirrors
+    assert private.downloads == {"http://a.example": "http://low.example/a", "http://b.example": "http://own.example"}
     monkeypatch.setenv("SLIPWAY_MIRRORS", "{oops")
     assert "$SLIPWAY_MIRRORS: config: '{oops': invalid JSON" in refusal()
     monkeypatch.setenv("SLIPWAY_MIRRORS", '{"images": 7}')

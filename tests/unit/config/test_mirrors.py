@@ -19,11 +19,11 @@ MIRRORS = {
 @pytest.fixture
 def args(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
     monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
-    made = plan.make("nccl-cu121", {**read_stack("nccl-cu121"), "mirrors": MIRRORS})
-    return {image.spec.name: dict(image.args) for image in made.images}
+    planned = plan.make("nccl-cu121", {**read_stack("nccl-cu121"), "mirrors": MIRRORS})
+    return {image.spec.name: dict(image.args) for image in planned.images}
 
 
-def test_every_image_of_a_stack_fetches_from_the_mirrors(args: dict[str, dict[str, str]]) -> None:
+def test_mirrors_reach_every_image_of_a_stack(args: dict[str, dict[str, str]]) -> None:
     assert args["nccl-tests"]["BASE_IMAGE"] == "m.example/hub/nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04"
     assert args["torch-source"]["BASE_IMAGE"] == "m.example/hub/library/debian:bookworm-slim"
     for name in ("nccl-tests", "torch-source", "torch-wheel", "deepspeed-wheel", "torch", "torch-extras"):
@@ -35,13 +35,13 @@ def test_every_image_of_a_stack_fetches_from_the_mirrors(args: dict[str, dict[st
     assert args["nccl-tests"]["DOWNLOADS_HPCX"] == "http://m.example/mellanox/hpc/hpc-x"
 
 
-def test_the_index_of_a_cudas_wheels_is_redirected_like_any_download_or_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirrors_redirect_the_wheel_index_of_a_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
     wheels = {"flavor": "base", "cuda": "12.6.3", "torch": {"source": "wheel"}, "extras": {}}
 
     def index(**mirrors: object) -> set[str | None]:
-        made = plan.make("base-cu129", {**wheels, "mirrors": mirrors})
-        return {i.args.get("TORCH_INDEX_URL") for i in made.images if i.spec.name in {"torch", "apex-wheel"}}
+        planned = plan.make("base-cu129", {**wheels, "mirrors": mirrors})
+        return {i.args.get("TORCH_INDEX_URL") for i in planned.images if i.spec.name in {"torch", "apex-wheel"}}
 
     downloads = {"https://download.pytorch.org": "http://m.example/torch"}
     assert index() == {"https://download.pytorch.org/whl/cu126"}
@@ -49,13 +49,13 @@ def test_the_index_of_a_cudas_wheels_is_redirected_like_any_download_or_named(mo
     assert index(downloads=downloads, torchIndex="http://m.example/own") == {"http://m.example/own"}
 
 
-def test_a_dockerfile_is_given_only_the_mirrors_that_it_takes(args: dict[str, dict[str, str]]) -> None:
+def test_mirrors_reach_only_dockerfiles_that_take_them(args: dict[str, dict[str, str]]) -> None:
     assert "GIT_MIRROR" not in args["torch"]
     assert "DOWNLOADS_HPCX" not in args["torch"]
     assert "CA_CERTIFICATE" not in args["torch"]
 
 
-def test_mirrors_do_not_make_another_image(args: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mirrors_leave_fingerprints_alone(args: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
     mirrored = plan.make("nccl-cu121", {**read_stack("nccl-cu121"), "mirrors": MIRRORS})
     assert [image.tag for image in mirrored.images] == [image.tag for image in plan.make("nccl-cu121").images]

@@ -63,12 +63,12 @@ def ecr(**values: Any) -> EcrRegistry:
         ("000000000000.dkr.ecr.us-east-1.localhost.localstack.cloud:4566", "000000000000", "us-east-1"),
     ],
 )
-def test_an_ecr_host_says_account_and_region(host: str, account: str, region: str) -> None:
+def test_ecr_host_gives_account_and_region(host: str, account: str, region: str) -> None:
     registry = ecr(repository=f"{host}/ml")
     assert (registry.account, registry.region) == (account, region)
 
 
-def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
+def test_ecr_with_own_host_needs_account_and_region() -> None:
     registry = ecr(repository="images.acme.example/ml", account="123456789012", region="eu-west-1")
     assert registry.repository == "images.acme.example/ml"
     assert registry.pull_reference("debian:12") == "debian:12"
@@ -147,7 +147,7 @@ def test_a_name_in_front_of_ecr_takes_account_and_region() -> None:
         ),
     ],
 )
-def test_each_mistake_is_one_line_that_names_it(registry: dict[str, Any], line: str) -> None:
+def test_registry_mistake_fails_with_one_line_that_names_it(registry: dict[str, Any], line: str) -> None:
     message = refusal(registry)
     assert message.startswith(f"stack x: {line}"), message
     assert "\n" not in message
@@ -157,11 +157,11 @@ def test_each_mistake_is_one_line_that_names_it(registry: dict[str, Any], line: 
     "host",
     ["acme1.azurecr.io", "acme1-a1b2c3d4.azurecr.io", "acme1.westeurope.geo.azurecr.io", "acme1.azurecr.cn"],
 )
-def test_acr_has_several_forms_of_hosts(host: str) -> None:
+def test_acr_host_has_several_forms(host: str) -> None:
     assert load({"kind": "acr", "repository": f"{host}/x"}).registry.repository == f"{host}/x"
 
 
-def test_a_service_principal_comes_from_azures_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acr_login_comes_from_azure_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_CLIENT_ID", "0-1")
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "hunter2")
     config = load({"kind": "acr", "repository": PASSWORDS["acr"]})
@@ -171,7 +171,7 @@ def test_a_service_principal_comes_from_azures_own_variables(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
-def test_half_of_what_is_given_is_not_made_whole_with_anothers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_two_sources_are_not_combined(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {"acr": AcrRegistry, "ghcr": GhcrRegistry, "generic": GenericRegistry}
     variables = kinds[kind].VARIABLES
     monkeypatch.setenv(variables["username"], "principal")
@@ -185,14 +185,14 @@ def test_half_of_what_is_given_is_not_made_whole_with_anothers(kind: str, monkey
 
 
 @pytest.mark.parametrize("kind", sorted(PASSWORDS))
-def test_half_a_credential_matters_only_where_something_is_pushed(kind: str) -> None:
+def test_half_a_credential_without_publish_is_accepted(kind: str) -> None:
     registry = {"kind": kind, "repository": PASSWORDS[kind], "username": "u"}
     assert "'password' is missing" in refusal(registry)
     assert not load(registry, publish=False).publish
 
 
 @pytest.mark.parametrize("kind", ["acr", "ghcr"])
-def test_without_a_login_nothing_is_built_for_a_registry_that_wants_one(kind: str) -> None:
+def test_publish_without_login_is_refused(kind: str) -> None:
     registry = load({"kind": kind, "repository": PASSWORDS[kind]}).registry
     host = PASSWORDS[kind].partition("/")[0]
     with pytest.raises(SlipwayError) as caught:
@@ -204,7 +204,7 @@ def test_without_a_login_nothing_is_built_for_a_registry_that_wants_one(kind: st
 
 
 @pytest.mark.parametrize("configured", ["auths", "credHelpers"])
-def test_dockers_own_login_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, configured: str) -> None:
+def test_docker_login_of_registry_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, configured: str) -> None:
     (tmp_path / "docker").mkdir()
     entry: Any = {"ghcr.io": {"auth": "dTpw"}} if configured == "auths" else {"ghcr.io": "not-installed-here"}
     (tmp_path / "docker/config.json").write_text(json.dumps({configured: entry}))
@@ -216,11 +216,11 @@ def test_dockers_own_login_serves(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("registry", [{"kind": "local"}, ECR, {"kind": "generic", "repository": PASSWORDS["generic"]}])
-def test_other_registries_ask_for_none_before_a_push(registry: dict[str, Any]) -> None:
+def test_registry_without_login_needs_none_before_push(registry: dict[str, Any]) -> None:
     credentials.check(load(registry).registry)
 
 
-def test_a_password_in_clear_text_in_a_file_is_refused_without_showing_it() -> None:
+def test_password_in_clear_text_is_refused_and_hidden() -> None:
     registry = {"kind": "ghcr", "repository": PASSWORDS["ghcr"], "username": "u"}
     with pytest.raises(SlipwayError) as caught:
         check_clear_text({"registry": {**registry, "password": "hunter2"}}, "stack x")
@@ -230,7 +230,7 @@ def test_a_password_in_clear_text_in_a_file_is_refused_without_showing_it() -> N
     check_clear_text({}, "stack x")
 
 
-def test_parents_are_pulled_through_ecr_after_the_mirrors() -> None:
+def test_ecr_cache_pulls_parents_after_mirrors() -> None:
     cached = {**ECR, "pullThroughCache": {**HUB, "quay.io": {"prefix": "quay"}}}
     config = load(cached)
     assert config.pulled("debian:12") == f"{HOST}/docker.io/library/debian:12"
@@ -243,7 +243,7 @@ def test_parents_are_pulled_through_ecr_after_the_mirrors() -> None:
     assert load(cached, publish=False).pulled("debian:12") == "debian:12"
 
 
-def test_a_cached_parent_keeps_the_digest_and_the_tag_that_it_has_without_the_cache(tmp_path: Path) -> None:
+def test_ecr_cache_keeps_digest_and_tag_of_parent(tmp_path: Path) -> None:
     """What ECR caches is the upstream's own; its lock is asked for there, where nobody has to log in."""
     root = tmp_path / "checkout"
     for folder in ("stacks", "dockerfiles"):
@@ -258,20 +258,20 @@ def test_a_cached_parent_keeps_the_digest_and_the_tag_that_it_has_without_the_ca
     assert cached.tag == bare.tag
 
 
-def test_a_stack_owns_the_repositories_that_it_creates() -> None:
+def test_ecr_created_repositories_are_of_the_stack() -> None:
     assert ecr().created_repositories(["torch", "wheel"]) == {f"{HOST}/ml/torch", f"{HOST}/ml/wheel"}
     assert not ecr(create=False).created_repositories(["torch"])
     assert not load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}).registry.created_repositories(["torch"])
 
 
-def test_a_job_without_a_secret_builds_for_ghcr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ghcr_without_secret_builds_without_publish(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTOR", "octocat")
     registry = load({"kind": "ghcr", "repository": PASSWORDS["ghcr"]}, publish=False).registry
     assert isinstance(registry, GhcrRegistry)
     assert registry.username is None
 
 
-def test_aws_credentials_are_seen_where_they_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_aws_credentials_are_read_from_every_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (*aws_environment._VARIABLES, *aws_environment._FILES):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

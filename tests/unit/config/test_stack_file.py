@@ -37,7 +37,7 @@ def config(line: str) -> str:
         "-0.50",
     ],
 )
-def test_a_value_that_yaml_would_change_is_refused_and_named(value: str) -> None:
+def test_value_changed_by_yaml_is_refused_and_named(value: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         parse(config(f"torch: {{version: {value}}}"), "stacks/Pulumi.x.yaml")
     message = str(caught.value)
@@ -49,19 +49,19 @@ def test_a_value_that_yaml_would_change_is_refused_and_named(value: str) -> None
 @pytest.mark.parametrize(
     "value", ["2.0.1", "12.1", "20.04", "1000", "0", "-3", "2.18.3-1", "38a1269", "v1.9.1", "true"]
 )
-def test_a_value_that_survives_arrives_as_written(value: str) -> None:
+def test_value_kept_by_yaml_is_read_as_written(value: str) -> None:
     assert parse(config(f"key: {value}"), "f") == {"key": value}
 
 
 @pytest.mark.parametrize(
     "value", ["3.10", "0123456", "2024-01-31", "a b", "ü", "x: y", 'q"q', "$(id); `id`", "two\nlines"]
 )
-def test_a_quoted_value_arrives_as_written(value: str) -> None:
+def test_value_in_quotes_is_read_as_written(value: str) -> None:
     assert parse(config(f"key: {json.dumps(value)}"), "f") == {"key": value}
 
 
 @given(st.from_regex(r"[-+]?[0-9_]{0,8}\.?[0-9_]{0,4}([eE][-+]?[0-9]{1,2})?", fullmatch=True).filter(bool))
-def test_whatever_is_accepted_unquoted_survives_yaml(text: str) -> None:
+def test_value_accepted_unquoted_is_kept_by_yaml(text: str) -> None:
     """The property itself: what is accepted is, read by YAML and written again, the same text."""
     try:
         accepted = parse(config(f"key: {text}"), "f")["key"]
@@ -72,7 +72,7 @@ def test_whatever_is_accepted_unquoted_survives_yaml(text: str) -> None:
     assert str(loaded) == text
 
 
-def test_other_projects_keys_are_left_alone() -> None:
+def test_keys_of_other_projects_are_ignored() -> None:
     assert parse("config:\n  aws:region: eu-1\n  slipway:flavor: local\nencryptionsalt: v1:x\n", "f") == {
         "flavor": "local"
     }
@@ -87,19 +87,19 @@ def test_other_projects_keys_are_left_alone() -> None:
         ("config: 7", "f: 'config' must be a mapping"),
     ],
 )
-def test_a_broken_file_is_one_line(text: str, message: str) -> None:
+def test_stack_file_with_bad_yaml_fails_with_one_line(text: str, message: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         parse(text, "f")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_stack_names_the_nearest_and_all() -> None:
+def test_stack_unknown_error_names_nearest_and_all() -> None:
     with pytest.raises(SlipwayError, match=r"no stack 'locl' \(did you mean 'local'\?\); the stacks are: .*local"):
         read_stack("locl")
 
 
-def test_every_stack_file_is_read() -> None:
+def test_stack_files_all_load() -> None:
     assert "local" in stack_names()
     for name in stack_names():
         assert "flavor" in read_stack(name)
@@ -107,7 +107,7 @@ def test_every_stack_file_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "fragment"),
     [
         (b"config:\n  slipway:flavor: \xff\n", "stacks/Pulumi.x.yaml: byte 27 is not UTF-8: save the file as UTF-8"),
         (b"config: &a {slipway:torch: *a}\n", "stacks/Pulumi.x.yaml: an alias (*name) stands inside what it refers to"),
@@ -115,19 +115,19 @@ def test_every_stack_file_is_read() -> None:
         (b"config: \x01\n", "stacks/Pulumi.x.yaml: not YAML: "),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_stack_file_not_utf8_fails_with_one_line(tmp_path: Path, content: bytes, fragment: str) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "stacks/Pulumi.x.yaml").write_bytes(content)
     with pytest.raises(SlipwayError) as caught:
         read_stack("x", tmp_path)
-    assert said in str(caught.value)
+    assert fragment in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_another_programs_keys_are_let_be() -> None:
+def test_keys_of_pulumi_itself_are_ignored() -> None:
     assert parse("config: {aws:region: eu-west-1, 'slipway:flavor': local}", "x") == {"flavor": "local"}
 
 
-def test_a_folder_is_no_stack(tmp_path: Path) -> None:
+def test_stack_names_leave_out_folders(tmp_path: Path) -> None:
     (tmp_path / "stacks/Pulumi.d.yaml").mkdir(parents=True)
     assert stack_names(tmp_path) == []

@@ -69,20 +69,20 @@ VARIED = {"base": FAMILY, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "unive
 @functools.cache
 def every_spec() -> dict[str, ImageSpec]:
     """Return the specs of every stack, and of flavors varied, by what they are of."""
-    found = {}
+    result = {}
     for stack in stack_names():
         for spec in plan.resolve(stack)[1]:
-            found[f"{stack} {spec.name}"] = spec
+            result[f"{stack} {spec.name}"] = spec
     for flavor, variations in VARIED.items():
         for name, values in variations.items():
             config = flavors.load({"flavor": flavor, **values}, name)
             for spec in flavors.flavor(flavor).images(config):
-                found[f"{flavor} {name}: {spec.name}"] = spec
-    return found
+                result[f"{flavor} {name}: {spec.name}"] = spec
+    return result
 
 
 @pytest.mark.parametrize("name", every_spec())
-def test_each_dockerfile_takes_what_it_is_given_and_is_given_what_it_takes(name: str) -> None:
+def test_dockerfile_arguments_equal_those_of_its_images(name: str) -> None:
     spec = every_spec()[name]
     taken = dockerfile.of(spec).arguments(spec.target)
     given = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args, *([PRODUCT_ARG] if spec.product else [])}
@@ -91,7 +91,7 @@ def test_each_dockerfile_takes_what_it_is_given_and_is_given_what_it_takes(name:
 
 
 @pytest.mark.parametrize("name", every_spec())
-def test_each_target_is_a_stage(name: str) -> None:
+def test_image_target_is_a_stage_of_its_dockerfile(name: str) -> None:
     spec = every_spec()[name]
     assert (spec.target or "") in dockerfile.of(spec).stages
 
@@ -104,7 +104,7 @@ def test_each_target_is_a_stage(name: str) -> None:
         for field in type(flavors.load({"flavor": name}, name).max_jobs).model_fields.values()  # type: ignore[attr-defined]
     ],
 )
-def test_every_number_of_jobs_is_that_of_something(flavor: str, key: str) -> None:
+def test_max_jobs_fields_belong_to_components(flavor: str, key: str) -> None:
     config = flavors.load({"flavor": flavor, **VARIED[flavor]["everything on"], "maxJobs": {key: 3}}, "x")
     assert [spec for spec in flavors.flavor(flavor).images(config) if spec.tuning.get("MAX_JOBS") == "3"]
 
@@ -112,7 +112,7 @@ def test_every_number_of_jobs_is_that_of_something(flavor: str, key: str) -> Non
 @pytest.mark.parametrize(
     ("flavor", "key"), [("base", "text"), ("nccl", "text"), ("base", "ncclTests"), ("universal", "apex")]
 )
-def test_a_number_of_jobs_for_what_a_flavor_does_not_build_is_refused(flavor: str, key: str) -> None:
+def test_max_jobs_of_unknown_component_is_refused(flavor: str, key: str) -> None:
     with pytest.raises(SlipwayError) as error:
         flavors.load({"flavor": flavor, "maxJobs": {key: 3}}, "x")
     assert str(error.value).startswith(f"x: slipway:maxJobs: unknown key '{key}'")

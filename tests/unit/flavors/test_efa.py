@@ -25,7 +25,7 @@ def spec(**values: Any) -> ImageSpec:
 refusal = partial(refusals.refusal_line, spec)
 
 
-def test_a_flavor_alone_is_the_stack_of_its_name() -> None:
+def test_flavor_alone_equals_stack_of_its_name() -> None:
     [image] = plan.resolve("efa")[1]
     assert image == spec()
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:26.03-py3")}
@@ -34,9 +34,9 @@ def test_a_flavor_alone_is_the_stack_of_its_name() -> None:
     assert (image.args["DISABLE_NGC"], image.args["SYNC_MEMOPS"]) == ("--disable-ngc", "unset")
 
 
-def test_the_seeds_stack_has_the_seeds_versions_and_settings() -> None:
+def test_stack_of_2310_has_upstream_versions_and_settings() -> None:
     [image] = plan.resolve("efa-2310")[1]
-    wanted = {
+    expected = {
         "EFA_INSTALLER_VERSION": "1.29.0",
         "DISABLE_NGC": "",
         "OFI_NCCL_VERSION": "1.7.3-aws",
@@ -51,7 +51,7 @@ def test_the_seeds_stack_has_the_seeds_versions_and_settings() -> None:
         "SET_NCCL_SOCKET_IFNAME": "^docker,lo",
         "SET_PMIX_MCA_GDS": "^ds12",
     }
-    assert {name: image.args[name] for name in wanted} == wanted
+    assert {name: image.args[name] for name in expected} == expected
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:23.10-py3")}
 
 
@@ -64,10 +64,10 @@ def test_the_seeds_stack_has_the_seeds_versions_and_settings() -> None:
         ({"ngc": "23.10", "efa": {"installer": "1.30.0", "ofiNccl": "1.7.4-aws"}}, "efa-ngc23.10-efa1.30.0-ofi1.7.4"),
     ],
 )
-def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suffix: str) -> None:
-    made = spec(**values).suffix
-    assert made.render() == suffix
-    assert parse(render(Revision(commit="a1b2c3d"), made)) == (Revision(commit="a1b2c3d"), made)
+def test_tag_names_parent_efa_and_plugin(values: dict[str, Any], suffix: str) -> None:
+    planned = spec(**values).suffix
+    assert planned.render() == suffix
+    assert parse(render(Revision(commit="a1b2c3d"), planned)) == (Revision(commit="a1b2c3d"), planned)
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,22 @@ def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suff
         ({"archList": "sm_90, 10.0+PTX"}, {"ARCH_LIST": "9.0 10.0+PTX"}),
     ],
 )  # fmt: skip
-def test_a_switch_changes_its_own_arguments_and_no_other(values: dict[str, Any], changed: dict[str, str]) -> None:
+def test_switch_changes_only_its_own_arguments(values: dict[str, Any], changed: dict[str, str]) -> None:
     assert spec(**values).args == {**spec().args, **changed}
 
 
-def test_jobs_change_how_fast_it_is_built_and_nothing_in_it() -> None:
+def test_max_jobs_change_only_the_tuning() -> None:
     assert spec(maxJobs=4).model_copy(update={"tuning": {}}) == spec()
     assert spec(maxJobs=4).tuning == {"MAX_JOBS": "4"}
 
 
-def test_sync_memops_is_for_old_installers_with_new_nccl() -> None:
+def test_sync_memops_with_old_installer_and_new_nccl_is_set() -> None:
     old = {"installer": "1.29.0", "ofiNccl": "1.7.3-aws"}
     assert spec(ngc="23.10", efa=old).args["SYNC_MEMOPS"] == "0"
     assert spec(ngc="23.10", efa={**old, "installer": "1.29.1"}).args["SYNC_MEMOPS"] == "unset"
 
 
-def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
+def test_dockerfile_defaults_equal_the_table() -> None:
     defaults = arguments(ROOT / CONTEXT / "efa/Dockerfile")
     assert {f"SET_{name.upper()}": value for name, value in efa_environment({}).items()} == {
         name: value for name, value in defaults.items() if name.startswith("SET_")
@@ -110,12 +110,12 @@ def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"efa": {"installer": "latest"}}, "slipway:efa.installer: 'latest' is not a known EFA installer; allowed: "),
         (
             {"ngc": "23.10", "efa": {"installer": "1.29.0"}},
-            "slipway:efa.installer: '1.29.0' installs no aws-ofi-nccl: name one in efa.ofiNccl, such as 1.7.4-aws",
+            "slipway:efa.installer: '1.29.0' installs no aws-ofi-nccl: set efa.ofiNccl, such as 1.7.4-aws",
         ),
         (
             {"efa": {"installer": "1.29.0", "ofiNccl": "1.7.3-aws"}},
@@ -157,7 +157,7 @@ def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
         ),
         (
             {"environment": {"NCCL_SOCKET_IFNAMES": "eth0"}},
-            "'NCCL_SOCKET_IFNAMES' is no variable that an EFA image lets a stack set (did you mean 'NCCL_SOCKET_IFNAME'?)",
+            "'NCCL_SOCKET_IFNAMES' is not a variable that a stack of EFA images may set (did you mean 'NCCL_SOCKET_IFNAME'?)",
         ),
         (
             {"environment": {"OMPI_MCA_pml": "$(id)"}},
@@ -172,14 +172,14 @@ def test_the_dockerfiles_defaults_are_those_of_the_table() -> None:
         ({"openmpi": {"version": "v4.1"}}, "slipway:openmpi.version: 'v4.1': expected a version such as 2.15.0, with a"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said: str) -> None:
-    assert said in refusal(**values)
+def test_config_mistake_fails_with_one_line_and_advice(values: dict[str, Any], message: str) -> None:
+    assert message in refusal(**values)
 
 
-def test_an_nccl_that_is_not_known_to_be_packaged_for_the_parents_cuda_is_doubted() -> None:
+def test_nccl_without_known_package_warns() -> None:
     def warnings(**nccl: Any) -> list[str]:
         return flavors.load({"flavor": "efa", "ngc": "23.10", "nccl": nccl}, "stack x").warnings
 
-    line = "slipway:nccl.version: not known to be in NVIDIA's apt archive: 2.22.3-1+cuda12.2; if it is not, the build fails"
+    line = "slipway:nccl.version: NVIDIA's apt archive may not have 2.22.3-1+cuda12.2; the build fails without it"
     assert warnings(version="2.22.3-1") == [line]
     assert warnings(version="2.22.3-1", source="build") == warnings(version="2.21.5-1") == []

@@ -49,7 +49,7 @@ def images(built: dict[str, ImageSpec]) -> list[str]:
     return [name for name, spec in built.items() if not spec.product]
 
 
-def test_a_flavor_alone_is_a_stack() -> None:
+def test_flavor_alone_is_a_stack() -> None:
     for flavor, variant in (("base", "base-cuda"), ("nccl", "nccl-cuda")):
         config = flavors.load({"flavor": flavor}, "stack x")
         built = flavors.flavor(flavor).images(config)
@@ -91,12 +91,12 @@ def test_a_flavor_alone_is_a_stack() -> None:
         ),
     ],
 )
-def test_the_stacks_build_their_chain_in_order_under_their_tags(stack: str, suffixes: dict[str, str]) -> None:
+def test_stacks_build_images_in_order_with_their_tags(stack: str, suffixes: dict[str, str]) -> None:
     built = [spec for spec in plan.resolve(stack)[1] if not spec.product]
     assert [(spec.name, spec.suffix.render()) for spec in built] == list(suffixes.items())
 
 
-def test_nccl_stands_on_its_own_nccl_tests_and_base_on_nvidias_small_image() -> None:
+def test_parents_of_nccl_and_base_are_tests_and_nvidia_base() -> None:
     nccl, base = specs(), specs("base")
     devel = Outside(reference="nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04")
     assert nccl["nccl-tests"].parents == {"BASE_IMAGE": devel}
@@ -106,17 +106,17 @@ def test_nccl_stands_on_its_own_nccl_tests_and_base_on_nvidias_small_image() -> 
     assert "nccl-tests" not in base
 
 
-def test_a_published_nccl_tests_is_built_on_by_reference() -> None:
+def test_published_nccl_tests_is_the_parent_by_reference() -> None:
     built = specs(ncclTests="ghcr.io/acme/nccl-tests:12.1.1")
     assert "nccl-tests" not in built
     assert built["torch"].parents["BASE_IMAGE"] == Outside(reference="ghcr.io/acme/nccl-tests:12.1.1")
 
 
-def test_builds_on_a_published_nccl_tests_are_told_what_it_must_have_and_others_are_not() -> None:
+def test_published_nccl_tests_gives_wheels_parent_arguments() -> None:
     promised = {"PARENT_CUDA": "12.1.1", "PARENT_DISTRO": "ubuntu20.04", "PARENT_NCCL": "2.18.3-1"}
     built = specs(ncclTests="ghcr.io/acme/nccl-tests:12.1.1")
-    told = {name for name, spec in built.items() if promised.items() <= spec.args.items()}
-    assert told == {"torch", *(name for name in built if name.endswith("-wheel"))}
+    arguments = {name for name, spec in built.items() if promised.items() <= spec.args.items()}
+    assert arguments == {"torch", *(name for name in built if name.endswith("-wheel"))}
     assert not [name for name, spec in specs().items() if promised.keys() & spec.args.keys()]
 
 
@@ -130,7 +130,7 @@ def test_builds_on_a_published_nccl_tests_are_told_what_it_must_have_and_others_
         "12.2-of-ours",
     ],
 )
-def test_a_published_nccl_tests_that_its_tag_does_not_contradict_is_taken(tag: str) -> None:
+def test_published_nccl_tests_with_fitting_tag_is_accepted(tag: str) -> None:
     assert specs(ncclTests=f"ghcr.io:443/acme/nccl-tests:{tag}")["torch"].args["PARENT_CUDA"] == "12.1.1"
 
 
@@ -146,13 +146,13 @@ def test_a_published_nccl_tests_that_its_tag_does_not_contradict_is_taken(tag: s
         ("a1b2c3d-nccl-cuda12.1.1-ubuntu20.04-nccl2.18.1-1", "nccl 2.18.1-1, and slipway:nccl is 2.18.3-1"),
     ],
 )
-def test_a_published_nccl_tests_whose_tag_says_something_else_is_refused(tag: str, why: str) -> None:
+def test_published_nccl_tests_with_other_tag_is_refused(tag: str, why: str) -> None:
     reference = f"ghcr.io/acme/nccl-tests:{tag}"
-    said = f"stack x: slipway:ncclTests: '{reference}' is tagged as having {why}; allowed: an image of "
-    assert refusal(ncclTests=reference).startswith(said)
+    fragment = f"stack x: slipway:ncclTests: '{reference}' is tagged as having {why}; allowed: an image of "
+    assert refusal(ncclTests=reference).startswith(fragment)
 
 
-def test_what_takes_long_is_a_product_of_its_own() -> None:
+def test_wheels_are_products_of_their_own() -> None:
     built = specs()
     assert images(built) == ["nccl-tests", "torch", "torch-extras"]
     assert built["vision-wheel"].siblings == ["nccl-tests", "vision-source", "torch-wheel"]
@@ -161,13 +161,13 @@ def test_what_takes_long_is_a_product_of_its_own() -> None:
     assert built["torch-extras"].siblings == ["torch", "deepspeed-wheel", "flash-attention-wheel", "apex-wheel"]
 
 
-def test_sources_are_the_same_for_every_cuda_and_variant() -> None:
+def test_sources_are_equal_for_every_cuda_and_variant() -> None:
     one, other = specs(), specs("base", cuda="11.8.0")
     for name in ("torch-source", "vision-source", "audio-source", "deepspeed-source"):
         assert one[name] == other[name]
 
 
-def test_a_vision_bump_leaves_torchs_wheel_alone() -> None:
+def test_vision_bump_leaves_torch_wheel_alone() -> None:
     today = {**TODAY, "extras": {"deepspeed": "0.19.7"}}
     before = specs(**today, torch={"version": "2.15.0", "vision": "0.29.1"})
     after = specs(**today, torch={"version": "2.15.0", "vision": "0.29.2"})
@@ -175,7 +175,7 @@ def test_a_vision_bump_leaves_torchs_wheel_alone() -> None:
     assert changed == {"vision-source", "vision-wheel", "torch", "torch-extras"}
 
 
-def test_published_wheels_take_the_index_of_their_cuda_only_where_the_python_index_has_another() -> None:
+def test_wheel_index_is_set_if_python_index_has_other_cuda() -> None:
     wheel = {"version": "2.1.0", "source": "wheel"}
     listed = specs(torch=wheel, extras={"deepspeed": "0.9.4", "flashAttention": False, "apex": False})
     assert "TORCH_INDEX_URL" not in listed["torch"].args
@@ -188,20 +188,20 @@ def test_published_wheels_take_the_index_of_their_cuda_only_where_the_python_ind
 
 
 @pytest.mark.parametrize(
-    ("torch", "said"),
+    ("torch", "fragment"),
     [("2.0.1", "numpy<2 setuptools<82"), ("2.2.2", "numpy<2 setuptools<82"), ("2.4.0", "setuptools<82")],
 )
-def test_torch_has_beside_it_what_it_was_made_for(torch: str, said: str) -> None:
+def test_torch_constraints_follow_its_release(torch: str, fragment: str) -> None:
     """Of NumPy 2 and of setuptools without pkg_resources its metadata knows nothing."""
     given = {**CUDNN9, "distro": "ubuntu22.04", "extras": {"deepspeed": "0.9.4"}} if torch == "2.4.0" else {}
     built = specs(**{**given, "torch": {"version": torch}})
     for name in ("torch-wheel", "vision-wheel", "deepspeed-wheel", "torch"):
-        assert built[name].args["CONSTRAINTS"] == said, name
+        assert built[name].args["CONSTRAINTS"] == fragment, name
     local = flavors.load({"flavor": "local", "torch": {"version": torch}}, "stack x")
-    assert flavors.flavor("local").images(local)[0].args["CONSTRAINTS"] == said
+    assert flavors.flavor("local").images(local)[0].args["CONSTRAINTS"] == fragment
 
 
-def test_switches_and_extras_are_on_or_off_in_yaml_and_in_pulumis_json() -> None:
+def test_extras_switch_off_in_yaml_and_in_json() -> None:
     off = {"deepspeed": False, "flashAttention": "false", "apex": False}
     assert images(specs(extras=off)) == ["nccl-tests", "torch"]
     on = specs(transformerEngine="1.0", flashAttention3="a" * 40, **CUDNN9)
@@ -212,14 +212,14 @@ def test_switches_and_extras_are_on_or_off_in_yaml_and_in_pulumis_json() -> None
     assert on["flash-attention3-source"].args == {"COMPONENT": "flash-attention3", "COMMIT": "a" * 40}
 
 
-def test_without_audio_the_tag_has_none() -> None:
+def test_tag_without_audio_has_no_audio_field() -> None:
     built = specs(torch={"version": "2.0.1", "audio": False})
     assert built["torch"].suffix.render() == "nccl-cuda12.1.1-nccl2.18.3-1-torch2.0.1-vision0.15.2"
     assert built["torch"].args["TORCHAUDIO_VERSION"] == ""
     assert "audio-wheel" not in built
 
 
-def test_a_release_candidate_and_a_commit_can_be_built() -> None:
+def test_torch_at_candidate_or_commit_is_built() -> None:
     built = specs(
         torch={"version": "2.0.0-rc1", "vision": "0.15.0-rc1", "audio": False, "commits": {"torch": "c" * 40}}
     )
@@ -228,7 +228,7 @@ def test_a_release_candidate_and_a_commit_can_be_built() -> None:
     assert built["torch-source"].suffix.render() == "source-torch2.0.0-rc1-gccccccc"
 
 
-def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
+def test_triton_follows_exact_pin_or_source() -> None:
     assert specs()["torch-wheel"].args["TRITON_VERSION"] == "2.0.0"
     assert "TRITON_VERSION" not in specs("base", **TODAY, torch={"version": "2.15.0"})["torch-wheel"].args
     assert "TRITON_VERSION" not in specs(torch={"version": "2.0.1", "commits": {"torch": "c" * 40}})["torch-wheel"].args
@@ -236,17 +236,17 @@ def test_triton_is_the_releases_exact_pin_or_what_the_source_says() -> None:
 
 @pytest.mark.parametrize("torch", [{"version": "1.9.1"}, {"version": "1.13.1", "commits": {"torch": "c" * 40}}])
 @pytest.mark.parametrize("flavor", ["base", "nccl"])
-def test_a_torch_before_triton_is_built_without_and_its_source_is_not_asked(flavor: str, torch: dict[str, Any]) -> None:
+def test_triton_for_torch_before_2_is_none(flavor: str, torch: dict[str, Any]) -> None:
     nccl = {"nccl": "2.9.9-1", "hpcx": "v1/hpcx-v1.tbz"} if flavor == "nccl" else {}
     built = specs(flavor, cuda="11.3.1", extras=NO_EXTRAS, torch=torch, **nccl)
     assert built["torch-wheel"].args["TRITON_VERSION"] == "none"
 
 
-def test_what_is_not_known_of_a_cudnn_refuses_nothing() -> None:
+def test_cudnn_of_unknown_version_is_accepted() -> None:
     assert load("base", **TODAY | {"cuda": "13.2.0", "torch": {"version": "2.15.0"}, "transformerEngine": "2.12"})
 
 
-def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
+def test_abi_is_of_compiler_or_of_published_wheel() -> None:
     assert load().abi == "1"
     assert load(torch={"version": "2.0.1", "source": "wheel"}, cuda="11.8.0").abi == "0"
     assert (
@@ -259,7 +259,7 @@ def test_the_abi_is_that_of_the_compiler_or_of_the_published_wheel() -> None:
     ("cuda", "platform", "abi"),
     [("12.4.1", "linux/amd64", "abi0"), ("12.6.3", "linux/amd64", "abi1"), ("12.6.3", "linux/arm64", "abi1")],
 )
-def test_the_tag_of_a_published_2_6_has_the_abi_that_it_was_published_with(cuda: str, platform: str, abi: str) -> None:
+def test_tag_of_published_torch_2_6_has_abi_of_wheel(cuda: str, platform: str, abi: str) -> None:
     values = {"torch": {"version": "2.6.0", "source": "wheel"}, "distro": "ubuntu22.04", "extras": NO_EXTRAS}
     built = specs("base", cuda=cuda, platform=platform, tagFields=["abi"], **values)
     assert built["torch"].suffix.render() == f"base-cuda{cuda}-torch2.6.0-vision0.21.0-audio2.6.0-{abi}"
@@ -269,30 +269,33 @@ def test_the_tag_of_a_published_2_6_has_the_abi_that_it_was_published_with(cuda:
     ("flavor", "component"),
     [("base", "torch"), ("base", "apex"), ("nccl", "ncclTests"), ("universal", "text"), ("universal", "default")],
 )
-def test_true_and_nothing_are_no_number_of_compilers(flavor: str, component: str) -> None:
+def test_max_jobs_of_component_true_or_null_is_refused(flavor: str, component: str) -> None:
     """Pulumi hands over what stands in a mapping as JSON, in which true is not text."""
     key = f"stack x: slipway:maxJobs.{component}:"
-    for value, said in ((True, "'True': expected a number of compilers, such as 4"), (None, "has no value: write one")):
+    for value, fragment in (
+        (True, "'True': expected a number of compilers, such as 4"),
+        (None, "has no value: give one"),
+    ):
         with pytest.raises(SlipwayError) as caught:
             flavors.load({"flavor": flavor, "maxJobs": {component: value}}, "stack x")
-        assert str(caught.value).startswith(f"{key} {said}")
+        assert str(caught.value).startswith(f"{key} {fragment}")
 
 
 @pytest.mark.parametrize("flavor", ["base", "nccl", "universal", "efa", "megatron"])
-def test_true_and_nothing_are_no_number_for_all_compilers(flavor: str) -> None:
+def test_max_jobs_true_or_null_is_refused(flavor: str) -> None:
     key = "maxJobs" if flavor in {"efa", "megatron"} else "maxJobs.default"
-    for value, said in (
+    for value, fragment in (
         (True, f"stack x: slipway:{key}: 'True': expected a number of compilers, such as 4"),
         (None, "stack x: slipway:maxJobs: has no value: give one, or leave the key out"),
     ):
         with pytest.raises(SlipwayError) as caught:
             flavors.load({"flavor": flavor, "maxJobs": value}, "stack x")
-        assert str(caught.value) == said
+        assert str(caught.value) == fragment
     for jobs in (4, "4"):
         assert flavors.load({"flavor": flavor, "maxJobs": jobs}, "stack x")
 
 
-def test_job_counts_are_given_where_config_sets_them_and_do_not_make_another_image() -> None:
+def test_max_jobs_change_only_the_tuning() -> None:
     bounded = specs(maxJobs={"default": 4, "flashAttention": 1})
     assert bounded["torch-wheel"].tuning == {"MAX_JOBS": "4"}
     assert bounded["flash-attention-wheel"].tuning == {"MAX_JOBS": "1"}
@@ -305,11 +308,11 @@ def test_job_counts_are_given_where_config_sets_them_and_do_not_make_another_ima
 @pytest.mark.parametrize(
     "written", ["7.0 9.0+PTX", "7.0,9.0+PTX", "9.0+ptx;7.0", "70;90+PTX", "sm_70 Hopper", ["7.0", "9.0+PTX"]]
 )
-def test_an_arch_list_is_taken_in_every_form_that_is_unambiguous(written: Any) -> None:
+def test_arch_list_in_any_unambiguous_form_is_accepted(written: Any) -> None:
     assert load(archList=written).archs == "7.0 9.0+PTX"
 
 
-def test_a_wheel_has_the_code_that_its_extra_has_for_the_arch_list() -> None:
+def test_wheel_archs_follow_extra_and_arch_list() -> None:
     values: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "archList": "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"}
     values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.12"}
     built = specs("base", **values)
@@ -324,8 +327,8 @@ def test_a_wheel_has_the_code_that_its_extra_has_for_the_arch_list() -> None:
     }
 
 
-def test_an_nccl_of_which_no_package_is_known_is_warned_of_unless_it_is_in_a_published_parent() -> None:
-    line = "slipway:nccl: not known to be in NVIDIA's apt archive: 2.32.3-1+cuda13.2; if it is not, the build fails"
+def test_nccl_without_known_package_warns_unless_in_parent() -> None:
+    line = "slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2; the build fails without it"
     newer = {**TODAY, "torch": {"version": "2.12.0"}, "nccl": "2.32.3-1"}
     assert load(**newer).warnings == [line]
     assert load(**newer, ncclTests="ghcr.io/acme/nccl-tests:1").warnings == []
@@ -333,7 +336,7 @@ def test_an_nccl_of_which_no_package_is_known_is_warned_of_unless_it_is_in_a_pub
     assert load().warnings == load("base").warnings == []
 
 
-def test_the_default_arch_list_is_that_of_the_cuda() -> None:
+def test_arch_list_default_follows_cuda() -> None:
     assert load().archs == "8.0 8.9 9.0+PTX"
     assert flavors.load({"flavor": "base"}, "x").model_dump()["arch_list"] is None
     assert "12.0+PTX" in load(**{**TODAY, "cuda": "12.9.1"}, torch={"version": "2.15.0"}).archs
@@ -442,7 +445,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ({"archList": ""}, "slipway:archList: '' names no compute capability; allowed: "),
         (
             {"extras": {"apex": "master"}},
-            "slipway:extras.apex: 'master': expected a commit of 7 to 40 digits 0-9 a-f, or false: what is built of it does",
+            "slipway:extras.apex: 'master': expected a commit of 7 to 40 digits 0-9 a-f, or false: its builds do not name",
         ),
         ({"extras": {"apex": "25.09"}}, "slipway:extras.apex: '25.09': expected a commit of 7 to 40 digits"),
         ({"flashAttention3": "2.8.3"}, "slipway:flashAttention3: '2.8.3': expected a commit of 7 to 40 digits"),
@@ -499,7 +502,7 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ),
         (
             {"torch": {"version": "2.2.2"}, "cuda": "12.0.1", "distro": "ubuntu18.04", "python": "3.8"},
-            "slipway:distro: 'ubuntu18.04' has gcc 7, and torch 2.2.2 is compiled by gcc 9 or newer; allowed: ubuntu20.04, ",
+            "slipway:distro: 'ubuntu18.04' has gcc 7, and torch 2.2.2 needs gcc 9 or newer; allowed: ubuntu20.04, ",
         ),
         (
             {
@@ -550,14 +553,14 @@ def test_the_default_arch_list_is_that_of_the_cuda() -> None:
         ({"compilerCache": "http://u:p@cache"}, "slipway:compilerCache: 'http://***@cache': an address must not carry"),
     ],
 )
-def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
+def test_config_mistake_fails_with_one_line_that_names_it(values: dict[str, Any], line: str) -> None:
     message = refusal(**values)
     assert message.startswith(f"stack x: {line}")
     assert "\n" not in message
 
 
 @pytest.mark.parametrize(
-    ("asked", "installed", "said"),
+    ("requested", "installed", "fragment"),
     [
         ("2.0.0-rc1", "2.0.0rc1", ""),
         ("2.0.0-rc1", "2.0.0rc1+cu118", ""),
@@ -566,14 +569,16 @@ def test_each_mistake_is_one_line_that_names_it(values: dict[str, Any], line: st
         ("", "2.0.1", "torch: asked for none (TORCH_VERSION), but 2.0.1 is installed\n"),
     ],
 )
-def test_a_torch_is_known_by_what_it_calls_itself(tmp_path: Path, asked: str, installed: str, said: str) -> None:
+def test_torch_wheel_version_is_checked_by_its_own_name(
+    tmp_path: Path, requested: str, installed: str, fragment: str
+) -> None:
     (tmp_path / "torch.dist-info").mkdir()
     (tmp_path / "torch.dist-info/METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {installed}\n")
     done = subprocess.run(
         [sys.executable, ROOT / CONTEXT / "torch/checks/build/20-versions.py"],
         env={
             "PYTHONPATH": str(tmp_path),
-            "TORCH_VERSION": asked,
+            "TORCH_VERSION": requested,
             "TORCH_VISION_VERSION": "",
             "TORCH_AUDIO_VERSION": "",
         },
@@ -581,4 +586,4 @@ def test_a_torch_is_known_by_what_it_calls_itself(tmp_path: Path, asked: str, in
         text=True,
         check=False,
     )
-    assert (done.stderr, done.returncode) == (said, int(bool(said)))
+    assert (done.stderr, done.returncode) == (fragment, int(bool(fragment)))

@@ -112,7 +112,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
 
 @SLOW
 @given(configurations(), st.none() | st.from_regex(r"[a-z][a-z0-9.-]{0,10}[a-z]", fullmatch=True))
-def test_every_accepted_configuration_yields_valid_tags(values: dict[str, Any], branch: str | None) -> None:
+def test_accepted_config_has_valid_tags(values: dict[str, Any], branch: str | None) -> None:
     for spec in specs(values):
         tag = render(Revision(branch=branch, commit="a1b2c3d", mark="01234567"), spec.suffix)
         assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag)
@@ -124,7 +124,7 @@ TAKEN: dict[tuple[str, str | None], dict[str, bool]] = {}
 
 @SLOW
 @given(configurations())
-def test_every_accepted_configuration_yields_a_complete_set_of_arguments(values: dict[str, Any]) -> None:
+def test_accepted_config_has_all_arguments(values: dict[str, Any]) -> None:
     for spec in specs(values):
         if (spec.dockerfile, spec.target) not in TAKEN:
             TAKEN[spec.dockerfile, spec.target] = dockerfile.of(spec).arguments(spec.target)
@@ -142,7 +142,7 @@ def changed(values: dict[str, Any], other: dict[str, Any], keys: set[str]) -> di
 @given(
     configurations(), configurations(), st.sets(st.sampled_from(["torch", "extras", "archList", "python", "platform"]))
 )
-def test_equal_names_and_tags_are_equal_images_or_check_says_so(
+def test_equal_names_and_tags_are_equal_images_or_collide(
     values: dict[str, Any], other: dict[str, Any], keys: set[str]
 ) -> None:
     nearby = {key: value for key, value in changed(values, other, keys).items() if value is not None}
@@ -182,7 +182,7 @@ def combinations_of(torch: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("cuda", cuda_versions())
-def test_every_cuda_is_built_with_or_has_no_parent_with_cudnn(cuda: str) -> None:
+def test_every_cuda_builds_or_has_no_cudnn_parent(cuda: str) -> None:
     if not cuda_release(cuda).cudnn:
         with pytest.raises(
             SlipwayError, match=f"slipway:cuda: '{cuda}' has no nvidia/cuda image with cuDNN; allowed: "
@@ -204,7 +204,7 @@ def test_every_cuda_is_built_with_or_has_no_parent_with_cudnn(cuda: str) -> None
 
 
 @pytest.mark.parametrize("torch", torch_versions())
-def test_every_torch_is_built_with_each_of_its_companions(torch: str) -> None:
+def test_every_torch_builds_with_each_companion(torch: str) -> None:
     release = torch_release(torch)
     built = next(c for c in combinations_of(torch) if witness(torch={"version": torch}, **c))
     for vision in release.visions:
@@ -216,7 +216,7 @@ def test_every_torch_is_built_with_each_of_its_companions(torch: str) -> None:
 
 
 @pytest.mark.parametrize(("package", "field"), [("vision", "visions"), ("audio", "audios"), ("xformers", "xformers")])
-def test_every_companion_goes_with_some_torch(package: Companion, field: str) -> None:
+def test_every_companion_fits_some_torch(package: Companion, field: str) -> None:
     releases = map(torch_release, torch_versions())
     fitting = {version for release in releases for version in getattr(release, field)}
     assert fitting == set(companion_versions(package))
@@ -224,7 +224,7 @@ def test_every_companion_goes_with_some_torch(package: Companion, field: str) ->
 
 @pytest.mark.parametrize("machine", ["amd64", "arm64"])
 @pytest.mark.parametrize("torch", torch_versions())
-def test_every_published_cuda_of_a_torch_is_installed(torch: str, machine: str) -> None:
+def test_every_published_cuda_of_a_torch_installs(torch: str, machine: str) -> None:
     wheels = {"version": torch, "source": "wheel"}
     release = torch_release(torch)
     for published in release.cudas if machine == "amd64" else release.cudas_arm64:
@@ -242,7 +242,7 @@ def test_every_published_cuda_of_a_torch_is_installed(torch: str, machine: str) 
 
 
 @pytest.mark.parametrize("nccl", nccl_versions())
-def test_every_nccl_is_built_on(nccl: str) -> None:
+def test_every_nccl_builds_in_some_stack(nccl: str) -> None:
     stacks = [
         {"cuda": "11.0.3", "distro": "ubuntu20.04", "torch": {"version": "1.9.1"}},
         {"cuda": "12.4.1", "distro": "ubuntu22.04", "torch": {"version": "2.4.0"}},
@@ -252,25 +252,25 @@ def test_every_nccl_is_built_on(nccl: str) -> None:
 
 
 @pytest.mark.parametrize(("major", "distro"), [(major, name) for major, row in table("hpcx").items() for name in row])
-def test_every_hpcx_is_built_on(major: str, distro: str) -> None:
+def test_every_hpcx_builds_in_some_stack(major: str, distro: str) -> None:
     stacks = {
         "11": {"cuda": "11.8.0", "torch": {"version": "2.1.0"}, "nccl": "2.18.3-1"},
         "12": {"cuda": "12.6.3", "torch": {"version": "2.4.0"}, "nccl": "2.23.4-1"},
         "13": {"cuda": "13.2.1", "torch": {"version": "2.12.0"}, "nccl": "2.30.4-1"},
     }
     config = flavors.load({"flavor": "nccl", "extras": NO_EXTRAS, "distro": distro, **stacks[major]}, "x")
-    (own,) = (spec for spec in flavors.flavor("nccl").images(config) if spec.name == "nccl-tests")
-    assert own.args["HPCX_ARCHIVE"] == f"{table('hpcx')[major][distro]}-x86_64.tbz"
+    (private,) = (spec for spec in flavors.flavor("nccl").images(config) if spec.name == "nccl-tests")
+    assert private.args["HPCX_ARCHIVE"] == f"{table('hpcx')[major][distro]}-x86_64.tbz"
 
 
 @pytest.mark.parametrize("name", table("distros"))
-def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_its_reason(name: str) -> None:
+def test_every_python_of_a_distro_builds_or_is_refused(name: str) -> None:
     row = table("distros")[name]
     cudas = [cuda for cuda in cuda_versions() if name in cuda_release(cuda).distros]
     reason = row.get("refused") or ("has no apt" if row["packages"] != "apt" else None)
     if reason or not cudas:
-        asked = {"flavor": "base", "cuda": cudas[-1] if cudas else "12.1.1", "distro": name}
-        assert (reason or "has no nvidia/cuda image of CUDA 12.1.1; allowed: ") in refusal(flavors.load, asked, "x")
+        requested = {"flavor": "base", "cuda": cudas[-1] if cudas else "12.1.1", "distro": name}
+        assert (reason or "has no nvidia/cuda image of CUDA 12.1.1; allowed: ") in refusal(flavors.load, requested, "x")
         return
     for python in distro_release(name).pythons:
         assert any(
@@ -282,7 +282,7 @@ def test_every_python_of_a_distro_is_in_an_image_or_the_distro_is_refused_with_i
 
 
 @pytest.mark.parametrize("minor", table("cuda")["line"])
-def test_every_capability_of_a_cuda_is_compiled_for_or_no_torch_that_it_builds_knows_it(minor: str) -> None:
+def test_every_capability_builds_or_is_unknown_to_torch(minor: str) -> None:
     built = [
         {**values, "torch": {"version": torch}}
         for cuda in cuda_versions()
@@ -298,12 +298,12 @@ def test_every_capability_of_a_cuda_is_compiled_for_or_no_torch_that_it_builds_k
         for values in knowing[:1]:
             assert witness(**values, archList=f"{arch}+PTX")
         if not knowing:
-            asked = {"flavor": "base", "extras": NO_EXTRAS, **built[-1], "archList": arch}
-            assert f"slipway:archList: '{arch}' is not known to torch " in refusal(flavors.load, asked, "x")
+            requested = {"flavor": "base", "extras": NO_EXTRAS, **built[-1], "archList": arch}
+            assert f"slipway:archList: '{arch}' is not known to torch " in refusal(flavors.load, requested, "x")
 
 
 @pytest.mark.parametrize("name", table("cuda")["name"])
-def test_every_name_of_an_architecture_is_taken(name: str) -> None:
+def test_every_architecture_name_is_accepted(name: str) -> None:
     today: dict[str, Any] = {
         "cuda": "13.4.2",
         "distro": "ubuntu24.04",
@@ -316,7 +316,7 @@ def test_every_name_of_an_architecture_is_taken(name: str) -> None:
     ("row", "machine"),
     [(row, machine) for row in table("archs")["torch"] for machine in ("amd64", "arm64") if machine in row],
 )
-def test_every_default_arch_list_is_some_stacks(row: dict[str, str], machine: str) -> None:
+def test_every_default_arch_list_is_in_some_stack(row: dict[str, str], machine: str) -> None:
     defaults = [
         default_archs("torch", cuda, torch=torch, machine="amd64" if machine == "amd64" else "arm64")
         for cuda in cuda_versions()
@@ -336,16 +336,16 @@ EXTRAS = {
 
 
 @pytest.mark.parametrize(("name", "row"), [(extra.name, row) for extra in extras().values() for row in extra.needs])
-def test_every_row_of_an_extra_is_built(name: str, row: str) -> None:
+def test_every_row_of_an_extra_builds(name: str, row: str) -> None:
     pin = "a" * 40 if row == "any" else row
     *outer, key = EXTRAS[name]
-    asked: dict[str, Any] = {"extras": {**NO_EXTRAS, key: pin}} if outer else {key: pin}
+    requested: dict[str, Any] = {"extras": {**NO_EXTRAS, key: pin}} if outer else {key: pin}
     stacks = [
         {"cuda": "11.8.0", "distro": "ubuntu20.04", "torch": {"version": "2.0.1"}},
         {"cuda": "12.6.3", "distro": "ubuntu22.04", "torch": {"version": "2.4.0"}},
         {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
     ]
-    assert any(accepted({"flavor": "base", "extras": NO_EXTRAS, **values, **asked}) for values in stacks)
+    assert any(accepted({"flavor": "base", "extras": NO_EXTRAS, **values, **requested}) for values in stacks)
 
 
 WRITTEN = st.text(max_size=6) | st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}(-[0-9])?", fullmatch=True)
@@ -367,9 +367,7 @@ ANYTHING = st.recursive(
 )
 @settings(SLOW, max_examples=50)
 @given(value=ANYTHING)
-def test_whatever_stands_for_a_value_is_accepted_or_refused_in_lines_that_name_the_key(
-    flavor: str, key: str, value: Any
-) -> None:
+def test_any_value_is_accepted_or_refused_with_its_key(flavor: str, key: str, value: Any) -> None:
     try:
         config = flavors.load({"flavor": flavor, key: value}, "stack x")
         flavors.flavor(flavor).images(config)

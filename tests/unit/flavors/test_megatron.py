@@ -29,16 +29,16 @@ def spec(**values: Any) -> ImageSpec:
 refusal = partial(refusals.refusal_line, spec)
 
 
-def test_a_flavor_alone_is_the_stack_of_its_name() -> None:
+def test_flavor_alone_equals_stack_of_its_name() -> None:
     [image] = plan.resolve("aks-megatron")[1]
     assert image == spec()
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:26.03-py3")}
     assert {name for name, value in image.args.items() if not value} == {"TRANSFORMER_ENGINE_REF"}
 
 
-def test_the_seeds_stack_has_the_seeds_versions() -> None:
+def test_stack_of_2503_has_upstream_versions() -> None:
     [image] = plan.resolve("aks-megatron-2503")[1]
-    wanted = {
+    expected = {
         "MEGATRON_COMMIT": SEEDS_COMMIT,
         "RELEASE_MEGATRON": "878d65f",
         "RELEASE_LAUNCHER": "24.12",
@@ -49,7 +49,7 @@ def test_the_seeds_stack_has_the_seeds_versions() -> None:
         "TOPOLOGY_NAME": "ndv5-topo.xml",
         "TOPOLOGY_SHA256": "c26ff47f1decf03d44ee6e90c4a8afd3bddeec334c5545008f33af2a297e2834",
     }
-    assert {name: image.args[name] for name in wanted} == wanted
+    assert {name: image.args[name] for name in expected} == expected
     assert image.parents == {"BASE_IMAGE": Outside(reference="nvcr.io/nvidia/pytorch:25.03-py3")}
 
 
@@ -62,10 +62,10 @@ def test_the_seeds_stack_has_the_seeds_versions() -> None:
          "megatron-ngc25.03-lm878d65f-doca2.9.1-mine"),
     ],
 )  # fmt: skip
-def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suffix: str) -> None:
-    made = spec(**values).suffix
-    assert made.render() == suffix
-    assert parse(render(Revision(commit="a1b2c3d"), made)) == (Revision(commit="a1b2c3d"), made)
+def test_tag_names_parent_megatron_and_doca(values: dict[str, Any], suffix: str) -> None:
+    planned = spec(**values).suffix
+    assert planned.render() == suffix
+    assert parse(render(Revision(commit="a1b2c3d"), planned)) == (Revision(commit="a1b2c3d"), planned)
 
 
 @pytest.mark.parametrize(
@@ -88,30 +88,30 @@ def test_tags_name_the_parent_and_what_is_put_on_it(values: dict[str, Any], suff
         ({"extraTags": ["latest"]}, {}),
     ],
 )  # fmt: skip
-def test_a_switch_changes_its_own_arguments_and_no_other(values: dict[str, Any], changed: dict[str, str]) -> None:
+def test_switch_changes_only_its_own_arguments(values: dict[str, Any], changed: dict[str, str]) -> None:
     assert spec(**values).args == {**spec().args, **changed}
 
 
 @pytest.mark.parametrize(("nodes", "archs"), [("aks-gb200", "10.0"), ("aks-gb300", "10.3")])
-def test_grace_nodes_have_no_topology_file(nodes: str, archs: str) -> None:
+def test_topology_of_grace_nodes_is_empty(nodes: str, archs: str) -> None:
     image = spec(nodes=nodes, platform="linux/arm64")
     none = {"TOPOLOGY_NAME": "", "TOPOLOGY_COMMIT": "", "TOPOLOGY_SHA256": ""}
     assert image.args == {**spec().args, **none, "ARCH_LIST": archs, "DOCA_MACHINE": "arm64-sbsa"}
     assert image.platform == "linux/arm64"
 
 
-def test_jobs_change_how_fast_it_is_built_and_nothing_in_it() -> None:
+def test_max_jobs_change_only_the_tuning() -> None:
     assert spec(maxJobs=4).model_copy(update={"tuning": {}}) == spec()
     assert spec(maxJobs=4).tuning == {"MAX_JOBS": "4"}
 
 
-def test_the_nodes_are_those_that_runners_know() -> None:
+def test_nodes_of_aks_are_known_to_runners() -> None:
     ours, theirs = aks_node("aks-ndv5"), node("aks-ndv5")
     assert theirs.selector == {"node.kubernetes.io/instance-type": ours.sku}
     assert theirs.limits == {GPU: ours.gpus, INFINIBAND: ours.rdma}
 
 
-def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
+def test_tables_hold_full_hashes_and_commits() -> None:
     topologies = [row["topology"] for row in table("aks").values() if "topology" in row]
     launchers = table("nemo")["launcher"].values()
     assert topologies
@@ -120,7 +120,7 @@ def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"ngc": "25.3"}, "slipway:ngc: '25.3' is not a known release of nvcr.io/nvidia/pytorch"),
         ({"megatron": "core_v0.18.2"}, "slipway:megatron: 'core_v0.18.2': expected a commit: 7 to 40 digits 0-9 a-f"),
@@ -162,11 +162,11 @@ def test_every_hash_and_commit_of_the_tables_is_a_whole_one() -> None:
         ({"packages": {"dataset": "1.0"}}, "unknown key 'dataset' (did you mean 'datasets'?)"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_says_what_to_do(values: dict[str, Any], said: str) -> None:
-    assert said in refusal(**values)
+def test_config_mistake_fails_with_one_line_and_advice(values: dict[str, Any], message: str) -> None:
+    assert message in refusal(**values)
 
 
-def test_each_kind_of_node_has_its_profile_and_the_readme_tells_of_every_one() -> None:
+def test_every_node_has_a_profile_and_is_in_the_readme() -> None:
     folder = ROOT / CONTEXT / "megatron"
     profiles = {path.name: path.read_text() for path in (folder / "profiles").iterdir()}
     assert set(profiles) == {*table("aks"), "sharp"}
@@ -179,7 +179,7 @@ def test_each_kind_of_node_has_its_profile_and_the_readme_tells_of_every_one() -
 
 
 @pytest.mark.parametrize("profile", sorted(path.name for path in (ROOT / CONTEXT / "megatron/profiles").iterdir()))
-def test_a_profile_is_settings_and_comments_that_say_where_they_are_from(profile: str) -> None:
+def test_profile_has_settings_with_their_sources(profile: str) -> None:
     text = (ROOT / CONTEXT / "megatron/profiles" / profile).read_text()
     assert "# Source: " in text
     for line in text.splitlines():

@@ -63,12 +63,12 @@ def changed(before: dict[str, ImageSpec], after: dict[str, ImageSpec]) -> set[st
     return {name for name in theirs if theirs[name] != ours.get(name)}
 
 
-def test_a_flavor_alone_is_a_stack() -> None:
+def test_flavor_alone_is_a_stack() -> None:
     config = flavors.load({"flavor": "universal"}, "stack x")
     assert [spec.name for spec in flavors.flavor("universal").images(config) if not spec.product] == ["train"]
 
 
-def test_the_seeds_stack_has_the_seeds_versions() -> None:
+def test_stack_of_cu113_has_upstream_versions() -> None:
     built = {spec.name: spec for spec in plan.resolve("universal-cu113")[1]}
     assert set(built) == {
         "install",
@@ -100,7 +100,7 @@ def test_the_seeds_stack_has_the_seeds_versions() -> None:
     assert built["train"].suffix.render() == "universal-cuda11.3.1-ubuntu20.04-torch1.9.1-vision0.10.1-audio0.9.1"
 
 
-def test_companions_that_are_left_out_come_from_the_table() -> None:
+def test_companions_left_out_come_from_the_table() -> None:
     args = specs()["train"].args
     assert (args["TORCHVISION_VERSION"], args["TORCHAUDIO_VERSION"], args["TORCHTEXT_VERSION"]) == (
         "0.10.1",
@@ -126,7 +126,7 @@ MINE = {"name": "alice", "uid": 1000, "gid": 1000}
         {"env": {"WANDB_MODE": "offline"}},
     ],
 )
-def test_what_is_ones_own_changes_ones_own_image_alone(mine: dict[str, Any]) -> None:
+def test_train_keys_change_only_their_own_image(mine: dict[str, Any]) -> None:
     bob = {"name": "bob", "uid": 1001}
     before, after = specs(train=[MINE, bob]), specs(train=[{**MINE, **mine}, bob])
     assert changed(before, after) == {"train-alice"}
@@ -135,15 +135,15 @@ def test_what_is_ones_own_changes_ones_own_image_alone(mine: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("mine", "group"), [({"uid": 0}, "0"), ({"uid": 1001}, "1001"), ({"gid": 100}, "100"), ({}, "1000")]
 )
-def test_a_group_that_is_not_given_is_the_users_own(mine: dict[str, Any], group: str) -> None:
+def test_train_without_gid_takes_the_uid(mine: dict[str, Any], group: str) -> None:
     assert specs(train=[mine])["train"].args["GROUP_ID"] == group
 
 
-def test_another_person_changes_nothing_of_the_others() -> None:
+def test_train_image_added_leaves_the_others_alone() -> None:
     assert changed(specs(train=[MINE]), specs(train=[MINE, {"name": "bob"}])) == {"train-bob"}
 
 
-def test_what_torch_is_built_with_changes_all_that_stands_on_it() -> None:
+def test_build_keys_change_all_that_depends_on_torch() -> None:
     below = {"install", "torch-source", "vision-source", "audio-source", "text-source"}
     assert set(specs()) - changed(specs(), specs(archList="7.5")) == below
     assert set(specs()) - changed(specs(), specs(torch={"version": "1.9.1", "commits": {"vision": "a" * 40}})) == {
@@ -154,12 +154,12 @@ def test_what_torch_is_built_with_changes_all_that_stands_on_it() -> None:
     }
 
 
-def test_a_clean_build_is_one_of_everything() -> None:
+def test_cache_key_changes_every_image() -> None:
     assert changed(specs(clean="monday"), specs(clean="tuesday")) == set(specs())
     assert changed(specs(clean="monday"), specs(clean="monday")) == set()
 
 
-def test_variables_stand_in_the_places_of_the_dockerfile() -> None:
+def test_train_env_fills_arguments_of_the_dockerfile() -> None:
     args = specs(train=[{"env": {"B": 2, "A": "one two", "C": True}}])["train"].args
     assert {name: value for name, value in args.items() if name.startswith("ENV_")} == {
         "ENV_1_NAME": "A",
@@ -171,7 +171,7 @@ def test_variables_stand_in_the_places_of_the_dockerfile() -> None:
     }
 
 
-def test_for_the_cpu_alone() -> None:
+def test_cpu_stack_has_no_cuda_arguments() -> None:
     built = specs(cuda=False, cudnn=None, archList=None)
     assert built["install"].parents == {"BASE_IMAGE": Outside(reference="ubuntu:20.04")}
     assert "MAGMA_PACKAGE" not in built["install"].args
@@ -180,17 +180,17 @@ def test_for_the_cpu_alone() -> None:
     assert built["train"].suffix.render().startswith("universal-ubuntu20.04-torch1.9.1")
 
 
-def test_magma_is_of_its_cuda() -> None:
-    def asked(**values: Any) -> tuple[str | None, str | None]:
+def test_magma_follows_cuda() -> None:
+    def requested(**values: Any) -> tuple[str | None, str | None]:
         args = specs(**values)["install"].args
         return args.get("MAGMA_PACKAGE"), args.get("MAGMA_ARCHIVE")
 
-    assert asked() == asked(magma="113") == ("magma-cuda113", "")
-    assert asked(**TODAY) == ("magma-cuda132", "magma-cuda132-2.6.1-1.tar.bz2")
-    assert asked(magma=False) == asked(cuda="11.4.3", magma=False) == (None, None)
+    assert requested() == requested(magma="113") == ("magma-cuda113", "")
+    assert requested(**TODAY) == ("magma-cuda132", "magma-cuda132-2.6.1-1.tar.bz2")
+    assert requested(magma=False) == requested(cuda="11.4.3", magma=False) == (None, None)
 
 
-def test_a_train_image_can_stand_on_a_smaller_edition() -> None:
+def test_train_image_edition_sets_the_parent() -> None:
     parents = specs(trainImage="base")["train"].parents
     assert parents["BASE_IMAGE"] == Outside(reference="nvidia/cuda:11.3.1-base-ubuntu20.04")
     assert specs(trainImage="runtime")["train"].parents["BASE_IMAGE"] == Outside(
@@ -202,7 +202,7 @@ def refused_person(**values: Any) -> str:
     return refusal(train=[values])
 
 
-def test_one_line_for_each_mistake_of_the_build() -> None:
+def test_build_mistake_fails_with_one_line() -> None:
     assert "archList: '9.0' cannot be compiled by CUDA 11.3.1" in refusal(archList="8.6 9.0")
     assert "archList: '8.0' cannot be compiled by CUDA 10.2" in refusal(
         cuda="10.2", distro="ubuntu18.04", archList="7.5 8.0"
@@ -229,7 +229,7 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
 
 
 @pytest.mark.parametrize(
-    ("person", "said"),
+    ("person", "message"),
     [
         ({"tz": "Asia/Soul"}, "train.0.tz: 'Asia/Soul': is not an IANA time zone (did you mean 'Asia/Seoul'?)"),
         ({"uid": 0, "gid": 5}, "uid 0 is root, whose gid is 0, not 5: leave gid out"),
@@ -258,14 +258,14 @@ def test_one_line_for_each_mistake_of_the_build() -> None:
         ({"conda": ["python=3.9"]}, "python comes with the stack: set slipway:python"),
     ],
 )
-def test_one_line_for_each_mistake_of_a_person(person: dict[str, Any], said: str) -> None:
-    assert said in refused_person(**person)
+def test_train_mistake_fails_with_one_line(person: dict[str, Any], message: str) -> None:
+    assert message in refused_person(**person)
 
 
 @pytest.mark.parametrize(
     "path", ["project", "/", "/opt//x", "/opt/x/", "/..", "/../..", "/opt/./x", "/opt/project/../conda"]
 )
-def test_a_project_is_at_an_absolute_path_that_says_where_it_is(path: str) -> None:
+def test_project_root_not_absolute_is_refused(path: str) -> None:
     assert refusal(projectRoot=path) == (
         f"stack x: slipway:projectRoot: '{path}': expected an absolute path of letters, digits and . _ -, without . and .. "
         "as parts of it"
@@ -277,7 +277,7 @@ def test_a_project_is_at_an_absolute_path_that_says_where_it_is(path: str) -> No
     ["/bin", "/dev/shm", "/etc", "/lib", "/lib64/x", "/libx32", "/mnt/data", "/root/x", "/srv", "/tmp/x", "/usr/local/x", "/var",
      "/home", "/opt", "/opt/conda", "/opt/conda/lib/x", "/opt/nvidia"],
 )  # fmt: skip
-def test_a_project_does_not_lie_in_the_images_own_folders(path: str) -> None:
+def test_project_root_in_system_folder_is_refused(path: str) -> None:
     assert refusal(projectRoot=path) == (
         f"stack x: slipway:projectRoot: '{path}': belongs to the image: choose a folder for the project, such as /opt/project "
         "or /home/user/project"
@@ -287,7 +287,7 @@ def test_a_project_does_not_lie_in_the_images_own_folders(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/opt/project", "/opt/conda-project", "/home/user/project", "/workspace", "/library", "/data/.x/..y"]
 )
-def test_a_project_may_lie_elsewhere(path: str) -> None:
+def test_project_root_elsewhere_is_accepted(path: str) -> None:
     assert specs(projectRoot=path)["train"].args["PROJECT_ROOT"] == path
 
 
@@ -308,23 +308,25 @@ def test_readmes_name_the_oldest_torch_and_cuda() -> None:
         ("ubi9", "registry.access.redhat.com/ubi9/ubi:latest"),
     ],
 )
-def test_the_cpus_images_stand_on_the_distributions_own(distro: str, image: str) -> None:
+def test_cpu_parent_is_the_distribution_image(distro: str, image: str) -> None:
     built = specs(**CPU, distro=distro)
     assert {built[name].parents["BASE_IMAGE"] for name in ("install", "train")} == {Outside(reference=image)}
 
 
-def test_with_cuda_there_is_what_nvidia_publishes() -> None:
+def test_cuda_parent_is_the_nvidia_image() -> None:
     for distro in ("rockylinux9", "ubi9"):
         parent = Outside(reference=f"nvidia/cuda:12.9.1-cudnn-devel-{distro}")
         assert specs(**{**ROCKY, "distro": distro})["install"].parents == {"BASE_IMAGE": parent}
-    said = "distro: 'debian12' has no nvidia/cuda image of CUDA 12.9.1; allowed: rockylinux8, rockylinux9, ubi8, ubi9, "
-    assert said in refusal(**{**ROCKY, "distro": "debian12"})
+    message = (
+        "distro: 'debian12' has no nvidia/cuda image of CUDA 12.9.1; allowed: rockylinux8, rockylinux9, ubi8, ubi9, "
+    )
+    assert message in refusal(**{**ROCKY, "distro": "debian12"})
     # CUDA 11.3.1 is there for Ubuntu 16.04 too, on which nothing can be built.
-    said = "has no nvidia/cuda image of CUDA 11.3.1; allowed: rockylinux8, ubi8, ubuntu18.04, ubuntu20.04; rule: "
-    assert said in refusal(distro="debian12")
+    message = "has no nvidia/cuda image of CUDA 11.3.1; allowed: rockylinux8, ubi8, ubuntu18.04, ubuntu20.04; rule: "
+    assert message in refusal(distro="debian12")
 
 
-def test_rocky_and_ubi_have_dnf_and_the_others_apt() -> None:
+def test_packages_of_other_installer_are_refused() -> None:
     assert specs(**ROCKY, train=[{"dnf": ["less", "sudo"]}])["train"].args["SYSTEM_PACKAGES"] == "less\nsudo"
     assert "train.0.apt: 'less' cannot be installed: rockylinux9 has no apt; allowed: train.0.dnf" in refusal(
         **ROCKY, train=[{"apt": ["less"]}]
@@ -334,9 +336,9 @@ def test_rocky_and_ubi_have_dnf_and_the_others_apt() -> None:
     )
 
 
-def test_what_rocky_and_ubi_lack_is_refused() -> None:
-    said = "distro: 'ubi8' has gcc 8, and torch 2.8.0 is compiled by gcc 9 or newer; allowed: rockylinux9, ubi9; "
-    assert said in refusal(**{**ROCKY, "distro": "ubi8"})
+def test_rocky_and_ubi_without_a_feature_refuse_it() -> None:
+    message = "distro: 'ubi8' has gcc 8, and torch 2.8.0 needs gcc 9 or newer; allowed: rockylinux9, ubi9; "
+    assert message in refusal(**{**ROCKY, "distro": "ubi8"})
     older = {"cuda": "11.8.0", "cudnn": "8", "torch": {"version": "2.3.0"}, "distro": "ubi8"}
     assert "allowed: ubuntu20.04, ubuntu22.04; " in refusal(**{**ROCKY, **older})
     assert "allowed: ubi9, ubi10, rockylinux9, rockylinux10; " in refusal(**{**ROCKY, **CPU, "distro": "ubi8"})
@@ -348,7 +350,7 @@ def test_what_rocky_and_ubi_lack_is_refused() -> None:
     )
 
 
-def test_distributions_with_old_names_of_time_zones_in_a_package_of_their_own_get_it() -> None:
+def test_time_zones_of_old_names_have_their_package() -> None:
     """Ubuntu from 23.10 on, Debian from 13 on."""
     system = (ROOT / CONTEXT / "universal/layers/system").read_text()
     named = re.search(r"^ *(.*)\) set -- .* tzdata-legacy", system, re.MULTILINE)
@@ -358,7 +360,7 @@ def test_distributions_with_old_names_of_time_zones_in_a_package_of_their_own_ge
     assert sorted(named[1].split(" | ")) == sorted(apart)
 
 
-def test_micromamba_is_pinned_by_its_hash() -> None:
+def test_micromamba_is_pinned_by_hash() -> None:
     for name in ("install", "train"):
         assert MICROMAMBA.items() <= specs()[name].args.items()
         arm = specs(**CPU, platform="linux/arm64")[name].args
@@ -371,7 +373,7 @@ def test_micromamba_is_pinned_by_its_hash() -> None:
     assert "micromamba.sha256: 'abc': expected a SHA-256" in refusal(micromamba={"sha256": "abc"})
 
 
-def test_two_people_are_not_one() -> None:
+def test_train_names_repeated_are_refused() -> None:
     assert "two images have the name 'alice'" in refusal(train=[MINE, MINE])
 
 

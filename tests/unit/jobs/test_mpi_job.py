@@ -22,7 +22,7 @@ def rendered(nodes: int = 2) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("nodes", [2, 5])
-def test_it_has_a_process_for_each_gpu_of_all_nodes(nodes: int) -> None:
+def test_mpi_job_has_a_process_for_each_gpu(nodes: int) -> None:
     job = rendered(nodes)
     launcher, workers = (job["spec"]["mpiReplicaSpecs"][role] for role in ("Launcher", "Worker"))
     assert (launcher["replicas"], workers["replicas"]) == (1, nodes)
@@ -33,7 +33,7 @@ def test_it_has_a_process_for_each_gpu_of_all_nodes(nodes: int) -> None:
         assert [each["image"] for each in replicas["template"]["spec"]["containers"]] == [image]
 
 
-def test_each_worker_has_a_whole_node_with_its_efa() -> None:
+def test_mpi_job_worker_has_a_whole_node_with_efa() -> None:
     pod = rendered()["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     row = node("eks-p5")
     limits = pod["containers"][0]["resources"]["limits"]
@@ -43,7 +43,7 @@ def test_each_worker_has_a_whole_node_with_its_efa() -> None:
     assert "privileged" not in pod["containers"][0]["securityContext"]
 
 
-def test_what_it_runs_is_in_the_image() -> None:
+def test_mpi_job_command_is_in_the_image() -> None:
     spec = rendered()["spec"]["mpiReplicaSpecs"]
     program, *options = spec["Worker"]["template"]["spec"]["containers"][0]["command"]
     assert options == ["-o", "StrictModes=no"]  # a Secret's folder has mode 1777
@@ -54,7 +54,7 @@ def test_what_it_runs_is_in_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"nccl": {"tests": False}}, "slipway:nccl: the example runs NCCL's tests, which the stack leaves out"),
         (
@@ -63,23 +63,25 @@ def test_what_it_runs_is_in_the_image() -> None:
         ),
     ],
 )
-def test_a_stack_that_it_is_not_for_is_refused(values: dict[str, Any], said: str) -> None:
+def test_mpi_job_of_unfit_stack_is_refused(values: dict[str, Any], message: str) -> None:
     config = load({"flavor": "efa", **values}, "stack x")
     assert isinstance(config, efa.Config)
-    with pytest.raises(SlipwayError, match=f"^{said}"):
+    with pytest.raises(SlipwayError, match=f"^{message}"):
         efa.job(config, {"efa": "r/efa:1"}, 2)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["local"], "stack local: the flavor 'local' has no example of a job for Kubernetes; those that have one: efa"),
         (["efa", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more"),
     ],
 )
-def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mpi_job_mistake_fails_with_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["job", *words]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith(said)
+    assert printed.err.startswith(message)
     assert printed.err.count("\n") == 1

@@ -17,7 +17,7 @@ from stacks.versions.tables import line, newest_from, order, table
 
 
 @pytest.mark.parametrize("version", cuda_versions())
-def test_every_toolkit_is_complete_and_its_parents_have_tags(version: str) -> None:
+def test_cuda_rows_are_complete_with_parent_tags(version: str) -> None:
     release = cuda_release(version)
     assert release.archs
     assert release.gcc >= 8
@@ -37,7 +37,7 @@ def test_every_toolkit_is_complete_and_its_parents_have_tags(version: str) -> No
         assert all(tag.startswith(f"{version}-{part}-devel-") for tag in tags)
 
 
-def test_rows_stand_in_order_and_every_line_has_a_release() -> None:
+def test_cuda_rows_are_sorted_and_lines_have_releases() -> None:
     assert list(cuda_versions()) == sorted(cuda_versions(), key=order)
     lines = table("cuda")["line"]
     assert list(lines) == sorted(lines, key=order)
@@ -54,7 +54,7 @@ def test_rows_stand_in_order_and_every_line_has_a_release() -> None:
     assert [row["torch"] for row in first.values()] == sorted((row["torch"] for row in first.values()), key=order)
 
 
-def test_driver_rises_with_the_version() -> None:
+def test_cuda_driver_rises_with_version() -> None:
     drivers = [order(cuda_release(version).driver) for version in cuda_versions()]
     assert drivers == sorted(drivers)
 
@@ -73,11 +73,11 @@ def test_driver_rises_with_the_version() -> None:
         ("13.2.1", "7.5", "12.1f"),
     ],
 )
-def test_the_range_of_capabilities(version: str, oldest: str, newest: str) -> None:
+def test_cuda_capabilities_have_their_range(version: str, oldest: str, newest: str) -> None:
     assert (cuda_release(version).archs[0], cuda_release(version).archs[-1]) == (oldest, newest)
 
 
-def test_thor_was_renamed_in_cuda_13() -> None:
+def test_thor_capability_is_renamed_in_cuda_13() -> None:
     assert "10.1" in cuda_release("12.9.1").archs
     assert "11.0" not in cuda_release("12.9.1").archs
     assert "11.0" in cuda_release("13.0.2").archs
@@ -87,14 +87,14 @@ def test_thor_was_renamed_in_cuda_13() -> None:
 @pytest.mark.parametrize(
     ("value", "meant"), [("12.1", "12.1.1"), ("11.8", "11.8.0"), ("13.2", "13.2.1"), ("12.1.2", "12.1.1")]
 )
-def test_an_unfinished_cuda_suggests_the_full_one(value: str, meant: str) -> None:
+def test_cuda_unfinished_suggests_the_full_version(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
         cuda_release(value, field="slipway:cuda")
     assert str(error.value).startswith(f"slipway:cuda: '{value}' is not a CUDA version")
     assert f"(did you mean '{meant}'?)" in str(error.value)
 
 
-def test_a_long_list_is_shown_around_the_value() -> None:
+def test_error_with_long_list_shows_it_around_the_value() -> None:
     with pytest.raises(
         Incompatible, match=r"; allowed: 11\.7\.0, 11\.7\.1, 11\.8\.0, 12\.0\.0, .* more from 10\.2 to "
     ):
@@ -103,7 +103,7 @@ def test_a_long_list_is_shown_around_the_value() -> None:
         cuda_release("newest")
 
 
-def test_parents_of_the_seeds_and_of_today() -> None:
+def test_cuda_parent_of_known_stacks_is_their_tag() -> None:
     assert cuda_parent("12.1.1", "devel", "ubuntu20.04", cudnn="8") == "12.1.1-cudnn8-devel-ubuntu20.04"
     assert cuda_parent("11.3.1", "devel", "ubuntu20.04", cudnn="8") == "11.3.1-cudnn8-devel-ubuntu20.04"
     assert cuda_parent("10.2", "devel", "ubuntu18.04", cudnn="8") == "10.2-cudnn8-devel-ubuntu18.04"
@@ -121,12 +121,12 @@ def test_parents_of_the_seeds_and_of_today() -> None:
         ("ubuntu20.04", "base", "8", "has no base edition with cuDNN; allowed: runtime, devel"),
     ],
 )
-def test_parents_that_do_not_exist(distro: str, edition: str, cudnn: str | None, says: str) -> None:
+def test_cuda_parent_that_does_not_exist_is_refused(distro: str, edition: str, cudnn: str | None, says: str) -> None:
     with pytest.raises(Incompatible, match=says):
         cuda_parent("12.1.1", edition, distro, cudnn=cudnn)  # type: ignore[arg-type]
 
 
-def test_every_parents_own_gcc_is_one_that_its_cuda_takes() -> None:
+def test_gcc_of_every_parent_fits_its_cuda() -> None:
     """The Dockerfiles install the distribution's own compiler."""
     for version in cuda_versions():
         for name in cuda_release(version).distros:
@@ -135,7 +135,7 @@ def test_every_parents_own_gcc_is_one_that_its_cuda_takes() -> None:
 
 
 @pytest.mark.parametrize("section", ["abi", "beside", "cudnn", "gcc"])
-def test_what_a_build_takes_is_known_for_every_torch_and_every_row_is_in_force_for_one(section: str) -> None:
+def test_build_rows_cover_every_torch_and_are_all_used(section: str) -> None:
     rows = table("cuda_torch")[section]
     assert {newest_from(rows, torch) for torch in torch_versions()} == {*rows}
     assert list(rows) == sorted(rows, key=order)
@@ -161,9 +161,7 @@ def test_what_a_build_takes_is_known_for_every_torch_and_every_row_is_in_force_f
         ("2.15.0", "9.20.0.48", None),
     ],
 )
-def test_torch_takes_a_cudnn_from_its_oldest_to_the_one_that_dropped_what_it_calls(
-    torch: str, cudnn: str, says: str | None
-) -> None:
+def test_torch_accepts_cudnn_within_its_bounds(torch: str, cudnn: str, says: str | None) -> None:
     if says is None:
         check_cudnn(torch, cudnn)
         return
@@ -172,12 +170,12 @@ def test_torch_takes_a_cudnn_from_its_oldest_to_the_one_that_dropped_what_it_cal
     assert str(caught.value).startswith(says)
 
 
-def test_a_distro_may_have_no_cudnn() -> None:
+def test_cuda_parent_without_cudnn_is_refused() -> None:
     with pytest.raises(Incompatible, match=r"on ubuntu18\.04; allowed: none;"):
         cuda_parent("12.1.0", "devel", "ubuntu18.04", cudnn="8")
 
 
-def test_driver_floor() -> None:
+def test_driver_below_floor_is_refused() -> None:
     check_driver("12.1.1", "525.60.13")
     with pytest.raises(
         Incompatible, match=r"driver: '470\.57\.02' is too old for CUDA 12\.1\.1.*525\.60\.13 and newer"
@@ -202,7 +200,7 @@ def test_driver_floor() -> None:
         ("\n 5.2\t6.0 ", "11.3.1", "5.2 6.0"),
     ],
 )
-def test_what_is_unambiguous_is_accepted(text: str, version: str, canonical: str) -> None:
+def test_arch_list_unambiguous_is_accepted(text: str, version: str, canonical: str) -> None:
     assert arch_list(text, version) == canonical
 
 
@@ -237,13 +235,13 @@ def test_what_is_unambiguous_is_accepted(text: str, version: str, canonical: str
         ("8.0 $(id)", "12.1.1", r"'\$\(id\)' is not a compute capability"),
     ],
 )
-def test_what_is_not_is_refused_in_one_line(text: str, version: str, says: str) -> None:
+def test_arch_list_ambiguous_fails_with_one_line(text: str, version: str, says: str) -> None:
     with pytest.raises(Incompatible, match=says) as error:
         arch_list(text, version)
     assert "\n" not in str(error.value)
 
 
-def test_torch_has_to_know_the_capability_too() -> None:
+def test_arch_unknown_to_torch_is_refused() -> None:
     assert arch_list("10.0", "12.8.1", torch="2.7.0") == "10.0"
     with pytest.raises(
         Incompatible, match=r"'10\.0' is not known to torch 2\.0\.1.*rule: torch/utils/cpp_extension\.py of"
@@ -274,7 +272,7 @@ def lists(draw: st.DrawFn) -> tuple[str, tuple[tuple[str, bool], ...], str]:
 
 
 @given(lists())
-def test_every_way_of_writing_has_one_canonical_form(case: tuple[str, tuple[tuple[str, bool], ...], str]) -> None:
+def test_arch_list_in_any_form_has_one_canonical_form(case: tuple[str, tuple[tuple[str, bool], ...], str]) -> None:
     version, archs, text = case
     canonical = arch_list(text, version)
     assert arch_list(canonical, version) == canonical
@@ -288,7 +286,7 @@ def test_every_way_of_writing_has_one_canonical_form(case: tuple[str, tuple[tupl
 
 
 @given(st.text(max_size=30), st.sampled_from(cuda_versions()))
-def test_any_text_is_read_or_refused_in_one_line(text: str, version: str) -> None:
+def test_arch_list_of_any_text_is_read_or_fails_in_one_line(text: str, version: str) -> None:
     try:
         canonical = arch_list(text, version)
     except Incompatible as error:
@@ -300,7 +298,7 @@ def test_any_text_is_read_or_refused_in_one_line(text: str, version: str) -> Non
 
 @pytest.mark.parametrize("profile", arch_profiles())
 @pytest.mark.parametrize("version", cuda_versions())
-def test_default_lists_are_canonical_and_compile(profile: str, version: str) -> None:
+def test_default_archs_are_canonical_and_compile(profile: str, version: str) -> None:
     try:
         archs = default_archs(profile, version)
     except Incompatible as error:
@@ -310,7 +308,7 @@ def test_default_lists_are_canonical_and_compile(profile: str, version: str) -> 
         assert arch_list(archs, version) == archs
 
 
-def test_default_lists_as_upstream_uses_them() -> None:
+def test_default_archs_equal_upstream_lists() -> None:
     assert default_archs("torch-2023-08", "12.1.1", torch="2.0.1") == "7.0 7.5 8.0 8.6 8.9 9.0+PTX"
     assert default_archs("torch", "12.6.3") == "8.0 8.9 9.0+PTX"
     assert default_archs("torch", "13.2.1", torch="2.13.0") == "8.0 8.9 9.0 10.0 12.0+PTX"
@@ -326,7 +324,7 @@ def test_default_lists_as_upstream_uses_them() -> None:
 
 
 @pytest.mark.parametrize("torch", torch_versions())
-def test_every_official_build_is_in_the_cuda_table_and_accepted(torch: str) -> None:
+def test_official_builds_are_in_the_table_and_accepted(torch: str) -> None:
     release = torch_release(torch)
     lines = {line(version) for version in cuda_versions()}
     assert set(release.cudas) <= lines
@@ -342,7 +340,7 @@ def test_every_official_build_is_in_the_cuda_table_and_accepted(torch: str) -> N
 
 
 @pytest.mark.parametrize("torch", torch_versions())
-def test_every_official_build_for_arm64_is_accepted_and_no_other(torch: str) -> None:
+def test_official_arm64_builds_alone_are_accepted(torch: str) -> None:
     release = torch_release(torch)
     assert bool(release.cudas_arm64) == (order(torch) >= (2, 4))
     assert set(release.cudas_arm64) <= set(release.cudas)
@@ -358,7 +356,7 @@ def test_every_official_build_for_arm64_is_accepted_and_no_other(torch: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("torch", "version", "said"),
+    ("torch", "version", "message"),
     [
         ("2.7.0", "11.8.0", "cuda: '11.8.0' has no official arm64 wheel of torch 2.7.0; allowed: 12.8; rule: "),
         ("2.7.1", "12.6.3", "cuda: '12.6.3' has no official arm64 wheel of torch 2.7.1; allowed: 12.8; rule: "),
@@ -374,11 +372,11 @@ def test_every_official_build_for_arm64_is_accepted_and_no_other(torch: str) -> 
         ),
     ],
 )
-def test_wheels_that_were_never_published_for_arm64(torch: str, version: str, said: str) -> None:
+def test_wheel_never_published_for_arm64_is_refused(torch: str, version: str, message: str) -> None:
     check_torch_cuda(torch, version, source="wheel", machine="amd64")
     with pytest.raises(Incompatible) as error:
         check_torch_cuda(torch, version, source="wheel", machine="arm64")
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -394,13 +392,11 @@ def test_wheels_that_were_never_published_for_arm64(torch: str, version: str, sa
         ("2.15.0", "13.2.1", "arm64", "1"),
     ],
 )
-def test_the_abi_of_official_wheels_changed_with_2_6_for_some_and_2_7_for_all(
-    torch: str, version: str, machine: Machine, abi: str
-) -> None:
+def test_wheel_abi_changes_with_torch_2_6_and_2_7(torch: str, version: str, machine: Machine, abi: str) -> None:
     assert wheel_abi(torch, version, machine=machine) == abi
 
 
-def test_every_cuda_builds_some_torch_and_every_build_row_is_used() -> None:
+def test_every_cuda_builds_some_torch_and_rows_are_used() -> None:
     for version in cuda_versions():
         assert any(_builds(torch, version) for torch in torch_versions())
     assert set(table("cuda_torch")["builds"]) == {line(torch) for torch in torch_versions()}
@@ -448,17 +444,17 @@ def _builds(torch: str, version: str) -> bool:
         ("2.0.0-rc1", "13.0.2", "is newer than torch"),
     ],
 )
-def test_builds_that_cannot_be(torch: str, version: str, says: str) -> None:
+def test_torch_build_with_wrong_cuda_is_refused(torch: str, version: str, says: str) -> None:
     with pytest.raises(Incompatible, match=says):
         check_torch_cuda(torch, version, source="build")
 
 
-def test_the_first_torch_of_a_minor_cuda_builds_with_it() -> None:
+def test_first_torch_of_a_minor_cuda_builds_with_it() -> None:
     for torch, version in (("1.10.2", "11.4.3"), ("1.11.0", "11.5.2"), ("2.4.1", "12.8.1"), ("2.8.0", "12.9.1")):
         check_torch_cuda(torch, version, source="build")
 
 
-def test_the_seeds_combinations_build_though_no_wheel_exists() -> None:
+def test_torch_build_without_wheel_is_accepted() -> None:
     for version in ("11.8.0", "12.0.1", "12.1.1"):
         check_torch_cuda("2.0.1", version, source="build")
     check_torch_cuda("1.9.1", "11.3.1", source="build")
@@ -481,5 +477,5 @@ def test_the_seeds_combinations_build_though_no_wheel_exists() -> None:
         ("nothing alike", ["2.0.0"], None),
     ],
 )
-def test_nearest(value: str, allowed: list[str], near: str | None) -> None:
+def test_nearest_of_value_is_the_likely_version(value: str, allowed: list[str], near: str | None) -> None:
     assert nearest(value, allowed) == near

@@ -29,7 +29,7 @@ def member(wheel: zipfile.ZipFile, ending: str) -> bytes | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("line", "package"), PACKAGES)
-def test_the_table_says_what_the_compiler_says(line: str, package: str, tmp_path: Path) -> None:
+def test_cuda_capabilities_equal_those_of_ptxas(line: str, package: str, tmp_path: Path) -> None:
     with fetched(package, tmp_path) as wheel:
         program, headers = member(wheel, "/bin/ptxas"), member(wheel, "/crt/host_config.h")
     if headers is None:  # CUDA 13 has them in a package of their own
@@ -52,5 +52,5 @@ def test_the_table_says_what_the_compiler_says(line: str, package: str, tmp_path
     assert {int(newest) for newest in re.findall(r"__GNUC__ > (\d+)", headers.decode())} == {row["gcc"]}
 
 
-def test_every_line_since_11_7_is_checked() -> None:
+def test_cuda_lines_since_11_7_name_their_packages() -> None:
     assert {line for line, _ in PACKAGES} == {name for name in table("cuda")["line"] if order(name) >= (11, 7)}

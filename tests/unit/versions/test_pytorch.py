@@ -41,13 +41,13 @@ def one_line(error: pytest.ExceptionInfo[Incompatible]) -> str:
         ("2.15.0", "0.29.2", "2.11.0", None),
     ],
 )
-def test_known_good_sets(torch: str, vision: str, audio: str, text: str | None) -> None:
+def test_torch_companions_of_known_sets_are_accepted(torch: str, vision: str, audio: str, text: str | None) -> None:
     release = torch_release(torch)
     assert (release.vision, release.audio, release.text) == (vision, audio, text)
 
 
 @pytest.mark.parametrize("version", torch_versions())
-def test_every_release_has_its_companions_and_they_are_accepted(version: str) -> None:
+def test_torch_companions_of_every_release_are_accepted(version: str) -> None:
     release = torch_release(version)
     assert release.version == version
     assert release.pythons
@@ -68,7 +68,7 @@ def test_every_release_has_its_companions_and_they_are_accepted(version: str) ->
 
 
 @pytest.mark.parametrize("package", COMPANIONS)
-def test_every_companion_goes_with_some_torch(package: Companion) -> None:
+def test_every_companion_fits_some_torch(package: Companion) -> None:
     reached = {
         companion
         for torch in torch_versions()
@@ -80,12 +80,12 @@ def test_every_companion_goes_with_some_torch(package: Companion) -> None:
 
 
 @pytest.mark.parametrize("section", ["torch", *COMPANIONS])
-def test_rows_stand_in_the_order_of_their_versions(section: str) -> None:
+def test_torch_rows_are_sorted_by_version(section: str) -> None:
     versions = list(table("torch")[section])
     assert versions == sorted(versions, key=order)
 
 
-def test_amendments_name_rows_that_exist_and_say_why() -> None:
+def test_amendments_name_existing_rows_and_their_source() -> None:
     assert table("torch_amendments")
     for package, rows in table("torch_amendments").items():
         for version, row in rows.items():
@@ -93,7 +93,7 @@ def test_amendments_name_rows_that_exist_and_say_why() -> None:
             assert row["source"]
 
 
-def test_a_mismatch_names_field_value_allowed_and_rule() -> None:
+def test_mismatch_error_names_field_value_allowed_and_rule() -> None:
     with pytest.raises(Incompatible) as error:
         check_companion("2.0.1", "vision", "0.15.1", field="slipway:torch.vision")
     text = one_line(error)
@@ -101,27 +101,27 @@ def test_a_mismatch_names_field_value_allowed_and_rule() -> None:
     assert "rule: the packages' own metadata" in text
 
 
-def test_torchtext_is_refused_where_its_metadata_promises_too_much() -> None:
+def test_torchtext_with_wrong_metadata_is_refused() -> None:
     check_companion("2.3.1", "text", "0.18.0")
     with pytest.raises(Incompatible, match=r"torch\.text: '0\.18\.0' .* allowed: none; rule: pytorch/text issue 2272"):
         check_companion("2.4.0", "text", "0.18.0")
 
 
 @pytest.mark.parametrize(("value", "meant"), [("2.0", "2.0.1"), ("v2.0.1", "2.0.1"), ("2.0.l", "2.0.1")])
-def test_an_unknown_torch_suggests_the_nearest(value: str, meant: str) -> None:
+def test_torch_unknown_suggests_the_nearest(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
         torch_release(value)
     assert f"(did you mean '{meant}'?)" in one_line(error)
     assert f"more from 1.9.1 to {torch_versions()[-1]};" in str(error.value)
 
 
-def test_a_value_with_line_breaks_stays_on_one_line() -> None:
+def test_error_of_value_with_line_breaks_is_one_line() -> None:
     with pytest.raises(Incompatible) as error:
         torch_release("2.0.1\nFROM scratch")
     one_line(error)
 
 
-def test_release_candidates_go_with_what_they_were_released_for() -> None:
+def test_release_candidates_fit_what_their_releases_fit() -> None:
     assert torch_release("2.0.0-rc1").visions == ("0.15.1",)
     check_companion("2.0.0-rc1", "vision", "0.15.0-rc1")
     check_companion("2.0.0-rc6", "vision", "0.15.1")
@@ -137,11 +137,13 @@ def test_release_candidates_go_with_what_they_were_released_for() -> None:
     ):
         with pytest.raises(Incompatible) as error:
             check_companion(torch, "vision", vision)
-        said = f"torch.vision: '{vision}' does not go with torch {torch}; allowed: {allowed}; rule: the packages' own"
-        assert one_line(error).startswith(said)
+        message = (
+            f"torch.vision: '{vision}' does not go with torch {torch}; allowed: {allowed}; rule: the packages' own"
+        )
+        assert one_line(error).startswith(message)
 
 
-def test_python_is_checked_for_every_package_and_machine() -> None:
+def test_check_python_covers_packages_and_machines() -> None:
     check_python("2.0.1", "3.11", companions={"vision": "0.15.2", "audio": "2.0.2"})
     check_python("2.15.0", "3.15", companions={"vision": "0.29.2"})
     with pytest.raises(
@@ -165,5 +167,5 @@ def test_python_is_checked_for_every_package_and_machine() -> None:
         ("2.3.1", "", False),
     ],
 )
-def test_specifiers(version: str, specifier: str, met: bool) -> None:
+def test_satisfies_compares_each_clause(version: str, specifier: str, met: bool) -> None:
     assert satisfies(version, specifier) is met

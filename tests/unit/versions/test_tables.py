@@ -26,7 +26,7 @@ from stacks.versions.tables import line, order, table
 from stacks.versions.torch_libraries import check_nccl_package, magma, nccl_release, nccl_versions
 
 
-def test_nccl_of_the_seeds_and_of_today() -> None:
+def test_nccl_release_of_known_stacks_is_complete() -> None:
     seed = nccl_release("2.18.3-1", "12.1.1")
     assert (seed.tag, seed.apt, seed.apt_known) == ("v2.18.3-1", "2.18.3-1+cuda12.1", True)
     assert seed.wheel == "nvidia-nccl-cu12==2.18.3"
@@ -37,7 +37,7 @@ def test_nccl_of_the_seeds_and_of_today() -> None:
 
 
 @pytest.mark.parametrize("toolkit", cuda_versions())
-def test_every_nccl_release_exists_for_a_cuda_or_is_too_old_for_it(toolkit: str) -> None:
+def test_nccl_release_fits_a_cuda_or_is_too_old(toolkit: str) -> None:
     first = table("nccl")["first"][toolkit.split(".", maxsplit=1)[0]]["nccl"]
     for version in nccl_versions():
         if order(version) >= order(first):
@@ -47,7 +47,7 @@ def test_every_nccl_release_exists_for_a_cuda_or_is_too_old_for_it(toolkit: str)
                 nccl_release(version, toolkit)
 
 
-def test_nccl_packages_are_releases_for_cudas_of_the_table() -> None:
+def test_nccl_packages_are_of_known_releases_and_cudas() -> None:
     tables = table("nccl")
     assert list(nccl_versions()) == sorted(nccl_versions(), key=order)
     for minor, versions in tables["apt"].items():
@@ -62,14 +62,14 @@ def test_nccl_packages_are_releases_for_cudas_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("minor", {line(version): version for version in cuda_versions()})
-def test_a_package_that_is_known_is_never_refused(minor: str) -> None:
+def test_nccl_with_known_package_is_accepted(minor: str) -> None:
     cuda = next(version for version in cuda_versions() if line(version) == minor)
     for version in table("nccl")["apt"].get(minor, ()):
         check_nccl_package(version, cuda)
 
 
 @pytest.mark.parametrize(
-    ("version", "cuda", "said"),
+    ("version", "cuda", "message"),
     [
         (
             "2.30.4-1",
@@ -82,21 +82,21 @@ def test_a_package_that_is_known_is_never_refused(minor: str) -> None:
         ("2.30.4-1", "13.0.2", "allowed: 2.27.7-1, 2.28.3-1, 2.28.9-1; rule: NVIDIA/nccl#2281"),
     ],
 )
-def test_an_nccl_without_a_package_for_a_cuda_is_refused(version: str, cuda: str, said: str) -> None:
+def test_nccl_without_package_for_a_cuda_is_refused(version: str, cuda: str, message: str) -> None:
     with pytest.raises(Incompatible) as error:
         check_nccl_package(version, cuda)
     assert str(error.value).startswith(
-        f"nccl: '{version}' has no package for CUDA {line(cuda)} in NVIDIA's apt archive; {said}"
+        f"nccl: '{version}' has no package for CUDA {line(cuda)} in NVIDIA's apt archive; {message}"
     )
 
 
 @pytest.mark.parametrize(("version", "cuda"), [("2.32.3-1", "13.4.1"), ("2.32.3-1", "12.9.1"), ("2.18.1-1", "11.8.0")])
-def test_an_nccl_that_may_have_a_package_is_not_refused(version: str, cuda: str) -> None:
+def test_nccl_with_possible_package_is_accepted(version: str, cuda: str) -> None:
     check_nccl_package(version, cuda)
     assert not nccl_release(version, cuda).apt_known
 
 
-def test_nccl_bad_input() -> None:
+def test_nccl_release_unknown_is_refused() -> None:
     with pytest.raises(
         Incompatible, match=r"nccl: '2\.18\.3' is not a known NCCL release \(did you mean '2\.18\.3-1'\?\)"
     ):
@@ -106,7 +106,7 @@ def test_nccl_bad_input() -> None:
 
 
 @pytest.mark.parametrize("toolkit", cuda_versions())
-def test_magma_exists_or_its_gap_has_a_reason(toolkit: str) -> None:
+def test_magma_of_every_cuda_exists_or_has_a_reason(toolkit: str) -> None:
     minor = line(toolkit)
     if minor in table("magma")["gap"]:
         with pytest.raises(Incompatible) as error:
@@ -117,18 +117,18 @@ def test_magma_exists_or_its_gap_has_a_reason(toolkit: str) -> None:
         assert magma(toolkit).package == f"magma-cuda{minor.replace('.', '')}"
 
 
-def test_the_gap_of_cuda_11_4_is_told() -> None:
+def test_magma_of_cuda_11_4_is_refused_with_the_reason() -> None:
     with pytest.raises(
         Incompatible, match=r"magma: '11\.4\.3' has no MAGMA package \(magma-cuda114 was never released"
     ):
         magma("11.4.3")
 
 
-def test_magma_rows_are_cudas_of_the_table() -> None:
+def test_magma_rows_are_known_cudas() -> None:
     assert {*table("magma")["package"], *table("magma")["gap"]} == {line(version) for version in cuda_versions()}
 
 
-def test_extras_need_a_cuda_and_a_python() -> None:
+def test_extra_with_old_cuda_or_python_is_refused() -> None:
     check_extra("flash-attention", "2.0.2", cuda_version="11.8.0", python="3.8")
     check_extra("flash-attention", "2.5.0", cuda_version="11.6.2")
     check_extra("deepspeed", "0.9.4", cuda_version="10.2", python="3.6")
@@ -143,7 +143,7 @@ def test_extras_need_a_cuda_and_a_python() -> None:
         check_extra("flash-attention", "2.8.3", cuda_version="12.1.1", python="3.8")
 
 
-def test_an_extra_can_be_too_old_for_a_torch() -> None:
+def test_extra_too_old_for_torch_is_refused() -> None:
     check_extra("deepspeed", "0.18.8", cuda_version="13.0.1", torch="2.13.0")
     check_extra("deepspeed", "0.19.5", cuda_version="13.2.1", torch="2.15.0")
     check_extra("deepspeed", "a" * 40, cuda_version="13.2.1", torch="2.15.0")
@@ -155,7 +155,7 @@ def test_an_extra_can_be_too_old_for_a_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "cuda", "said"),
+    ("version", "cuda", "message"),
     [
         ("0.4", "13.0.2", "does not build with cuda 13.0; allowed: 1.11 and newer; rule: TransformerEngine 0.9 docum"),
         ("0.5", "12.9.1", "does not build with cuda 12.9; allowed: 1.9 and newer; rule: TransformerEngine 0.9 docume"),
@@ -173,10 +173,10 @@ def test_an_extra_can_be_too_old_for_a_torch() -> None:
         ),
     ],
 )
-def test_an_extra_can_be_too_old_for_a_cuda(version: str, cuda: str, said: str) -> None:
+def test_extra_too_old_for_cuda_is_refused(version: str, cuda: str, message: str) -> None:
     with pytest.raises(Incompatible) as error:
         check_extra("transformer-engine", version, cuda_version=cuda)
-    assert str(error.value).startswith(f"transformerEngine: '{version}' {said}")
+    assert str(error.value).startswith(f"transformerEngine: '{version}' {message}")
 
 
 @pytest.mark.parametrize(
@@ -190,21 +190,21 @@ def test_an_extra_can_be_too_old_for_a_cuda(version: str, cuda: str, said: str) 
         ("2.12", "13.2.1"),
     ],
 )
-def test_an_extra_is_built_up_to_the_cuda_that_it_is_too_old_for(version: str, cuda: str) -> None:
+def test_extra_just_new_enough_for_cuda_is_accepted(version: str, cuda: str) -> None:
     check_extra("transformer-engine", version, cuda_version=cuda)
 
 
-def test_a_commit_of_an_extra_is_of_no_cuda() -> None:
+def test_extra_at_commit_is_accepted_for_any_cuda() -> None:
     check_extra("transformer-engine", "a" * 40, cuda_version="13.2.1")
 
 
 @pytest.mark.parametrize("name", ["flash-attention", "deepspeed", "transformer-engine"])
-def test_extras_rows_stand_in_order(name: str) -> None:
+def test_extra_rows_are_sorted_by_version(name: str) -> None:
     assert list(extras()[name].needs) == sorted(extras()[name].needs, key=order)
 
 
 @pytest.mark.parametrize("version", efa_versions())
-def test_every_efa_installer(version: str) -> None:
+def test_efa_installers_have_ubuntu_and_plugin(version: str) -> None:
     installer = efa_installer(version)
     assert installer.ubuntus
     assert (installer.ofi_nccl is not None) == (order(version) >= order("1.38.0"))
@@ -212,7 +212,7 @@ def test_every_efa_installer(version: str) -> None:
         ofi_nccl_tag(installer.ofi_nccl if order(installer.ofi_nccl) >= (1, 14) else f"{installer.ofi_nccl}-aws")
 
 
-def test_efa_rules() -> None:
+def test_efa_rules_apply_from_their_installer_on() -> None:
     assert [efa_installer(v).disable_ngc for v in ("1.29.0", "1.47.0", "1.48.0", "1.51.0")] == [
         False,
         False,
@@ -232,7 +232,7 @@ def test_efa_rules() -> None:
     ("version", "tag"),
     [("1.7.3-aws", "v1.7.3-aws"), ("v1.12.1-aws", "v1.12.1-aws"), ("1.14.0", "v1.14.0"), ("1.19.0", "v1.19.0")],
 )
-def test_ofi_nccl_tags(version: str, tag: str) -> None:
+def test_ofi_nccl_tag_has_its_prefix_and_suffix(version: str, tag: str) -> None:
     assert ofi_nccl_tag(version) == tag
 
 
@@ -244,12 +244,12 @@ def test_ofi_nccl_tags(version: str, tag: str) -> None:
         ("master", "'master' is not an aws-ofi-nccl version"),
     ],
 )
-def test_ofi_nccl_suffix(version: str, says: str) -> None:
+def test_ofi_nccl_with_wrong_suffix_is_refused(version: str, says: str) -> None:
     with pytest.raises(Incompatible, match=says):
         ofi_nccl_tag(version)
 
 
-def test_efa_bad_input() -> None:
+def test_efa_installer_unknown_is_refused() -> None:
     with pytest.raises(
         Incompatible, match=r"efa\.installer: 'latest' is not a known EFA installer; allowed: 1\.4.* more from"
     ):
@@ -263,7 +263,7 @@ def test_efa_bad_input() -> None:
 
 
 @pytest.mark.parametrize("version", ngc_versions())
-def test_every_ngc_release(version: str) -> None:
+def test_ngc_releases_have_known_fields(version: str) -> None:
     release = ngc_release(version)
     assert release.cuda
     assert release.cuda in cuda_versions()
@@ -272,7 +272,7 @@ def test_every_ngc_release(version: str) -> None:
         check_nccl_not_older(version, f"{release.nccl}-1")
 
 
-def test_ngc_of_the_seeds() -> None:
+def test_ngc_release_of_known_stacks_is_complete() -> None:
     assert (ngc_release("23.10").ubuntu, ngc_release("23.10").nccl) == ("22.04", "2.19.3")
     assert (ngc_release("25.03").ubuntu, ngc_release("25.03").python, ngc_release("25.03").cuda) == (
         "24.04",
@@ -282,7 +282,7 @@ def test_ngc_of_the_seeds() -> None:
     assert ngc_release("26.05").nccl is None
 
 
-def test_nccl_is_never_silently_older_than_the_parents() -> None:
+def test_nccl_older_than_parent_is_refused() -> None:
     check_nccl_not_older("24.09", "2.23.4-1")
     check_nccl_not_older("26.05", "2.7.8-1")  # not known, so not refused
     with pytest.raises(
@@ -296,13 +296,13 @@ def test_nccl_is_never_silently_older_than_the_parents() -> None:
 @pytest.mark.parametrize(
     "path", sorted(Path(stacks.versions.__file__).parent.glob("*.toml")), ids=lambda path: path.stem
 )
-def test_every_table_starts_with_where_it_is_from(path: Path) -> None:
+def test_tables_start_with_their_source(path: Path) -> None:
     comment = path.read_text(encoding="utf-8").split("\n\n", 1)[0] + path.read_text(encoding="utf-8")[:1500]
     assert comment.startswith("# ")
     assert any(word in comment for word in ("Source", "source", "coreweave/", "metadata"))
 
 
-def test_import_reads_no_table_and_no_pulumi() -> None:
+def test_import_of_versions_reads_no_table() -> None:
     probe = (
         "import importlib, pkgutil, sys, stacks.versions; from stacks.versions.tables import table;"
         "[importlib.import_module(f'stacks.versions.{m.name}') for m in pkgutil.iter_modules(stacks.versions.__path__)];"
