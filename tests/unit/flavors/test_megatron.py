@@ -147,7 +147,7 @@ def test_tables_hold_full_hashes_and_commits() -> None:
         ),
         (
             {"nodes": "aks-gb200", "platform": "linux/arm64", "topology": {"commit": "b" * 40, "sha256": "c" * 64}},
-            "is for a topology file, which aks-gb200 has none of",
+            "is for a topology file, and aks-gb200 has none",
         ),
         (
             {"topology": {"commit": "b" * 40, "sha256": "c" * 63}},
