@@ -67,8 +67,7 @@ def slipway_commands() -> list[tuple[str, str]]:
     """Return the commands of `slipway`, without its name, and the page that each is on."""
     pattern = re.compile(r"(?:slipway|python -m stacks) (?P<rest>(?!\.\.\.|--help).+)")
     matches = ((pattern.match(command), path) for command, path in COMMANDS)
-    coming = "new"
-    return [(match["rest"], path) for match, path in matches if match and not match["rest"].startswith(coming)]
+    return [(match["rest"], path) for match, path in matches if match]
 
 
 def keys(model: type[Model], above: str = "") -> Iterator[str]:
