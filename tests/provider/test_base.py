@@ -49,7 +49,7 @@ VALUE = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUE, max_size=4))
-def test_values_survive_the_wire(properties: dict[str, Any]) -> None:
+def test_values_are_equal_after_the_wire(properties: dict[str, Any]) -> None:
     sent = encode_struct(properties).SerializeToString()
     assert decode_struct(struct_pb2.Struct.FromString(sent)) == properties
 
@@ -65,7 +65,7 @@ def test_outputs_are_read_as_what_they_hold() -> None:
 VALUES = {"a": Secret({"b": ["x", None, UNKNOWN], "n": None}), "c": "y"}
 
 
-def test_views() -> None:
+def test_plain_and_without_nulls_read_values() -> None:
     assert plain(VALUES) == {"a": {"b": ["x", None, UNKNOWN]}, "c": "y"}
     assert without_nulls(VALUES) == {"a": Secret({"b": ["x", None, UNKNOWN]}), "c": "y"}
     assert list(secret_texts(VALUES)) == ["x"]
@@ -89,7 +89,7 @@ def test_engine_address(arguments: list[str], address: str) -> None:
     assert engine_address(arguments) == address
 
 
-def test_cancel_ends_what_runs() -> None:
+def test_cancel_ends_running_operation() -> None:
     operation, ended = Operation(), threading.Event()
     with operation.ending(ended.set):
         threading.Timer(0.05, operation.cancel).start()
@@ -98,7 +98,7 @@ def test_cancel_ends_what_runs() -> None:
         operation.check()
 
 
-def test_cancel_before_the_start_ends_it_too() -> None:
+def test_cancel_before_start_ends_operation() -> None:
     operation, ended = Operation(), threading.Event()
     operation.cancel()
     with operation.ending(ended.set):
@@ -106,13 +106,13 @@ def test_cancel_before_the_start_ends_it_too() -> None:
 
 
 @pytest.mark.parametrize("signal", ["terminate", "send_signal"])
-def test_plugin_ends_when_told(tmp_path: Path, signal: str) -> None:
+def test_plugin_ends_on_signal(tmp_path: Path, signal: str) -> None:
     with started(tmp_path, "embedded") as plugin:
         getattr(plugin.process, signal)(*([2] if signal == "send_signal" else []))
         assert plugin.process.wait(timeout=5) == 0
 
 
-def test_files_of_the_program_are_not_the_plugin_s(tmp_path: Path) -> None:
+def test_plugin_imports_no_file_of_the_program(tmp_path: Path) -> None:
     """A plugin runs in the program's directory, where anything may lie."""
     for name in ("docker.py", "yaml.py", "select.py", "toolchain/__init__.py", "stacks/__init__.py"):
         target = tmp_path / name
@@ -131,7 +131,7 @@ def runs(process: str) -> bool:
         return False
 
 
-def test_plugin_ends_with_what_started_it(tmp_path: Path) -> None:
+def test_plugin_ends_with_its_parent_process(tmp_path: Path) -> None:
     """An engine that is killed cannot end its plugins."""
     script = 'exec sh -c \'"$0" -m toolchain.docker_provider & echo $!; wait\' "$0"'
     parent = subprocess.Popen(
@@ -152,7 +152,7 @@ def test_plugin_ends_with_what_started_it(tmp_path: Path) -> None:
     assert not runs(plugin)
 
 
-def test_bugs_are_said_with_their_place(tmp_path: Path) -> None:
+def test_bug_is_reported_with_its_place(tmp_path: Path) -> None:
     """What is not a user's mistake names itself and where it happened, in one line."""
 
     with started(tmp_path, "embedded") as plugin, pytest.raises(Failure) as failure:
@@ -177,7 +177,7 @@ def test_plugin_info(plugin: Plugin) -> None:
 
 
 @pytest.mark.parametrize("method", ["Call", "Construct", "Parameterize", "Handshake"])
-def test_what_is_not_there_is_unimplemented(plugin: Plugin, method: str) -> None:
+def test_missing_method_is_unimplemented(plugin: Plugin, method: str) -> None:
     """The engine goes on without it."""
     request = {"Handshake": "ProviderHandshakeRequest"}.get(method, f"{method}Request")
     with pytest.raises(grpc.RpcError) as failure:

@@ -144,7 +144,7 @@ def test_defaults_without_a_build(program: Path, plugin: Plugin) -> None:
     assert (result["context"], result["dockerfile"], result["platform"]) == (".", "Dockerfile", HERE)
 
 
-def test_missing_platform_is_said(checked: Plugin) -> None:
+def test_check_without_platform_logs_default(checked: Plugin) -> None:
     checked.engine.lines.clear()
     checked.check({"imageName": NAME, **build(platform=None)})
     (line,) = checked.engine.lines
@@ -152,7 +152,7 @@ def test_missing_platform_is_said(checked: Plugin) -> None:
     assert (line.severity, line.ephemeral) == ("INFO", False)
 
 
-def test_given_platform_is_not(checked: Plugin) -> None:
+def test_check_with_platform_logs_nothing(checked: Plugin) -> None:
     checked.engine.lines.clear()
     checked.check({"imageName": NAME, **build()})
     assert not checked.engine.lines
@@ -168,7 +168,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("inputs", SECRETS, ids=str)
-def test_secrets_stay(checked: Plugin, inputs: dict[str, Any]) -> None:
+def test_check_keeps_secrets_secret(checked: Plugin, inputs: dict[str, Any]) -> None:
     """The official provider has the engine mark them again; the embedded one keeps them itself."""
     result = checked.check_raw({"imageName": NAME, **inputs})
     assert plain(result)["build"].get("contextDigest") == DIGEST

@@ -125,7 +125,7 @@ def test_no_daemon(tmp_path: Path, variables: dict[str, str], says: str) -> None
     assert "\n" not in str(failure.value)
 
 
-def test_no_daemon_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_daemon_error_has_advice(tmp_path: Path) -> None:
     with started(tmp_path, "embedded") as running, pytest.raises(Failure) as failure:
         running.configure(host="unix:///nowhere.sock")
     text = str(failure.value)
@@ -133,7 +133,7 @@ def test_no_daemon_says_what_to_do(tmp_path: Path) -> None:
     assert "Start Docker, or set DOCKER_HOST" in text
 
 
-def test_daemon_behind_ssh_is_not_asked_early(tmp_path: Path) -> None:
+def test_daemon_behind_ssh_is_not_connected_to_early(tmp_path: Path) -> None:
     with started(tmp_path) as running:
         assert running.configure(host="ssh://nobody@127.0.0.1:1").supportsPreview
 

@@ -62,6 +62,6 @@ def test_difference(plugin: Plugin, news: dict[str, Any], kinds: dict[str, int],
     assert not response.deleteBeforeReplace
 
 
-def test_state_of_something_else(plugin: Plugin) -> None:
+def test_diff_of_state_without_inputs_has_all_keys(plugin: Plugin) -> None:
     """A state without the inputs that made it differs in everything."""
     assert set(plugin.diff({"imageName": "r.example/app:v1"}, INPUTS).detailedDiff) == set(INPUTS)

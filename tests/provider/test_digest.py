@@ -196,7 +196,7 @@ def test_recorded(plugin: Plugin, context: Path, case: Case) -> None:
     assert digest(plugin) == case.digest
 
 
-def test_where_the_dockerfile_lies_is_nothing(plugin: Plugin, context: Path, program: Path) -> None:
+def test_digest_ignores_place_of_dockerfile(plugin: Plugin, context: Path, program: Path) -> None:
     """Its content counts, not its name; a Dockerfile outside the context is no file of it."""
     text = (context / "Dockerfile").read_text()
     (context / "Dockerfile").unlink()
@@ -204,13 +204,13 @@ def test_where_the_dockerfile_lies_is_nothing(plugin: Plugin, context: Path, pro
     assert digest(plugin, dockerfile="one.Dockerfile") == digest(plugin, dockerfile="sub/two")
 
 
-def test_time_is_nothing(plugin: Plugin, context: Path) -> None:
+def test_digest_ignores_times_of_files(plugin: Plugin, context: Path) -> None:
     before = digest(plugin)
     os.utime(context / "main.go", (1, 1))
     assert digest(plugin) == before
 
 
-def test_same_size_and_time_is_not_same_content(plugin: Plugin, context: Path) -> None:
+def test_digest_follows_content_of_same_size_and_time(plugin: Plugin, context: Path) -> None:
     """What is remembered of a file must not outlive its content."""
     path = context / "src/a.txt"
     os.utime(path, (1, 1))
@@ -223,7 +223,7 @@ def test_same_size_and_time_is_not_same_content(plugin: Plugin, context: Path) -
         before = after
 
 
-def test_ignored_is_not_read(plugin: Plugin, context: Path) -> None:
+def test_digest_reads_no_ignored_file(plugin: Plugin, context: Path) -> None:
     """A socket cannot be read; an ignored one need not be."""
     ignoring("run")(context)
     before = digest(plugin)
@@ -243,7 +243,7 @@ def test_malformed_pattern(plugin: Plugin, context: Path, line: str) -> None:
         digest(plugin)
 
 
-def test_links_in_a_circle(plugin: Plugin, context: Path) -> None:
+def test_digest_of_circular_links_fails(plugin: Plugin, context: Path) -> None:
     both(link("one", "two"), link("two", "one"))(context)
     with pytest.raises(Failure, match="too many links"):
         digest(plugin)

@@ -94,7 +94,7 @@ def test_unknown_target(maker: Maker) -> None:
         maker.create({"Dockerfile": SCRATCH, "f": "x"}, build={"target": "nope"}, skipPush=True)
 
 
-def test_unreadable_context_is_said_before_it_is_built(maker: Maker) -> None:
+def test_unreadable_context_fails_before_build(maker: Maker) -> None:
     """A file that went away between Check and Create."""
     inputs = maker.inputs({"Dockerfile": SCRATCH, "f": "x"}, skipPush=True)
     (maker.folder / "Dockerfile").unlink()
@@ -145,7 +145,7 @@ def test_registry_down(maker: Maker, brittle_registry: Registry) -> None:
 
 
 @pytest.mark.slow
-def test_registry_goes_down_in_the_middle(maker: Maker, brittle_registry: Registry) -> None:
+def test_registry_failing_during_push_ends_build(maker: Maker, brittle_registry: Registry) -> None:
     """The engine tries again for a while, then the push fails; the next run finishes the job."""
     name = f"{brittle_registry.address}/parity/big:v1"
     (maker.folder / "big").write_bytes(os.urandom(200_000_000))
@@ -178,7 +178,7 @@ def test_registry_has_no_space_left(maker: Maker, tmp_path: Path) -> None:
         assert "disk space" in text
 
 
-def test_daemon_goes_away_in_the_middle(
+def test_daemon_ending_during_build_is_one_line(
     program: Path, folder: Path, docker_host: str, shell: Path, repository: str
 ) -> None:
     with Relay(docker_host) as relay, started(program) as plugin:
@@ -288,7 +288,9 @@ def test_a_step_that_is_killed(maker: Maker, shell: Path, marker: str) -> None:
             build.result(timeout=30)
 
 
-def test_many_at_once(plugin: Plugin, engine: docker.DockerClient, program: Path, repository: str) -> None:
+def test_builds_at_once_have_different_digests(
+    plugin: Plugin, engine: docker.DockerClient, program: Path, repository: str
+) -> None:
     def one(number: int) -> str:
         folder = write(program / f"many{number}", {"Dockerfile": SCRATCH, "f": f"{number}"})
         build = {"context": folder.name, "platform": PLATFORM}

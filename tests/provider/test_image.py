@@ -135,7 +135,7 @@ def test_update(maker: Maker) -> None:
     assert manifest(f"{maker.name}:v1")[0] in before["repoDigest"], "the old tag stays"
 
 
-def test_what_is_copied(maker: Maker) -> None:
+def test_context_keeps_modes_links_and_times(maker: Maker) -> None:
     """Modes, links, hard links, folders and times arrive; owners are root's."""
     write(maker.folder, {"dir/script": "#!", "dir/data": "data"})
     (maker.folder / "dir/script").chmod(0o755)
@@ -362,7 +362,7 @@ def test_parent_behind_a_password_without_it(maker: Maker, locked_parent: str) -
         maker.create({"Dockerfile": f"FROM {locked_parent}\nCOPY Dockerfile /above\n"}, skipPush=True)
 
 
-def test_half_given_credentials_are_said(maker: Maker) -> None:
+def test_username_without_password_warns(maker: Maker) -> None:
     maker.plugin.engine.lines.clear()
     maker.create({"Dockerfile": SCRATCH, "f": "x"}, registry={"server": maker.name.split("/")[0], "username": "u"})
     (line,) = kept(maker.plugin)

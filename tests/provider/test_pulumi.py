@@ -170,7 +170,7 @@ def test_life_of_two_images(project: Project) -> None:
     project.run("destroy", "--yes")
 
 
-def test_child_of_a_parent_that_is_not_built_yet(project: Project) -> None:
+def test_child_of_unbuilt_parent_previews(project: Project) -> None:
     """Its argument is unknown; the preview says what it can."""
     shown = project.run("preview", "--diff")
     assert re.search(r"PARENT\s*: \[unknown\]", shown)

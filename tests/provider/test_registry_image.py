@@ -56,7 +56,7 @@ def test_unknown_tag(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     assert SELECTED == "official" or "\n" not in str(failure.value)
 
 
-def test_plain_http_has_to_be_said(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
+def test_lookup_over_plain_http_needs_configuration(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     with pytest.raises(Failure, match=f"https://{open_image[1].partition('/')[0]}"):
         ask(tmp_path, None, name=f"{open_image[1]}:v1")
 
