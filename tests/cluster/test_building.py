@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from components.runners.kubernetes import build_service
+from components.runners.kubernetes import build_daemon
 from tests.cluster.conftest import STORAGE, ClusterProject
 from tests.cluster.control_plane import Cluster, control_plane, free_port, until
 from tests.cluster.machine import GATEWAY, IMAGE, Machine, build, build_rootless, engine, machine
@@ -199,7 +199,7 @@ def test_a_service_without_privileges_builds_and_pushes_and_its_layers_outlive_t
     project: BuildProject, node: tuple[Cluster, Machine], registry: str, shell: Path, volume: str, tmp_path: Path
 ) -> None:
     (base,) = json.loads(os.environ["SLIPWAY_MIRRORS"])["images"].values()
-    name = f"slipway.test/{build_service.BUILDKIT}"
+    name = f"slipway.test/{build_daemon.BUILDKIT}"
     build_rootless(f"{base}:bookworm-slim", name)
     node[1].load(name)
     context = tmp_path / "context"

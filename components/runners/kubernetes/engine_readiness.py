@@ -1,4 +1,4 @@
-"""``Reached``: a Docker engine with certificates that answers from here."""
+"""``EngineReadiness``: a Docker engine with TLS that answers this machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pulumi.dynamic import Resource
 from components.action import Action
 
 SECONDS = 300
-"""How long it is waited for: a load balancer's name takes minutes to be known."""
+"""Seconds to wait. The name of a new load balancer takes minutes to resolve."""
 
 
 @dataclass(frozen=True)
-class ReachedArgs:
-    """``host:port``, the authority that signed the engine's certificate, and the client's certificate and key."""
+class EngineReadinessArgs:
+    """The engine's ``host:port``, the authority of its certificate, and the client's certificate and key, as PEM."""
 
     address: str
     ca: pulumi.Input[str]
@@ -42,10 +42,10 @@ class WaitForEngine(Action):
         return {}
 
 
-class Reached(Resource, module="runners", name="Reached"):
-    """What is built there depends on this: a cluster says that a pod is ready, not that an address leads to it."""
+class EngineReadiness(Resource, module="runners", name="Reached"):  # states have the type's former name
+    """An engine that answers. Images depend on it, because a ready pod need not be reachable from this machine yet."""
 
-    def __init__(self, name: str, args: ReachedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EngineReadinessArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         props = {"address": args.address, "ca": args.ca, "cert": args.cert, "key": args.key}
         super().__init__(WaitForEngine(), name, props, opts)
 
@@ -54,7 +54,7 @@ def wait(address: str, ca: str, cert: str, key: str, seconds: float = SECONDS) -
     """Wait until the engine answers.
 
     Raises:
-        TimeoutError: naming the address, the last reason and what to do.
+        TimeoutError: it did not answer in time; with the address, the last reason and what to do.
     """
     end = time.monotonic() + seconds
     while True:

@@ -1,6 +1,6 @@
-"""``KubernetesRunners``: GitHub's runners on a Kubernetes cluster, with all that they need there.
+"""``KubernetesRunners``: GitHub Actions runners on a Kubernetes cluster, with everything they need there.
 
-Imported only by stacks that have such runners: ``pulumi_kubernetes`` costs every program that loads it.
+Only stacks with such runners import this module, because importing ``pulumi_kubernetes`` is slow.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pulumi_docker as docker
 import pulumi_kubernetes as k8s
 
 from components.registry.interface import Login
-from components.runners.kubernetes import arc, build_service, gpu_validation, isolation, pod
+from components.runners.kubernetes import arc, build_daemon, build_service, gpu_validation, isolation, pod
 from components.runners.kubernetes.certificates import Certificates, CertificatesArgs
-from components.runners.kubernetes.engine_readiness import Reached, ReachedArgs
+from components.runners.kubernetes.engine_readiness import EngineReadiness, EngineReadinessArgs
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.objects import declare
 from stacks.config.kubernetes import KubernetesRunners as Config
@@ -33,10 +33,10 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesRunnersArgs:
-    """What :class:`KubernetesRunners` are made of.
+    """What :class:`KubernetesRunners` consists of.
 
-    ``config`` is the stack's ``runners``; ``ports`` are those of its registry and mirrors, and ``mirrored`` tells where
-    the cluster pulls an image from.
+    ``config`` is the stack's ``runners``. ``ports`` are the ports of its registry and mirrors. ``mirrored`` returns the
+    reference from which the cluster pulls an image.
     """
 
     config: Config
@@ -45,24 +45,24 @@ class KubernetesRunnersArgs:
 
 
 class KubernetesRunners(pulumi.ComponentResource):
-    """A namespace with its guards, the controller and the scale set of ARC, and the build service if there is one."""
+    """The runners' namespace with its isolation, ARC's controller and scale set, and a build service if configured."""
 
     provider: k8s.Provider
-    """The cluster."""
+    """The provider of the cluster."""
 
     scale_set: str
-    """What a workflow says in ``runs-on``."""
+    """The value of ``runs-on`` in a workflow."""
 
     address: str | None
-    """``host:port`` of the build service, as this machine reaches it; None where there is none."""
+    """``host:port`` of the build service for this machine; None without a build service."""
 
     outputs: dict[str, Any]
-    """What a stack exports of its runners."""
+    """The stack's outputs of its runners."""
 
     def __init__(self, name: str, args: KubernetesRunnersArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         config = args.config
-        shown = config.model_dump(mode="json", by_alias=True, exclude={"github": {"app", "token"}}, exclude_none=True)
-        super().__init__("slipway:runners:KubernetesRunners", name, shown, opts)
+        inputs = config.model_dump(mode="json", by_alias=True, exclude={"github": {"app", "token"}}, exclude_none=True)
+        super().__init__("slipway:runners:KubernetesRunners", name, inputs, opts)
         self._name, self._config = name, config
         self.provider = k8s.Provider(
             f"{name}-cluster",
@@ -104,12 +104,12 @@ class KubernetesRunners(pulumi.ComponentResource):
         return declare(self._name, manifest, pulumi.ResourceOptions.merge(self._opts, options))
 
     def _guarded(self, namespace: Manifest, *around: Manifest) -> list[pulumi.CustomResource]:
-        """Declare a namespace and what surrounds all else in it; return the latter."""
-        made = self._declare(namespace)
-        return [self._declare(each, made) for each in around]
+        """Declare a namespace and the isolation of its pods; return the latter."""
+        declared = self._declare(namespace)
+        return [self._declare(manifest, declared) for manifest in around]
 
     def _controller(self, args: KubernetesRunnersArgs, template: pod.Spec) -> None:
-        """Declare the controller in a namespace of its own, and the runners after it, so that they end before it."""
+        """Declare the controller in a namespace of its own, then the runners, so that they are deleted before it."""
         config = self._config
         own = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
         after = [*self._guards, *self._clients, *own]
@@ -131,7 +131,7 @@ class KubernetesRunners(pulumi.ComponentResource):
     def _chart(
         self, chart: str, namespace: str, name: str, values: arc.Values, after: Sequence[pulumi.Resource]
     ) -> k8s.helm.v3.Release:
-        """Declare one chart as Helm itself installs it; its end is awaited, as ARC has to clear up first."""
+        """Declare a Helm release. Its deletion is awaited, because ARC has to clean up first."""
         options = pulumi.ResourceOptions(depends_on=list(after))
         return k8s.helm.v3.Release(
             f"{self._name}-{chart.rpartition('/')[2]}",
@@ -146,50 +146,55 @@ class KubernetesRunners(pulumi.ComponentResource):
     def _build_service(self, args: KubernetesRunnersArgs) -> None:
         config, build = self._config, self._config.build
         assert build is not None  # noqa: S101 - asked for by the caller
-        made = Certificates(
+        certificates = Certificates(
             f"{self._name}-certificates",
             CertificatesArgs(build_service.hosts(config, build)),
             pulumi.ResourceOptions(parent=self),
         )
-        self._certificates = made
-        # Whoever builds keeps certificate and way until the runners, and the service that waits for them, are gone.
-        for each in (build_service.secret(config, made.pem, "client"), build_service.clients_policy(config, build)):
+        self._certificates = certificates
+        # Declared first so that they are deleted last: a running build needs its certificate and its policy.
+        for each in (
+            build_service.secret(config, certificates.pem, "client"),
+            build_service.clients_policy(config, build),
+        ):
             self._clients.append(self._declare(each, *self._guards))
         own = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
         objects = [
-            build_service.secret(config, made.pem, "server"),
-            build_service.claim(config, build),
-            build_service.service(config, build),
-            build_service.disruption_budget(config),
+            build_service.secret(config, certificates.pem, "server"),
+            build_daemon.claim(config, build),
+            build_daemon.service(config, build),
+            build_daemon.disruption_budget(config),
         ]
         # The priority class is among the runners' guards.
         before = [*self._clients, *(self._declare(each, *own, *self._guards) for each in objects)]
-        image = args.mirrored(build_service.BUILDKIT if build.rootless else config.docker_image)
-        certificate = made.server_cert.apply(_digest)
-        self._service = self._declare(build_service.deployment(config, build, image, certificate), *before)
+        image = args.mirrored(build_daemon.BUILDKIT if build.rootless else config.docker_image)
+        certificate = certificates.server_cert.apply(_digest)
+        self._service = self._declare(build_daemon.deployment(config, build, image, certificate), *before)
 
     def engine(self) -> docker.Provider:
-        """Return the build service as a Docker engine that images can be built on, once it answers.
+        """Return the build service as a Docker engine for images, which waits until it answers.
 
         Raises:
             ValueError: there is no build service with a Docker API.
         """
-        made = self._certificates
-        if made is None or self.address is None:
+        certificates = self._certificates
+        if certificates is None or self.address is None:
             raise ValueError("the runners have no build service")
-        reached = Reached(
+        readiness = EngineReadiness(
             f"{self._name}-build-service",
-            ReachedArgs(self.address, made.ca, made.client_cert, made.pem["client_key"]),
+            EngineReadinessArgs(
+                self.address, certificates.ca, certificates.client_cert, certificates.pem["client_key"]
+            ),
             pulumi.ResourceOptions(parent=self, depends_on=[self._service]),
         )
         return docker.Provider(
             f"{self._name}-engine",
             host=f"tcp://{self.address}",
-            ca_material=made.ca,
-            cert_material=made.client_cert,
-            key_material=made.pem["client_key"],
+            ca_material=certificates.ca,
+            cert_material=certificates.client_cert,
+            key_material=certificates.pem["client_key"],
             disable_docker_daemon_check=True,  # a preview needs no daemon
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[reached]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[readiness]),
         )
 
     def validate(
@@ -199,36 +204,38 @@ class KubernetesRunners(pulumi.ComponentResource):
         checks: str | None = None,
         login: tuple[str, Login] | None = None,
     ) -> dict[str, Any]:
-        """Declare the GPU checks of an image and return their result; checks that fail, fail the update.
+        """Declare the GPU checks of an image and return their result. A failed check fails the update.
 
         Args:
-            image: its reference.
-            after: what makes it.
-            checks: its own, a script in Python, where the configuration has no command.
-            login: its registry, and who may pull from there; None where the nodes may, or anybody.
+            image: the image's reference.
+            after: the resources that publish the image.
+            checks: the image's own checks, a Python script, for a configuration without a command.
+            login: the image's registry and a login that may pull; None if the nodes or anybody may.
 
         Raises:
-            ValueError: the configuration asks for none.
+            ValueError: the configuration has no validation.
         """
-        asked = self._config.validation
-        if asked is None:
-            raise ValueError("the configuration asks for no validation")
-        made = gpu_validation.job(self._config, asked, checks, private=login is not None)
+        validation = self._config.validation
+        if validation is None:
+            raise ValueError("the configuration has no validation")
+        job = gpu_validation.job(self._config, validation, checks, private=login is not None)
         before = [self._declare(gpu_validation.script(self._config, checks), *self._guards)] if checks else []
         if login:
             before.append(self._login(*login))
-        made["spec"]["template"]["spec"]["containers"][0]["image"] = image
-        done: Any = self._declare(made, *self._guards, *before, *after)
-        return {"image": image, "passed": done.status.apply(lambda status: bool(status and status.succeeded))}
+        job["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        declared: Any = self._declare(job, *self._guards, *before, *after)
+        return {"image": image, "passed": declared.status.apply(lambda status: bool(status and status.succeeded))}
 
     def _login(self, server: str, login: Login) -> pulumi.CustomResource:
-        held = pulumi.Output.all(login.username, login.password).apply(lambda pair: gpu_validation.login(server, *pair))
+        content = pulumi.Output.all(login.username, login.password).apply(
+            lambda pair: gpu_validation.login(server, *pair)
+        )
         secret = isolation.manifest(
             "v1",
             "Secret",
             gpu_validation.NAME,
             self._config.namespace,
             type="kubernetes.io/dockerconfigjson",
-            stringData=pulumi.Output.secret(held),
+            stringData=pulumi.Output.secret(content),
         )
         return self._declare(secret, *self._guards)

@@ -12,7 +12,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from components.runners.kubernetes import build_service, gpu_validation, pod
+from components.runners.kubernetes import build_daemon, gpu_validation, pod
 from oci import azure_login
 from stacks import graph
 from stacks.checks import clusters
@@ -198,7 +198,7 @@ def test_build_service_stops_after_its_connections(build: dict[str, Any], port: 
     assert int(port, 16) == daemon["ports"][0]["containerPort"]
     assert spec["terminationGracePeriodSeconds"] == CONFIG.grace * 60
     budget = objects(recorder)["PodDisruptionBudget build"]["spec"]
-    assert budget == {"minAvailable": 1, "selector": {"matchLabels": build_service.service_labels()}}
+    assert budget == {"minAvailable": 1, "selector": {"matchLabels": build_daemon.service_labels()}}
 
 
 _TCP = "  sl  local_address rem_address   st\n"
@@ -350,7 +350,7 @@ def test_objects_are_valid_in_each_supported_release(values: dict[str, Any]) -> 
 CONFIG = KubernetesRunners.model_validate(runners(build={}))
 SPACE = CONFIG.namespace
 RUNNER = Peer("10.0.0.1", SPACE, pod.labels(CONFIG))
-SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, build_service.service_labels())
+SERVICE = Peer("10.0.0.2", CONFIG.build_namespace, build_daemon.service_labels())
 IMPOSTOR = Peer("10.0.0.7", "default", pod.labels(CONFIG))
 """Who only calls itself a runner."""
 CHECKS = Peer("10.0.0.3", SPACE, {"app.kubernetes.io/component": "gpu-checks"})
@@ -399,7 +399,7 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
         (STRANGER, RUNNER, 22, False),
         (STRANGER, SERVICE, 2376, False),
         (IMPOSTOR, SERVICE, 2376, False),
-        (RUNNER, Peer("10.0.0.8", "default", build_service.service_labels()), 2376, False),
+        (RUNNER, Peer("10.0.0.8", "default", build_daemon.service_labels()), 2376, False),
         (STRANGER, CONTROLLER, 8080, False),
         (STRANGER, GITHUB_COM, 22, True),
     ],

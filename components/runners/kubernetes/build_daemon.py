@@ -1,0 +1,204 @@
+"""The pod of the build service: its daemon, the volume with its layers, and how it stops. Plain data, no Pulumi.
+
+There are two kinds: a Docker daemon, which is privileged, and a BuildKit daemon without privileges. Clients of either
+log in with a certificate, and the daemon shows one of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from components.runners.kubernetes import isolation
+from components.runners.kubernetes.isolation import Manifest
+from components.runners.kubernetes.pod import CLIENT, Spec, placement, priority_class
+from stacks.config.kubernetes import BuildService, KubernetesRunners
+
+NAME = "build"
+BUILDKIT = "moby/buildkit:v0.25.2-rootless"
+_CERTIFICATES = "/certs"
+_SOCKET = "/run/slipway"
+_PROFILE = "cpu"
+"""The profile of the service's node. The daemon stays, needs no GPU, and would keep a GPU node alive for ever."""
+
+_DOCKER: Spec = {
+    "port": 2376,
+    "state": "/var/lib/docker",
+    "args": [
+        "dockerd",
+        "--host=tcp://0.0.0.0:2376",
+        f"--host=unix://{_SOCKET}/docker.sock",
+        "--tlsverify",
+        f"--tlscacert={_CERTIFICATES}/ca.pem",
+        f"--tlscert={_CERTIFICATES}/cert.pem",
+        f"--tlskey={_CERTIFICATES}/key.pem",
+    ],
+    "ready": ["docker", f"--host=unix://{_SOCKET}/docker.sock", "info"],
+    "container": {"privileged": True},
+    "pod": {},
+    "env": {"DOCKER_HOST": "tcp://{address}", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": CLIENT},
+    "cleanup": True,
+}
+"""Docker's own image, with TLS on its port and a socket for its pod alone."""
+
+_ROOTLESS: Spec = {
+    "port": 1234,
+    "state": "/home/user/.local/share/buildkit",
+    "args": [
+        "--addr=tcp://0.0.0.0:1234",
+        "--addr=unix:///run/user/1000/buildkit/buildkitd.sock",
+        # Without it a build step needs /proc unmasked, which takes privileges (BuildKit, docs/rootless.md).
+        "--oci-worker-no-process-sandbox",
+        f"--tlscacert={_CERTIFICATES}/ca.pem",
+        f"--tlscert={_CERTIFICATES}/cert.pem",
+        f"--tlskey={_CERTIFICATES}/key.pem",
+    ],
+    "ready": ["buildctl", "debug", "workers"],
+    "container": {
+        "runAsUser": 1000,
+        "runAsGroup": 1000,
+        "runAsNonRoot": True,
+        # RootlessKit makes namespaces, which both profiles forbid (BuildKit, examples/kubernetes/*.rootless.yaml).
+        "seccompProfile": {"type": "Unconfined"},
+        "appArmorProfile": {"type": "Unconfined"},
+    },
+    "pod": {"fsGroup": 1000},
+    "env": {"BUILDKIT_HOST": "tcp://{address}"},
+    "cleanup": False,
+}
+"""BuildKit's rootless image. It keeps no images and bounds its cache by itself."""
+
+_STOP = """\
+while cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "01" && $2 ~ /:{port:04X}$/ {{n++}} END {{exit !n}}'; do
+  sleep 1
+done"""
+"""Waits until no client is connected. A client stays connected during its build, which a stopped daemon would break.
+(State 01 is ESTABLISHED: Linux, Documentation/networking/proc_net_tcp.rst.)"""
+
+_CLEANUP = (Path(__file__).parents[1] / "ec2/boot/room").read_text(encoding="utf-8")
+_KEPT = 24 * 60 * 60
+"""Seconds for which the cleanup leaves an image alone, because a job may be about to push it."""
+
+_HOURLY = 'trap exit TERM; while :; do sleep 3600 & wait $!; sh -c "$0" room "$@"; done'
+"""Runs a script each hour. The trap ends the shell at once, which as its container's first process ignores TERM."""
+
+_SOCKET_MOUNT: Spec = {"name": "socket", "mountPath": _SOCKET}
+
+_PRIVATE = {
+    # One annotation for each controller: AWS's load balancer controller, AWS's cloud provider, Azure's.
+    "service.beta.kubernetes.io/aws-load-balancer-scheme": "internal",
+    "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
+    "service.beta.kubernetes.io/azure-load-balancer-internal": "true",
+}
+
+
+def daemon(build: BuildService) -> Spec:
+    """Return the properties of the daemon's kind."""
+    return _ROOTLESS if build.rootless else _DOCKER
+
+
+def service_labels() -> dict[str, str]:
+    """Return the labels of the service's pod."""
+    return {**isolation.OWN, "app.kubernetes.io/component": "build-service"}
+
+
+def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
+    """Return the claim of the volume with the layers, which outlives the pod.
+
+    Pulumi does not await it: many storage classes provision a volume only once a pod uses it.
+    """
+    spec: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": build.cache}}}
+    if build.storage_class:
+        spec["storageClassName"] = build.storage_class
+    manifest = isolation.manifest("v1", "PersistentVolumeClaim", NAME, config.build_namespace, spec=spec)
+    manifest["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
+    return manifest
+
+
+def deployment(config: KubernetesRunners, build: BuildService, image: str, certificate: Any) -> Manifest:
+    """Return the daemon. A new pod starts after the old one has ended, because two cannot share their layers.
+
+    Args:
+        config: the configuration of the runners.
+        build: the configuration of the service.
+        image: the daemon's image.
+        certificate: the digest of the server's certificate. A daemon reads it once: a new one takes a new pod.
+    """
+    kind = daemon(build)
+    ready = {"exec": {"command": kind["ready"]}, "periodSeconds": 5, "timeoutSeconds": 5}
+    container = {
+        "name": "daemon",
+        "image": image,
+        "args": kind["args"],
+        "ports": [{"name": "api", "containerPort": kind["port"]}],
+        "securityContext": kind["container"],
+        "readinessProbe": ready,
+        "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", _STOP.format(port=kind["port"])]}}},
+        "resources": {"requests": {"cpu": build.cpu, "memory": build.memory}, "limits": {"memory": build.memory}},
+        "volumeMounts": [
+            {"name": "layers", "mountPath": kind["state"]},
+            {"name": "certificates", "mountPath": _CERTIFICATES, "readOnly": True},
+            *([_SOCKET_MOUNT] if kind["cleanup"] else []),
+        ],
+    }
+    pod = {
+        **placement(_PROFILE),
+        "serviceAccountName": NAME,
+        "automountServiceAccountToken": False,
+        "priorityClassName": priority_class(config),
+        "terminationGracePeriodSeconds": config.grace * 60,
+        "containers": [container, *([_cleanup(image, kind["state"])] if kind["cleanup"] else [])],
+        "volumes": [
+            {"name": "layers", "persistentVolumeClaim": {"claimName": NAME}},
+            {"name": "certificates", "secret": {"secretName": f"{NAME}-server"}},
+            *([{"name": "socket", "emptyDir": {}}] if kind["cleanup"] else []),
+        ],
+        **({"securityContext": kind["pod"]} if kind["pod"] else {}),
+    }
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": service_labels()},
+        "template": {
+            "metadata": {"labels": service_labels(), "annotations": {"slipway/certificate": certificate}},
+            "spec": pod,
+        },
+    }
+    return isolation.manifest("apps/v1", "Deployment", NAME, config.build_namespace, spec=spec)
+
+
+def _cleanup(image: str, state: str) -> Spec:
+    """Return the container that makes room on the volume. Docker, unlike BuildKit, does not bound its images."""
+    return {
+        "name": "room",
+        "image": image,
+        "command": ["sh", "-c", _HOURLY, _CLEANUP, str(_KEPT)],
+        "env": [{"name": "DOCKER_HOST", "value": f"unix://{_SOCKET}/docker.sock"}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "readOnlyRootFilesystem": True,
+        },
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "volumeMounts": [{"name": "layers", "mountPath": state, "readOnly": True}, _SOCKET_MOUNT],
+    }
+
+
+def disruption_budget(config: KubernetesRunners) -> Manifest:
+    """Return the budget that keeps the service's node from being drained during a build."""
+    spec = {"minAvailable": 1, "selector": {"matchLabels": service_labels()}}
+    return isolation.manifest("policy/v1", "PodDisruptionBudget", NAME, config.build_namespace, spec=spec)
+
+
+def service(config: KubernetesRunners, build: BuildService) -> Manifest:
+    """Return the daemon's Service. A load balancer gets a private address on EKS and AKS."""
+    spec = {
+        "type": build.service,
+        "selector": service_labels(),
+        "ports": [{"name": "api", "port": daemon(build)["port"], "targetPort": "api"}],
+    }
+    manifest = isolation.manifest("v1", "Service", NAME, config.build_namespace, spec=spec)
+    if build.service == "LoadBalancer":
+        manifest["metadata"]["annotations"] = dict(_PRIVATE)
+    return manifest
