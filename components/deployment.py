@@ -60,7 +60,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     if machines:
         outputs["runners"] = machines.outputs
     if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
-        outputs |= _supply_chain().beside(plan, registry, variants)
+        outputs |= _supply_chain().after_push(plan, registry, variants)
     if verified:
         outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
     return outputs | _plan_outputs(plan)

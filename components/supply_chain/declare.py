@@ -1,4 +1,4 @@
-"""What a stack asks for around its images: parents that are signed, and after a push tags, signatures, attestations."""
+"""Declares the supply chain of a stack: verified parents, and the tags, signatures and attestations of its images."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from stacks.spec import CONTEXT
 
 
 def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
-    """Declare the verification of the outside parents that must be signed, by reference."""
-    after = pulumi.ResourceOptions(depends_on=[registry])  # which may pull them through
+    """Declare the verification of each outside parent that needs a signature; return them by reference."""
+    after = pulumi.ResourceOptions(depends_on=[registry])  # it may be their pull-through cache
 
     def login(ref: str) -> Login:
         return registry.login([]) if covering([registry.server], ref) else Login()
@@ -33,8 +33,8 @@ def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
     }
 
 
-def beside(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
-    """Declare what is made of each image once it is pushed, as the stack asks for it; return the outputs."""
+def after_push(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
+    """Declare the additional tags, signatures and attestations of each image; return the outputs."""
     tags: dict[str, Any] = {}
     signed: dict[str, Any] = {}
     for image in plan.images:
@@ -43,7 +43,7 @@ def beside(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant])
         name = image.spec.name
         variant = variants[name]
         below = pulumi.ResourceOptions(parent=variant)
-        login = registry.login([variant.ref])  # asked for after the push: one from before may have ended with the build
+        login = registry.login([variant.ref])  # after the push: a login from before the build may have expired
         for tag in image.extra_tags:
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
@@ -58,29 +58,29 @@ def _signed(
     name = image.spec.name
     variant = variants[name]
     args = SignedArgs(variant.ref, signing, login)
-    # One after the other: all attestations of an image stand under one tag.
+    # One after the other, because all attestations of an image share a tag.
     signature = Signature(f"{name}-signature", args, pulumi.ResourceOptions(parent=variant))
     last: pulumi.Resource = signature
-    found: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
-    if image.spec.product:  # signed for who takes it instead of building it; what it is stands in its tag
-        return found
+    outputs: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
+    if image.spec.product:  # reuse needs its signature only: its tag already says what it is
+        return outputs
     if signing.sbom:
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         sbom = Sbom(f"{name}-sbom", args, after)
         last = sbom
-        found["sbom"] = {"attestation": sbom.attestation, "packages": sbom.packages}
+        outputs["sbom"] = {"attestation": sbom.attestation, "packages": sbom.packages}
     if signing.provenance:
         parents = {key: image.args[key] for key in image.spec.parents if key in image.args}
         siblings = {key: variants[parent].ref for key, parent in image.siblings.items()}
-        traced = ProvenanceArgs(
+        provenance_args = ProvenanceArgs(
             variant.ref,
             signing,
             login,
-            made=image.contents,
+            contents=image.contents,
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
         )
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
-        origin = Provenance(f"{name}-provenance", traced, after)
-        found["provenance"] = {key: getattr(origin, key) for key in ("attestation", "source", "revision", "date")}
-    return found
+        provenance = Provenance(f"{name}-provenance", provenance_args, after)
+        outputs["provenance"] = {key: getattr(provenance, key) for key in ("attestation", "source", "revision", "date")}
+    return outputs

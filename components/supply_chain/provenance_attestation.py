@@ -18,9 +18,9 @@ from stacks.config.stack_file import ROOT
 
 @dataclass(frozen=True)
 class ProvenanceArgs(SignedArgs):
-    """Also the image's plan as a preview shows it, its Dockerfile, and its parents' references."""
+    """Also the image's contents as a preview shows them, its Dockerfile, and its parents' references."""
 
-    made: Mapping[str, Any]
+    contents: Mapping[str, Any]
     dockerfile: str
     parents: Mapping[str, pulumi.Input[str]]
 
@@ -58,7 +58,7 @@ class Provenance(Resource, module="image", name="Provenance"):
     def __init__(self, name: str, args: ProvenanceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         inputs = {
             **signing_inputs(args, "attestation", "source", "revision", "date"),
-            "made": args.made,
+            "made": args.contents,
             "dockerfile": args.dockerfile,
             "parents": args.parents,
         }

@@ -1,7 +1,7 @@
-"""What each may do: a machine, the one that builds images, the function that takes webhooks, and the machines' keeper.
+"""IAM policies of the runners' machines, the builder, the webhook and the keeper. Plain data, no Pulumi.
 
-Policies as IAM has them, plain data. ``*`` stands only where AWS knows no resource for an action ("Actions, resources,
-and condition keys", Service Authorization Reference), and there a condition narrows it where one exists.
+The resource is ``*`` only for actions without a resource type ("Actions, resources, and condition keys", Service
+Authorization Reference). A condition narrows such an action where one exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PUSH = (
     "ecr:PutImage",
     "ecr:UploadLayerPart",
 )
-"""What pulling and pushing take ("Required IAM permissions for pushing an image", ECR user guide), and ``diff``."""
+"""Actions for pull, push ("Required IAM permissions for pushing an image", ECR user guide) and ``slipway diff``."""
 
 _SESSION = (
     "ssm:UpdateInstanceInformation",
@@ -32,12 +32,12 @@ _SESSION = (
     "ssmmessages:OpenControlChannel",
     "ssmmessages:OpenDataChannel",
 )
-"""What Session Manager takes. AWS's own policy for it, AmazonSSMManagedInstanceCore, also reads every parameter."""
+"""Actions for Session Manager. AWS's own policy, AmazonSSMManagedInstanceCore, can also read every parameter."""
 
 
 @dataclass(frozen=True)
 class Arns:
-    """The resources that policies name; ``logs`` are log groups by whose they are."""
+    """The resources that policies name. ``logs`` has log groups by their writer."""
 
     configs: str
     jobs: str
@@ -49,20 +49,20 @@ class Arns:
 
 
 def trust(service: str) -> Policy:
-    """Return who may take a role: one of AWS's services."""
+    """Return the trust policy that lets an AWS service assume a role."""
     return _policy({"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}})
 
 
 def runner(arns: Arns) -> Policy:
-    """Return what a machine may do, and with it every job on it.
+    """Return the policy of a runner's machine, and so of every job on it.
 
-    It reads the one configuration that carries its own session's name as a tag (``aws:userid`` of an instance is
-    ``<role's id>:<instance's id>``), and no other's.
+    The machine can read one configuration only: the one tagged with its own session (``aws:userid`` of an instance is
+    ``<role's id>:<instance's id>``).
     """
-    own = {"StringEquals": {"aws:ResourceTag/runner": "${aws:userid}"}}
+    tagged = {"StringEquals": {"aws:ResourceTag/runner": "${aws:userid}"}}
     push = [_allow(_PUSH, *arns.repositories), _allow(["ecr:GetAuthorizationToken"], "*")] if arns.repositories else []
     return _policy(
-        _allow(["ssm:GetParameter"], f"{arns.configs}/*", Condition=own),
+        _allow(["ssm:GetParameter"], f"{arns.configs}/*", Condition=tagged),
         *push,
         _logs(arns, "runner"),
         _allow(_SESSION, "*"),
@@ -70,12 +70,12 @@ def runner(arns: Arns) -> Policy:
 
 
 def builder() -> Policy:
-    """Return what the machine may do that builds images: who builds on it brings the credentials to push with."""
+    """Return the policy of the builder. Its clients bring their own credentials for pushes."""
     return _policy(_allow(_SESSION, "*"))
 
 
 def webhook(arns: Arns) -> Policy:
-    """Return what the function may do that anybody can call."""
+    """Return the policy of the webhook, which anybody can call."""
     return _policy(
         _allow(["secretsmanager:GetSecretValue"], arns.webhook_secret),
         _allow(["dynamodb:PutItem"], arns.jobs),
@@ -84,7 +84,7 @@ def webhook(arns: Arns) -> Policy:
 
 
 def keeper(arns: Arns, namespace: str) -> Policy:
-    """Return what the function may do that starts and ends machines; ``namespace`` is that of its metrics."""
+    """Return the policy of the keeper, which starts and ends machines. ``namespace`` is that of its metrics."""
     return _policy(
         _allow(["secretsmanager:GetSecretValue"], arns.github_secret),
         _allow(["dynamodb:PutItem", "dynamodb:Scan"], arns.jobs),
@@ -108,8 +108,8 @@ def keeper(arns: Arns, namespace: str) -> Policy:
     )
 
 
-def _logs(arns: Arns, whose: str) -> Statement:
-    return _allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], f"{arns.logs[whose]}:*")
+def _logs(arns: Arns, writer: str) -> Statement:
+    return _allow(["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"], f"{arns.logs[writer]}:*")
 
 
 def _allow(actions: Sequence[str], *resources: str, **more: Any) -> Statement:

@@ -1,4 +1,4 @@
-"""What every machine on EC2 is launched with."""
+"""Launch options of every EC2 machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ METADATA: dict[str, Any] = {
     "http_put_response_hop_limit": 1,
     "instance_metadata_tags": "disabled",
 }
-"""IMDSv2 only. A container is one hop further than the machine: it does not get at the machine's credentials."""
+"""IMDSv2 only. A container is one hop further away than the machine, so it cannot reach the machine's credentials."""
 
 FAST: dict[str, Any] = {"iops": 6000, "throughput": 500}
-"""Of a gp3 volume: twice the operations a second that it has by itself, and four times the MiB."""
+"""Options of a gp3 volume: twice the default operations per second, and four times the default MiB/s."""

@@ -1,4 +1,4 @@
-"""What a machine is told when it starts, as cloud-init takes it. There is no secret in it."""
+"""User data of machines for cloud-init. It has no secrets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stacks.config.ec2 import Ec2Build, Ec2Runners
 from stacks.versions.checksums import runner_checksum
 
 LIMIT = 16 * 1024
-"""Most bytes of user data before it is encoded (EC2 user guide, "Run commands when you launch an EC2 instance")."""
+"""Maximal bytes of user data before encoding (EC2 user guide, "Run commands when you launch an EC2 instance")."""
 
 _BOOT = Path(__file__).parent / "boot"
 _RELEASES = "https://github.com/actions/runner/releases/download"
 
 
 class _Block(yaml.SafeDumper):
-    """Writes text of several lines as such, so that it can be read in EC2's console."""
+    """Dumps text of several lines as blocks, which are readable in EC2's console."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
@@ -31,9 +31,9 @@ _Block.add_representer(str, _text)
 
 
 def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: int) -> str:
-    """Return the user data of machines that must have ``gpus`` and ``efa`` interfaces at least.
+    """Return the user data of a runner's machine, which must have at least ``gpus`` GPUs and ``efa`` EFA interfaces.
 
-    ``name`` is that of all that belongs to the runners.
+    ``name`` prefixes the names of all resources of the runners.
     """
     contents = {
         "/etc/slipway/runner.env": _environment(config, platform, name, gpus, efa),
@@ -44,7 +44,7 @@ def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: i
 
 
 def builder_user_data(build: Ec2Build, volume: str) -> str:
-    """Return the user data of the machine that builds images; ``volume`` is the id of that which holds its layers."""
+    """Return the user data of the builder; ``volume`` is the id of the volume with its layers."""
     contents = {
         "/etc/slipway/builder.env": f"VOLUME={volume}\nCACHE={build.cache}\nIDLE={build.idle}\n",
         "/usr/local/sbin/slipway-builder": _script("builder"),
@@ -60,7 +60,7 @@ def _script(name: str) -> str:
 
 
 def _filled(template: str, contents: Mapping[str, str]) -> str:
-    """Return one of the templates with the content of files that it leaves empty."""
+    """Return a cloud-init template with the contents of its empty files filled in."""
     document: dict[str, Any] = yaml.safe_load(_script(template))
     for file in document["write_files"]:
         file["content"] = contents.get(file["path"], file["content"])
@@ -81,7 +81,7 @@ def _environment(config: Ec2Runners, platform: str, name: str, gpus: int, efa: i
 
 
 def _logs(name: str) -> Mapping[str, Any]:
-    """Return the CloudWatch agent's configuration: each file a stream, named after the machine."""
+    """Return the CloudWatch agent's configuration. Each file is a stream named after its machine."""
     files = ["/var/log/slipway-setup.log", "/var/log/slipway-runner.log", "/var/log/cloud-init-output.log"]
     collected = [
         {

@@ -22,17 +22,17 @@ _UNPRIVILEGED: Spec = {"runAsNonRoot": True, "seccompProfile": {"type": "Runtime
 
 
 def charts(config: KubernetesRunners) -> tuple[str, str]:
-    """Return where Helm finds the controller's chart, and that of the scale set."""
+    """Return the charts of the controller and of the scale set, as Helm names them."""
     controller, scale_set = (f"{config.arc.charts or _REGISTRY}/{name}" for name in ARC_CHARTS)
     return controller, scale_set
 
 
 def controller_values(config: KubernetesRunners, repository: str = IMAGE) -> Values:
-    """Return the controller's: it watches the runners' namespace and no other, and so has no role beyond it.
+    """Return the controller's values. It watches the runners' namespace alone, and so needs no role elsewhere.
 
     Args:
-        config: what the runners are to be.
-        repository: of the controller's image, where a mirror has it.
+        config: the configuration of the runners.
+        repository: the repository of the controller's image, or its mirror.
     """
     return {
         "flags": {"watchSingleNamespace": config.namespace, "logLevel": "info"},
@@ -45,10 +45,10 @@ def controller_values(config: KubernetesRunners, repository: str = IMAGE) -> Val
 
 
 def scale_set_values(config: KubernetesRunners, template: Spec) -> Values:
-    """Return the scale set's: whose jobs, how many runners, and the pod of each.
+    """Return the scale set's values: whose jobs it takes, how many runners it has, and their pod template.
 
-    ``containerMode`` is left empty, as the template is whole. The controller is named: the chart would else look for
-    one in the cluster, which it cannot where it is rendered without.
+    ``containerMode`` stays empty, because the template is complete. The controller is named, because otherwise the
+    chart looks one up in the cluster and cannot be rendered without one.
     """
     values: Values = {
         "githubConfigUrl": config.github.url,
@@ -70,7 +70,7 @@ def scale_set_values(config: KubernetesRunners, template: Spec) -> Values:
 
 
 def credentials(config: KubernetesRunners) -> dict[str, str]:
-    """Return what registers runners, by the keys that the controller reads; none where a secret is there already."""
+    """Return the credentials for registering runners, by the controller's keys; none if the secret exists already."""
     github = config.github
     if github.app:
         return {

@@ -1,4 +1,4 @@
-"""``Certificates``: what a service and its clients prove to each other with, kept in the stack's state."""
+"""``Certificates``: the TLS certificates of a service and its clients, kept in the stack's state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider
 
 YEARS = 5
-"""How long they are good for; `pulumi up --replace` of the resource makes new ones."""
+"""Years of validity. `pulumi up --replace` of the resource renews the certificates."""
 
 _UNUSED = (
     "digital_signature",
@@ -23,14 +23,14 @@ _UNUSED = (
     "encipher_only",
     "decipher_only",
 )
-"""What the authority's key is not for."""
+"""Key usages that the authority does not have."""
 
 _KEYS = ("ca", "server_cert", "server_key", "client_cert", "client_key")
 
 
 @dataclass(frozen=True)
 class CertificatesArgs:
-    """The names and IP addresses that the service is reached by."""
+    """The host names and IP addresses of the service."""
 
     hosts: Sequence[str]
 
@@ -51,9 +51,9 @@ class MakeCertificates(ResourceProvider):
 
 
 class Certificates(Resource, module="runners", name="Certificates"):
-    """A certificate authority of the stack's own, and what it has signed: one for a service, one for its clients.
+    """A certificate authority, and the certificates it signed for a service and for its clients.
 
-    The authority's key is thrown away, so that nobody signs anything more. All keys are secrets.
+    The authority's key is discarded, so that it signs nothing more. All keys are secrets.
     """
 
     ca: pulumi.Output[str]
@@ -69,7 +69,7 @@ class Certificates(Resource, module="runners", name="Certificates"):
 
     @property
     def pem(self) -> dict[str, pulumi.Output[str]]:
-        """Certificates and keys by their names, the keys as secrets also where only this program looks."""
+        """Certificates and keys by name. The keys are secrets within this program too."""
         keys: dict[str, Any] = {"server_key": self.server_key, "client_key": self.client_key}
         secret = {name: pulumi.Output.secret(value) for name, value in keys.items()}
         return {"ca": self.ca, "server_cert": self.server_cert, "client_cert": self.client_cert, **secret}
@@ -77,7 +77,7 @@ class Certificates(Resource, module="runners", name="Certificates"):
 
 def make(hosts: Sequence[str]) -> dict[str, str]:
     """Return PEM: ``ca``, ``server_cert`` for ``hosts``, ``client_cert``, and the keys of the latter two."""
-    # A program that has no build service should not pay for it.
+    # Imported here: only a build service needs it.
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
@@ -101,20 +101,20 @@ def make(hosts: Sequence[str]) -> dict[str, str]:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
         )
 
-    def pem(made: x509.CertificateBuilder) -> str:
-        return made.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+    def pem(certificate: x509.CertificateBuilder) -> str:
+        return certificate.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
     def signed(name: str, usage: x509.ObjectIdentifier, names: Sequence[x509.GeneralName]) -> tuple[str, str]:
         key = ec.generate_private_key(ec.SECP256R1())
-        made = builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
-        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        made = made.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        certificate = builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        certificate = certificate.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        certificate = certificate.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if names:
-            made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+            certificate = certificate.add_extension(x509.SubjectAlternativeName(names), critical=False)
         text = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return pem(made), text.decode()
+        return pem(certificate), text.decode()
 
     root = builder(issuer, authority).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **dict.fromkeys(_UNUSED, False))

@@ -15,30 +15,30 @@ _FOLDER, _SCRIPT = "/checks", "gpu.py"
 
 
 def script(config: KubernetesRunners, text: str) -> Manifest:
-    """Return what an image's own checks are mounted from."""
+    """Return the ConfigMap with an image's own checks."""
     return isolation.manifest("v1", "ConfigMap", NAME, config.namespace, data={_SCRIPT: text})
 
 
 def login(server: str, username: str, password: str) -> dict[str, str]:
-    """Return what a secret holds to pull from a registry with (Kubernetes, "Pull an Image from a Private Registry")."""
+    """Return a secret's data for pulling from a registry (Kubernetes, "Pull an Image from a Private Registry")."""
     return {".dockerconfigjson": docker_login.configuration(server, username, password)}
 
 
 def job(
     config: KubernetesRunners, validation: Validation, text: str | None = None, *, private: bool = False
 ) -> Manifest:
-    """Return the Job, but for its image. It runs once; a check that fails, or finds no node in time, fails it.
+    """Return the Job without its image. It runs once. A failed check fails it, and so does a lack of nodes.
+
+    The Job requests the same devices as a runner. If the nodes lack a device of the profile, say because the EFA plugin
+    leaves their instance type out, the Job finds no node and reports what runners would wait for.
 
     Args:
-        config: what the runners are to be.
-        validation: the command, if it is not to be the image's own checks.
-        text: those, a script in Python.
+        config: the configuration of the runners.
+        validation: its command replaces the image's own checks.
+        text: the image's own checks, a Python script.
         private: whether the image is pulled with the secret :data:`NAME`.
-
-    It asks for the same devices as a runner: where the cluster's nodes do not offer what the profile promises (an EFA
-    plugin whose list of instance types lacks them, say), it finds no node, and so says what runners would wait for.
     """
-    asked = devices(config)
+    requested = devices(config)
     container: Spec = {
         "name": "checks",
         "command": list(validation.command) or ["python", f"{_FOLDER}/{_SCRIPT}"],
@@ -55,14 +55,14 @@ def job(
     if text is not None:
         mounts.append({"name": "checks", "mountPath": _FOLDER, "readOnly": True})
         volumes.append({"name": "checks", "configMap": {"name": NAME}})
-        # Other checks are another Job: a changed ConfigMap alone would run nothing.
+        # Changed checks replace the Job; a changed ConfigMap alone would run nothing.
         metadata["annotations"] = {"slipway/checks": hashlib.sha256(text.encode()).hexdigest()[:12]}
-    if asked:
-        container["resources"] = resources(asked)
+    if requested:
+        container["resources"] = resources(requested)
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     if pins(config):
-        # See the runner's: it counts for root alone, whoever the image's user is.
+        # Only root has it, as in the runner's container, so the checks run as root.
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
         container["securityContext"]["runAsUser"] = 0
     container["volumeMounts"] = mounts
@@ -81,11 +81,11 @@ def job(
         "activeDeadlineSeconds": seconds,
         "template": {"metadata": metadata, "spec": pod},
     }
-    made = isolation.manifest("batch/v1", "Job", NAME, config.namespace, spec=spec)
-    made["metadata"]["annotations"] = {
-        # Longer than the Job itself, whose own end says more.
+    manifest = isolation.manifest("batch/v1", "Job", NAME, config.namespace, spec=spec)
+    manifest["metadata"]["annotations"] = {
+        # Longer than the Job's own deadline, which gives a better reason.
         "pulumi.com/timeoutSeconds": str(seconds + 60),
-        # A Job that failed stays so, whatever is mended: the next update makes another.
+        # A failed Job stays failed. The next update replaces it.
         "pulumi.com/replaceUnready": "true",
     }
-    return made
+    return manifest

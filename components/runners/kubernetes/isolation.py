@@ -1,6 +1,6 @@
-"""What surrounds runners in their namespace, and what they may not do. Plain data, no Pulumi.
+"""The isolation of runners: namespaces, quotas, accounts, network policies, priorities. Plain data, no Pulumi.
 
-Each function returns Kubernetes objects as its API has them. A job may run anything: nothing here trusts a pod.
+Each function returns manifests of Kubernetes objects. A job may run anything, so nothing here trusts a pod.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from stacks.config.kubernetes import KubernetesRunners
 Manifest = dict[str, Any]
 
 CLOUD = ("169.254.0.0/16", "168.63.129.16/32")
-"""Where clouds speak to a node itself: link-local addresses, with its credentials, and Azure's WireServer.
+"""Addresses at which clouds serve a node: link-local ones, with its credentials, and Azure's WireServer.
 
-Of IPv6 nothing is let out: Azure's network policy manager drops a policy that names such a block, whole.
+IPv6 egress is closed altogether: Azure's network policy manager drops any policy with an IPv6 block.
 """
 
 PRIORITY = -10
-"""Below what serves users (0): a build waits, and gives way. No lower: for pods below -10 Cluster Autoscaler starts no
-node, and it ends them with theirs at any time (its FAQ, ``--expendable-pods-priority-cutoff``)."""
+"""Below services (0), so that builds wait and give way. Not below -10: for such pods Cluster Autoscaler starts no node,
+and it removes them with theirs at any time (its FAQ, ``--expendable-pods-priority-cutoff``)."""
 
 WEB = (80, 443)
-"""Ports of what a build fetches and pushes."""
+"""Ports from which builds fetch and to which they push."""
 
 API_SERVER = 6443
-"""Where a cluster that is not a cloud's has its API; clouds have it at 443."""
+"""The API server's port outside of clouds, which use 443."""
 
 NODE_DNS = "169.254.20.10/32"
-"""Where NodeLocal DNSCache answers, on clusters that have it (Kubernetes, "Using NodeLocal DNSCache")."""
+"""The address of NodeLocal DNSCache, on clusters that have it (Kubernetes, "Using NodeLocal DNSCache")."""
 
 
 def manifest(api: str, kind: str, name: str, namespace: str, **body: Any) -> Manifest:
-    """Return an object of a namespace, with the label that all of Slipway's carry."""
+    """Return an object in a namespace, with the label of all of Slipway's objects."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(OWN)}
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}
 
@@ -47,43 +47,43 @@ OWN = {"app.kubernetes.io/part-of": "slipway"}
 
 
 def admitting(name: str, enforced: str) -> Manifest:
-    """Return a namespace that admits pods of a level of the Pod Security Standards, and warns below the strictest."""
+    """Return a namespace that enforces a level of the Pod Security Standards and warns below ``restricted``."""
     level = "pod-security.kubernetes.io"
     security = {f"{level}/enforce": enforced, f"{level}/warn": "restricted", f"{level}/audit": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**OWN, **security}}}
 
 
 def namespace(config: KubernetesRunners) -> Manifest:
-    """Return the runners' namespace: as strict as their pods let it be.
+    """Return the runners' namespace, at the strictest level that admits their pods.
 
-    No stricter level admits a Docker daemon, or memory that is pinned. Without either it is ``baseline``: jobs have
-    sudo in GitHub's image, which ``restricted`` would forbid.
+    Only ``privileged`` admits a Docker daemon or pinned memory. Without either it is ``baseline``, because jobs have
+    sudo in GitHub's image, which ``restricted`` forbids.
     """
     return admitting(config.namespace, "privileged" if config.daemon or pins(config) else "baseline")
 
 
 def controller_namespace(config: KubernetesRunners) -> Manifest:
-    """Return the namespace of the controller and its listener, which need no privilege at all."""
+    """Return the namespace of the controller and its listener, which need no privileges."""
     return admitting(config.controller_namespace, "restricted")
 
 
 def quota(config: KubernetesRunners) -> Manifest:
-    """Return the most that all may take together: so many pods, claims and devices as there may be runners.
+    """Return the quota of the namespace: pods, claims and devices for the maximal number of runners.
 
-    The GPU checks are one more.
+    The GPU checks add one pod.
     """
     count = config.max_runners
-    checked = int(config.validation is not None)
+    validation_pods = int(config.validation is not None)
     hard = {
-        "pods": str(count + checked),
+        "pods": str(count + validation_pods),
         "persistentvolumeclaims": str(count * config.daemon),
-        **{f"requests.{name}": str((count + checked) * most) for name, most in config.devices.items()},
+        **{f"requests.{name}": str((count + validation_pods) * most) for name, most in config.devices.items()},
     }
     return _manifest("v1", "ResourceQuota", "runners", config, spec={"hard": hard})
 
 
 def limit_range(config: KubernetesRunners) -> Manifest:
-    """Return what a container is sure of that asks for nothing, and the largest volume that any pod may claim."""
+    """Return the default requests of a container, and the largest volume that a pod may claim."""
     limits = [
         {"type": "Container", "defaultRequest": {"cpu": "500m", "memory": "1Gi"}},
         *([largest_claim(config.cache)] if config.daemon else []),
@@ -92,45 +92,45 @@ def limit_range(config: KubernetesRunners) -> Manifest:
 
 
 def largest_claim(size: str) -> Manifest:
-    """Return the part of a limit range by which no volume is larger."""
+    """Return the limit of a volume's size, for a limit range."""
     return {"type": "PersistentVolumeClaim", "max": {"storage": size}}
 
 
 def service_account(config: KubernetesRunners) -> Manifest:
-    """Return the runners' account."""
+    """Return the service account of the runners."""
     return account(ACCOUNT, config.namespace)
 
 
 def account(name: str, namespace: str) -> Manifest:
-    """Return an account that has no role anywhere, and whose token no pod gets."""
+    """Return a service account without any role, whose token is not mounted into pods."""
     return manifest("v1", "ServiceAccount", name, namespace, automountServiceAccountToken=False)
 
 
 def network_policies(config: KubernetesRunners, ports: Iterable[int] = ()) -> list[Manifest]:
-    """Return the runners' policies: nothing comes in; questions for names, and requests but to the cloud's own, go out.
+    """Return the runners' policies: no ingress; egress to DNS, and to the web except the cloud's node services.
 
     Args:
-        config: what the runners are to be.
-        ports: of the registry and the mirrors, beside those of the web.
+        config: the configuration of the runners.
+        ports: ports of the registry and the mirrors, in addition to the web's.
     """
     spec = egress(labels(config), outward(ports))
     return [closed("closed", config.namespace), _manifest(*POLICY, "build", config, spec=spec)]
 
 
 def outward(ports: Iterable[int]) -> list[Manifest]:
-    """Return what a build may reach: names, and the web and ``ports`` at any address but the cloud's own."""
-    return [_DNS, _reached(sorted({*WEB, *ports}))]
+    """Return the egress of a build: DNS, and web ports and ``ports`` at any address but the cloud's node services."""
+    return [_DNS, _to_internet(sorted({*WEB, *ports}))]
 
 
 def controller_policies(config: KubernetesRunners) -> list[Manifest]:
-    """Return those of the controller and its listener: the cluster's API and GitHub's are reached, nothing comes in."""
+    """Return the policies of controller and listener: egress to the APIs of the cluster and GitHub, no ingress."""
     name = config.controller_namespace
-    out = [_DNS, _reached([443, API_SERVER])]
-    return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=egress({}, out))]
+    rules = [_DNS, _to_internet([443, API_SERVER])]
+    return [closed("controller-closed", name), manifest(*POLICY, "controller", name, spec=egress({}, rules))]
 
 
 def closed(name: str, namespace: str) -> Manifest:
-    """Return the policy by which nothing comes into a namespace or leaves it, but for what another policy says."""
+    """Return the policy that closes a namespace both ways, except for what other policies allow."""
     return manifest(*POLICY, name, namespace, spec={"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
 
 
@@ -138,7 +138,7 @@ POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
 
 
 def in_namespace(name: str) -> Manifest:
-    """Return the part of a policy's peer by which it is in a namespace."""
+    """Return the namespace selector of a policy's peer."""
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
@@ -151,7 +151,7 @@ _DNS: Manifest = {
 }
 
 
-def _reached(ports: Sequence[int]) -> Manifest:
+def _to_internet(ports: Sequence[int]) -> Manifest:
     return {
         "to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": list(CLOUD)}}],
         "ports": [{"protocol": "TCP", "port": port} for port in ports],
@@ -159,23 +159,23 @@ def _reached(ports: Sequence[int]) -> Manifest:
 
 
 def egress(pods: dict[str, str], rules: list[Manifest]) -> Manifest:
-    """Return what a policy says that lets pods of some labels, or all of its namespace, reach what the rules name."""
+    """Return a policy's spec that lets pods with the labels, or all pods of the namespace, reach the rules' peers."""
     selector: dict[str, Any] = {"matchLabels": pods} if pods else {}
     return {"podSelector": selector, "policyTypes": ["Egress"], "egress": rules}
 
 
 def disruption_budget(config: KubernetesRunners) -> Manifest:
-    """Return the budget that lets nobody drain a node under a build; it ends by itself.
+    """Return the budget that keeps nodes from being drained during builds, which end by themselves.
 
-    A runner's pod belongs to no controller that Kubernetes knows, so that only a number of pods that must stay counts
-    ("Specifying a Disruption Budget for your Application", arbitrary controllers).
+    Kubernetes does not know the controller of a runner's pod, so only an absolute ``minAvailable`` works ("Specifying a
+    Disruption Budget for your Application", arbitrary controllers).
     """
     spec = {"minAvailable": config.max_runners, "selector": {"matchLabels": labels(config)}}
     return _manifest("policy/v1", "PodDisruptionBudget", "runners", config, spec=spec)
 
 
 def builds_priority(config: KubernetesRunners) -> Manifest:
-    """Return the class of builds, which are put off for whatever else needs their place, and put nothing off."""
+    """Return the priority class of builds. Other pods may preempt them; they preempt none."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",

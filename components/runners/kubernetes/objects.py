@@ -1,4 +1,4 @@
-"""Kubernetes objects as typed resources: given as the API has them, declared as Pulumi's provider has them."""
+"""Declares Kubernetes objects, given as manifests, as typed Pulumi resources."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KINDS: Mapping[tuple[str, str], Callable[..., pulumi.CustomResource]] = {
 }
 
 FINAL: Mapping[str, tuple[str, ...]] = {"PriorityClass": ("value", "preemptionPolicy")}
-"""By kind, what the API server lets nobody change, and Pulumi's provider would: such an object is made anew."""
+"""Fields by kind that are immutable for the API server but not for Pulumi's provider: a change replaces the object."""
 
 
 def declare(prefix: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
-    """Declare one object, under its kind and name after ``prefix``."""
+    """Declare one object. Its resource name is the prefix, its kind and its name."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind in FINAL:
-        anew = pulumi.ResourceOptions(replace_on_changes=list(FINAL[kind]), delete_before_replace=True)
-        opts = pulumi.ResourceOptions.merge(opts, anew)
+        replacement = pulumi.ResourceOptions(replace_on_changes=list(FINAL[kind]), delete_before_replace=True)
+        opts = pulumi.ResourceOptions.merge(opts, replacement)
     body = {to_snake(key): value for key, value in manifest.items() if key not in {"apiVersion", "kind"}}
     return KINDS[manifest["apiVersion"], kind](f"{prefix}-{kind}-{name}".lower(), **body, opts=opts)

@@ -1,8 +1,8 @@
-"""The pod of a GitHub Actions runner: its container, and, by default, a Docker daemon beside it. Plain data, no Pulumi.
+"""The pod of a GitHub Actions runner: its container, and by default a Docker daemon. Plain data, no Pulumi.
 
 ARC's own ``containerMode: dind`` takes no change ("if any customization is required ... containerMode should remain
-empty, and configuration should be applied to the template", gha-runner-scale-set's values.yaml), so the whole template
-is written here: GPUs, devices of the fabric, a volume for layers.
+empty, and configuration should be applied to the template", gha-runner-scale-set's values.yaml). So this module has the
+whole template: GPUs, devices of the fabric, a volume for layers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SOCKETS = "/var/run"
 WORK = "/home/runner/_work"
 EXTERNALS = "/home/runner/externals"
 CLIENT = "/etc/slipway/build"
-"""Where a job finds the certificate by which the build service knows it."""
+"""The folder with a job's certificate for the build service."""
 _USER: Spec = {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 """The user of GitHub's runner image."""
 _DOCKER_GROUP = "123"
@@ -32,10 +32,10 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
     """Return the pod template of a runner scale set.
 
     Args:
-        config: what the runners are to be.
-        runner: image of GitHub's runner.
-        docker: image of the Docker daemon.
-        service: how a job reaches the build service, as ``env`` and the ``secret`` with its client's certificate.
+        config: the configuration of the runners.
+        runner: the image of GitHub's runner.
+        docker: the image of the Docker daemon.
+        service: a job's access to the build service: ``env``, and the ``secret`` with its certificate.
     """
     return {
         "metadata": {"labels": labels(config)},
@@ -53,7 +53,7 @@ def template(config: KubernetesRunners, runner: str, docker: str, service: Spec 
 
 
 def scheduling(config: KubernetesRunners) -> Spec:
-    """Return what brings a pod onto a node of the profile, and one runner's build away from another's."""
+    """Return the scheduling of a runner: on a node of the profile, away from other runners where possible."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -64,7 +64,7 @@ def scheduling(config: KubernetesRunners) -> Spec:
 
 
 def placement(profile: str) -> Spec:
-    """Return what brings a pod onto a node of a profile."""
+    """Return the node selector and tolerations of a profile."""
     row = node(profile)
     spec: Spec = {"nodeSelector": dict(row.selector)}
     if row.tolerations:
@@ -73,38 +73,38 @@ def placement(profile: str) -> Spec:
 
 
 def priority_class(config: KubernetesRunners) -> str:
-    """Return the name of the builds' priority class, of which a cluster has one for each namespace of runners."""
+    """Return the name of the builds' priority class. Each namespace of runners has its own."""
     return f"{config.namespace}-build"
 
 
 def labels(config: KubernetesRunners) -> dict[str, str]:
-    """Return the labels by which the namespace's other objects know a runner's pod."""
+    """Return the labels of a runner's pod, which the namespace's other objects select."""
     return {"app.kubernetes.io/part-of": "slipway", "app.kubernetes.io/component": f"runner-{config.profile}"}
 
 
 def devices(config: KubernetesRunners) -> dict[str, str]:
-    """Return the extended resources of one runner, as ``limits``: Kubernetes requests as many as it limits.
+    """Return the extended resources of one runner as ``limits``. Kubernetes requests the same amounts.
 
-    EFA takes huge pages with it (EKS user guide). A pod that asks for no GPU gets none, but where a node's plugin sets
-    no guard it could still see them all (NVIDIA's device plugin, README): ``NVIDIA_VISIBLE_DEVICES`` is set besides.
+    EFA also needs huge pages (EKS user guide). A pod without a GPU could still see all GPUs of a node whose plugin does
+    not guard them (NVIDIA's device plugin, README), so ``NVIDIA_VISIBLE_DEVICES`` is set as well.
     """
-    asked = {resource: str(count) for resource, count in config.devices.items()}
+    requested = {resource: str(count) for resource, count in config.devices.items()}
     hugepages = node(config.profile).hugepages
-    return {**asked, "hugepages-2Mi": hugepages} if EFA in asked and hugepages else asked
+    return {**requested, "hugepages-2Mi": hugepages} if EFA in requested and hugepages else requested
 
 
 def pins(config: KubernetesRunners) -> bool:
-    """Return whether a runner's memory is pinned for its node's fabric, which a container may with ``IPC_LOCK``."""
+    """Return whether a runner pins memory for its node's fabric, for which it needs ``IPC_LOCK``."""
     return bool({EFA, INFINIBAND} & config.devices.keys())
 
 
-def resources(asked: Mapping[str, str]) -> Spec:
-    """Return what a container with devices asks for: huge pages are refused to one that names no CPU and no memory."""
-    return {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": dict(asked)}
+def resources(limits: Mapping[str, str]) -> Spec:
+    """Return the resources of a container with devices. Huge pages require CPU or memory requests."""
+    return {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": dict(limits)}
 
 
 def _externals(image: str) -> Spec:
-    """Return the step that copies the runner's own Node.js to where the daemon finds it for a job's containers."""
+    """Return the init container that copies the runner's Node.js to a volume for the containers of jobs."""
     return {
         "name": "init-dind-externals",
         "image": image,
@@ -120,7 +120,7 @@ def _externals(image: str) -> Spec:
 
 
 def _daemon(config: KubernetesRunners, image: str) -> Spec:
-    """Return the daemon as a native sidecar: there before the runner, ended after it."""
+    """Return the daemon as a native sidecar: it starts before the runner and ends after it."""
     mounts = {"work": WORK, "dind-sock": SOCKETS, "dind-externals": EXTERNALS, "layers": "/var/lib/docker"}
     return {
         "name": "dind",
@@ -136,8 +136,8 @@ def _daemon(config: KubernetesRunners, image: str) -> Spec:
 
 
 def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec:
-    asked = devices(config)
-    mounts = {"work": WORK, **({"shm": "/dev/shm"} if asked else {})}  # noqa: S108 - a pod's own
+    requested = devices(config)
+    mounts = {"work": WORK, **({"shm": "/dev/shm"} if requested else {})}  # noqa: S108 - a pod's own
     env: dict[str, str] = {}
     if config.daemon:
         mounts["dind-sock"] = SOCKETS
@@ -145,22 +145,22 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
     if service:
         mounts["build-client"] = CLIENT
         env |= service["env"]
-    if not asked:
+    if not requested:
         env["NVIDIA_VISIBLE_DEVICES"] = "void"
     container: Spec = {
         "name": "runner",
         "image": image,
         "command": ["/home/runner/run.sh"],
         "env": [{"name": name, "value": value} for name, value in env.items()],
-        # Jobs have sudo in GitHub's image, so that privileges may be gained; what none needs is dropped.
+        # Jobs have sudo in GitHub's image, so privilege escalation stays allowed. Unneeded capabilities are dropped.
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
-    if asked:
-        container["resources"] = resources(asked)
+    if requested:
+        container["resources"] = resources(requested)
     if pins(config):
-        # Where a node limits how much, root is exempt with this, and so is what a job runs by sudo; the runner's own
-        # user is not (capabilities(7): Kubernetes sets no ambient ones).
+        # Exempts root, and so sudo, from a node's limit of pinned memory. The runner's own user is not exempt, because
+        # Kubernetes sets no ambient capabilities (capabilities(7)).
         container["securityContext"]["capabilities"]["add"] = ["IPC_LOCK"]
     return container
 
