@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         if last and not repository.follows(ROOT, head, last):
             raise SlipwayError(
                 f"stack {options.stack}: the last update was from {last[:7]}, a later commit than {head[:7]}; "
-                "start the workflow `publish` on the present main"
+                "start the workflow `publish` on the current main"
             )
         if status := stack.up(targets):
             return status

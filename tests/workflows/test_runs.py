@@ -185,7 +185,7 @@ def test_a_run_that_comes_after_a_later_commits_takes_nothing_back(world: World)
     assert run.results == {"resolve": "success", "link0 / up": "failure"}, run.log
     assert (
         f"stack two: the last update was from {later.sha[:7]}, a later commit than {older.sha[:7]}; "
-        "start the workflow `publish` on the present main"
+        "start the workflow `publish` on the current main"
     ) in run.job("link0 / up").log.splitlines()
     assert world.actions().run("publish.yml", older).results["affected stacks"] == "success"
     assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "four"
