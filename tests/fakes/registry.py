@@ -1,4 +1,4 @@
-"""A registry on loopback: tags, manifests, blobs, a password, and the anonymous token of the big public ones."""
+"""A registry on loopback with tags, manifests, blobs, a password, and anonymous tokens as on Docker Hub."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ GZIP = b"\x1f\x8b"
 
 
 class Registry:
-    """What the registry has and was asked.
+    """The content of the registry, its faults, and the requests that it received.
 
-    ``digests`` maps ``name:tag`` to a digest; a status code stands for a refusal. ``manifests`` and ``blobs`` have the
-    content by digest; what a blob's digest does not say is what a corrupt one sends. ``refusals`` are the statuses of
-    the next answers; so many as ``broken`` says end in the middle, blobs halt there while it is ``slow``, and none comes while it is ``silent``. ``login`` is who gets the token,
-    or, where there is none, all else.
+    ``digests`` maps ``name:tag`` to a digest, or to the status of a refusal. ``manifests`` and ``blobs`` are by digest;
+    content that does not fit its digest makes a corrupt one. ``refusals`` are the statuses of the next responses.
+    ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
+    ``silent`` is set, there is no response. ``login`` is required for a token, or without ``token`` for everything.
     """
 
     def __init__(self, address: str) -> None:
@@ -47,22 +47,22 @@ class Registry:
         self.silent = threading.Event()
         self.token: str | None = None
         self.login: tuple[str, str] | None = None
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.accepted = ""
 
     def blob(self, content: bytes) -> str:
         """Keep a blob; return its digest."""
-        found = digest_of(content)
-        self.blobs[found] = content
-        return found
+        digest = digest_of(content)
+        self.blobs[digest] = content
+        return digest
 
     def manifest(self, name: str, media_type: str, content: Mapping[str, Any]) -> str:
         """Keep a manifest under ``name:tag``; return its digest."""
         body = json.dumps(content).encode()
-        found = digest_of(body)
-        self.manifests[found] = (media_type, body)
-        self.digests[name] = found
-        return found
+        digest = digest_of(body)
+        self.manifests[digest] = (media_type, body)
+        self.digests[name] = digest
+        return digest
 
     def image(
         self,
@@ -76,22 +76,22 @@ class Registry:
     ) -> str:
         """Keep an image under ``name:tag``; return the reference that names its digest."""
         blobs = [(pack or compress)(layer) for layer in layers]
-        said = {
+        config_file = {
             "os": platform[0],
             "architecture": platform[1],
             "config": dict(config or {}),
             "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
             "history": [{"created_by": f"step {number}"} for number in range(len(layers))],
         }
-        body = json.dumps(said).encode()
+        body = json.dumps(config_file).encode()
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": {"digest": self.blob(body), "size": len(body)},
             "layers": [{"digest": self.blob(b), "size": len(b), "mediaType": LAYER + suffix} for b in blobs],
         }
-        found = self.manifest(name, MANIFEST, manifest)
-        return f"{self.address}/{name.rpartition(':')[0]}@{found}"
+        digest = self.manifest(name, MANIFEST, manifest)
+        return f"{self.address}/{name.rpartition(':')[0]}@{digest}"
 
 
 def compress(layer: bytes) -> bytes:
@@ -110,12 +110,12 @@ class _Handler(BaseHTTPRequestHandler):
     registry: Registry
 
     def do_HEAD(self) -> None:
-        self.registry.asked.append(f"HEAD {self.path}")
+        self.registry.requests.append(f"HEAD {self.path}")
         self._serve()
 
     def do_GET(self) -> None:
         address = urlsplit(self.path)
-        self.registry.asked.append(f"GET {address.path}" + (f" {parse_qs(address.query)}" if address.query else ""))
+        self.registry.requests.append(f"GET {address.path}" + (f" {parse_qs(address.query)}" if address.query else ""))
         if address.path == "/token":
             self._give_token()
         else:
@@ -150,12 +150,12 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._manifest(self.registry.digests.get(f"{name}:{what}", 404))
 
-    def _manifest(self, found: str | int) -> None:
-        if isinstance(found, int):
-            self._answer(found, {})
+    def _manifest(self, digest_or_status: str | int) -> None:
+        if isinstance(digest_or_status, int):
+            self._answer(digest_or_status, {})
             return
-        media_type, body = self.registry.manifests.get(found, ("", b""))
-        self._answer(200, {"Docker-Content-Digest": found, "Content-Type": media_type}, body)
+        media_type, body = self.registry.manifests.get(digest_or_status, ("", b""))
+        self._answer(200, {"Docker-Content-Digest": digest_or_status, "Content-Type": media_type}, body)
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -164,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         if login and self.headers["Authorization"] != _basic(login):
             self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
             return
-        self.registry.asked.append(f"PUT {self.path} {self.headers['Content-Type']}")
+        self.registry.requests.append(f"PUT {self.path} {self.headers['Content-Type']}")
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         self.registry.manifests[digest] = (self.headers["Content-Type"], body)
         self.registry.digests[f"{name}:{tag}"] = digest
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def skip_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have requests made again without a wait, and no user's own credentials."""
+    """Retry requests without waits, and without the user's credentials."""
     monkeypatch.setattr("oci.transport._RETRY", oci.transport._RETRY.new(backoff_factor=0))
     monkeypatch.setattr("oci.client._WAITS", (0.0, 0.0))
     for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
@@ -203,5 +203,5 @@ def serve() -> Iterator[Registry]:
     """Serve a registry until the block ends."""
     handler: Any = type("Handler", (_Handler,), {})
     with serving(handler) as address:
-        made = handler.registry = Registry(address)
-        yield made
+        registry = handler.registry = Registry(address)
+        yield registry

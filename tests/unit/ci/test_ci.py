@@ -589,7 +589,7 @@ def test_lock_date_of_open_pull_is_kept(there: str | None, kept: str, night: Che
     night.git("checkout", "-q", LOCK)
     github.pulls.clear()
     assert lock_date.run(REQUEST) == 0
-    assert lock.refresh_date(night.root) == "2026-01-05", "nobody wants what is closed"
+    assert lock.refresh_date(night.root) == "2026-01-05", "a closed pull request does not count"
 
 
 # Machines

@@ -71,12 +71,12 @@ class Pair:
         names = [
             self.registry.image(name, [*map(archive, layers)]) for name, layers in (("a:1", before), ("a:2", after))
         ]
-        self.registry.asked.clear()
+        self.registry.requests.clear()
         return as_json(compare(*map(fetch, names), thorough=thorough))
 
     def read(self, layer: list[Item]) -> int:
         """Return the number of requests for a layer."""
-        return self.registry.asked.count(f"GET /v2/a/blobs/{digest_of(compress(archive(layer)))}")
+        return self.registry.requests.count(f"GET /v2/a/blobs/{digest_of(compress(archive(layer)))}")
 
 
 @pytest.fixture
@@ -222,10 +222,10 @@ def test_compare_recompressed_layer_is_pushed_but_not_read(registry: Registry) -
     layer = archive(LARGE)
     before = registry.image("a:1", [layer])
     after = registry.image("a:2", [layer], pack=zstandard.ZstdCompressor().compress, suffix="+zstd")
-    registry.asked.clear()
+    registry.requests.clear()
     result = compare(fetch(before), fetch(after))
     assert (len(result.pushed), result.files) == (1, ())
-    assert sum("/blobs/" in path for path in registry.asked) == 2  # the configurations
+    assert sum("/blobs/" in path for path in registry.requests) == 2  # the configurations
 
 
 def mistake(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -369,7 +369,7 @@ def test_base_lookup_failure_is_reported(registry: Registry) -> None:
 
 @pytest.mark.parametrize("answer", [401, 403, 404])
 def test_diff_after_registry_change_reads_published_images(registry: Registry, tmp_path: Path, answer: int) -> None:
-    """A repository that is not there yet may be one that a registry tells nobody of, as GHCR and Docker Hub do."""
+    """GHCR and Docker Hub answer 401 or 403 for a repository that does not exist yet."""
     checkout = make(tmp_path)
     where = {"kind": "local", "address": registry.address, "path": "new"}
     checkout.write(STACK, json.dumps({"config": {"slipway:flavor": "local", "slipway:registry": where}}))

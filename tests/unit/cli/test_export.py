@@ -289,7 +289,7 @@ def test_export_to_small_disk_fails_before_download(
     error = capsys.readouterr().err
     assert error.startswith(f"{output}: needs ")
     assert error.endswith(", but its disk has 700 B free\n")
-    assert [path for path in registry.asked if "/blobs/" in path] == [  # the configuration
+    assert [path for path in registry.requests if "/blobs/" in path] == [  # the configuration
         f"GET /v2/acme/app/blobs/{fetch(reference).manifest.content['config']['digest']}"
     ]
     assert names(tmp_path) == []
@@ -298,7 +298,7 @@ def test_export_to_small_disk_fails_before_download(
 def test_export_to_full_disk_is_one_line_and_no_file(registry: Registry, tmp_path: Path) -> None:
     registry.image("acme/big:1", [os.urandom(1 << 20)])
     output = tmp_path / "app.tar"
-    # The limit of a file's size stands for the disk's: the system refuses the same call.
+    # A limit on file size stands in for a full disk: the same call fails.
     limited = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)); from cli.main import main; sys.exit(main(sys.argv[1:]))"
     words = ["export", f"{registry.address}/acme/big:1", "--format", "tar", "--output", str(output)]
     done = subprocess.run(
@@ -408,7 +408,7 @@ def test_export_sqsh_without_recent_mksquashfs_is_refused(
     (tools / "mksquashfs").chmod(0o755)
     assert export(*words) == 1
     assert capsys.readouterr().err == "mksquashfs cannot read an archive; install squashfs-tools 4.5 or newer\n"
-    assert registry.asked == []
+    assert registry.requests == []
 
 
 def test_export_wheels_omits_removed_ones(reference: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -477,7 +477,7 @@ def test_export_of_unpushed_or_unknown_image_is_one_line(
 ) -> None:
     planned = of_stack("local", registry, monkeypatch)
     to = ("--format", "tar", "--output", tmp_path / "app.tar")
-    for words, said in (
+    for words, error in (
         (
             ("local", *to),
             f"stack local: torch: {planned.images[0].reference} is not in the registry; `make up STACK=local` builds and pushes it, or name an older image by its reference",
@@ -489,7 +489,7 @@ def test_export_of_unpushed_or_unknown_image_is_one_line(
         (("local", "--wheels", "w", "--output", "o"), "export takes --format with --output, or --wheels alone"),
     ):
         assert export(*words) == 1
-        assert capsys.readouterr().err == f"{said}\n"
+        assert capsys.readouterr().err == f"{error}\n"
     planned = plan.make("local", {**read_stack("local"), "publish": False})
     monkeypatch.setattr("stacks.plan.make", lambda _: planned)
     assert export("local", *to) == 1

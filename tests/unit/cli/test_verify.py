@@ -80,7 +80,7 @@ def test_verify_parents_come_from_provenance(checkout: Checkout, monkeypatch: py
 
 
 def test_verify_own_images_are_no_outside_parents(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one image was built anew alone, others stand on the one before, and its registry may be trusted too."""
+    """If one image was rebuilt alone, others have its previous build as parent, in a registry that may be trusted too."""
     monkeypatch.setattr(verify, "_trusted", lambda *_: Signer.model_validate({"publicKey": THEIRS}))
     recorder, _ = ask(checkout, monkeypatch, [f"{TORCH.partition('@')[0]}@{THEN}", f"{DEBIAN}@{THEN}"])
     assert set(recorder.verified) == {TORCH, f"{DEBIAN}@{THEN}"}

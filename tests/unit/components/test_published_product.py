@@ -33,7 +33,7 @@ def found(registry: Registry, *, needed: bool = True, **login: str) -> str:
 def test_published_product_is_returned_by_digest(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     assert found(registry) == f"{registry.address}/a/wheel@{digest}"
-    assert registry.asked == ["HEAD /v2/a/wheel/manifests/x1"]
+    assert registry.requests == ["HEAD /v2/a/wheel/manifests/x1"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])

@@ -114,7 +114,7 @@ def test_digest_of_silent_registry_is_one_line(registry: Registry, monkeypatch: 
             Repository(f"{registry.address}/a/b:1").digest()
     finally:
         registry.silent.clear()
-    assert len(registry.asked) == 4
+    assert len(registry.requests) == 4
 
 
 def test_missing_image_does_not_exist_and_cannot_be_read(registry: Registry) -> None:

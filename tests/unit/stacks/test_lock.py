@@ -49,7 +49,7 @@ def image(**parents: str) -> ImageSpec:
 def test_a_tags_digest_is_the_registrys_and_for_several_platforms_their_indexs(registry: Registry) -> None:
     registry.digests["acme/base:1.0"] = ONE
     assert digest(f"{registry.address}/acme/base:1.0") == ONE
-    assert registry.asked == ["HEAD /v2/acme/base/manifests/1.0"]
+    assert registry.requests == ["HEAD /v2/acme/base/manifests/1.0"]
     assert registry.accepted.startswith("application/vnd.oci.image.index.v1+json, ")
 
 
@@ -57,7 +57,7 @@ def test_an_anonymous_token_is_fetched_where_it_is_asked_for(registry: Registry)
     registry.token = "anyone"
     registry.digests["acme/base:1.0"] = ONE
     assert digest(f"{registry.address}/acme/base:1.0") == ONE
-    assert registry.asked == [
+    assert registry.requests == [
         "HEAD /v2/acme/base/manifests/1.0",
         "GET /token {'service': ['test'], 'scope': ['repository:acme/base:pull']}",
         "HEAD /v2/acme/base/manifests/1.0",
@@ -97,7 +97,7 @@ def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> Non
     for _ in range(2):
         tag(f"{registry.address}/acme/base@{found}", "keep-t", Login(registry.address, "AWS", "token"))
     assert registry.digests["acme/base:keep-t"] == found
-    assert [line for line in registry.asked if line.startswith("PUT")] == [
+    assert [line for line in registry.requests if line.startswith("PUT")] == [
         f"PUT /v2/acme/base/manifests/keep-t {MANIFEST}"
     ] * 2
 
