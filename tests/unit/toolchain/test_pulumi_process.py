@@ -1,0 +1,32 @@
+"""Pulumi as a process: its exit status, its lines, and its end where they cannot be followed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from toolchain.pulumi_run import pulumi_process
+
+INTERRUPTED = 'trap "echo end > ended; exit 0" INT; echo one; while :; do sleep 0.05; done'
+
+
+def test_process_killed_by_signal_has_status_of_shell(tmp_path: Path) -> None:
+    assert pulumi_process.run(["sh", "-c", "kill -9 $$"], os.environ, tmp_path) == 137
+
+
+def test_process_lines_are_followed(tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert pulumi_process.run(["sh", "-c", "echo one; echo two; exit 3"], os.environ, tmp_path, lines.extend) == 3
+    assert lines == ["one\n", "two\n"]
+
+
+def test_process_is_interrupted_where_following_fails(tmp_path: Path) -> None:
+    def follow(lines: Iterable[str]) -> None:
+        raise ValueError(next(iter(lines)))
+
+    with pytest.raises(ValueError, match="one"):
+        pulumi_process.run(["sh", "-c", INTERRUPTED], os.environ, tmp_path, follow)
+    assert (tmp_path / "ended").read_text() == "end\n"
