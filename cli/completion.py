@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Final
 
@@ -14,6 +15,9 @@ from stacks.errors import SlipwayError
 SCHEMA: Final = ROOT / "stacks" / "stack.schema.json"
 """The JSON schema of stack files."""
 
+_CACHE: Final = ROOT / ".slipway" / "cache" / "completion.json"
+"""Names of images, as to resolve a stack takes longer than a person at a prompt waits."""
+
 SHELLS: Final = ("bash", "zsh")
 """The shells that there is a script for."""
 
@@ -25,17 +29,38 @@ def stacks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Return the images that begin so, of the stack that the line names; none where the stack has a mistake."""
-    from stacks import plan  # noqa: PLC0415 - completing anything else loads no models
+    names = _image_names(ctx.params["stack"])
+    return [CompletionItem(name, help=meaning) for name, meaning in names.items() if name.startswith(incomplete)]
+
+
+def _image_names(stack: str) -> dict[str, str]:
+    """Return the descriptions of a stack's images by name; they are kept until a file of ``stacks`` changes."""
+    if stack not in stack_names():
+        return {}
+    changed = max(path.stat().st_mtime_ns for path in (ROOT / "stacks").rglob("*.*"))
+    try:
+        kept = json.loads(_CACHE.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        kept = {}
+    if kept.get("changed") != changed:
+        kept = {"changed": changed, "stacks": {}}
+    names: dict[str, str] | None = kept["stacks"].get(stack)
+    if names is None:
+        names = kept["stacks"][stack] = _resolved_names(stack)
+        with contextlib.suppress(OSError):  # then it is resolved again the next time
+            _CACHE.parent.mkdir(parents=True, exist_ok=True)
+            _CACHE.write_text(json.dumps(kept), encoding="utf-8")
+    return names
+
+
+def _resolved_names(stack: str) -> dict[str, str]:
+    from stacks import plan  # noqa: PLC0415 - a second of imports
 
     try:
-        _, specs = plan.resolve(ctx.params["stack"])
+        _, specs = plan.resolve(stack)
     except SlipwayError:
-        return []
-    return [
-        CompletionItem(spec.name, help=spec.description)
-        for spec in specs
-        if not spec.product and spec.name.startswith(incomplete)
-    ]
+        return {}
+    return {spec.name: spec.description for spec in specs if not spec.product}
 
 
 def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
