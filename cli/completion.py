@@ -72,8 +72,10 @@ def keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Co
         for key, value in branch["then"]["properties"].items()
     }
     prefix = f"{NAMESPACE}:"
-    found = {key.removeprefix(prefix): meaning for key, meaning in names.items()}
-    return [CompletionItem(key, help=meaning) for key, meaning in sorted(found.items()) if key.startswith(incomplete)]
+    meanings = {key.removeprefix(prefix): meaning for key, meaning in names.items()}
+    return [
+        CompletionItem(key, help=meaning) for key, meaning in sorted(meanings.items()) if key.startswith(incomplete)
+    ]
 
 
 def flavors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's

@@ -1,4 +1,4 @@
-"""``slipway lock``: asks registries and repositories, and writes ``stacks/lock.toml``."""
+"""``slipway lock``: the digests of outside parents and the commits of branches, written to ``stacks/lock.toml``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stacks.errors import SlipwayError, one_line
 
 
 def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
-    """Write the lock anew for all stacks, or for those named; yield a line for each entry that was looked up.
+    """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
     Raises:
         SlipwayError: a stack is wrong, or a registry or a repository does not answer. Nothing is written then.
@@ -38,16 +38,16 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
 
 
 def commit(address: str, branch: str) -> str:
-    """Ask a repository for the newest commit of a branch.
+    """Return the newest commit of a repository's branch.
 
     Raises:
         SlipwayError: the repository does not answer, or has no such branch.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command = ["git", "ls-remote", address, f"refs/heads/{branch}"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode:
-        raise SlipwayError(f"{address}: {one_line(done.stderr.strip())}")
-    if not done.stdout:
+    completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if completed.returncode:
+        raise SlipwayError(f"{address}: {one_line(completed.stderr.strip())}")
+    if not completed.stdout:
         raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
-    return done.stdout.split()[0]
+    return completed.stdout.split()[0]

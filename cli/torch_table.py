@@ -63,7 +63,7 @@ _FREE_THREADED = re.compile(r"-cp3\d+t-")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<spec>[^;()]*)\)?\s*(?:;.*)?")
 _BLOCK = 1 << 18
 
-#: What is read out of a torch wheel beside its metadata: key -> (file, pattern).
+#: What is read out of a torch wheel besides its metadata: key -> (file, pattern).
 INSIDE_TORCH = {
     "cuda": ("torch/version.py", r"\ncuda[^=\n]*= '([\d.]+)'"),
     "cuda_min": ("torch/share/cmake/Caffe2/public/cuda.cmake", r"requires CUDA ([\d.]+) (?:or|and) above"),
@@ -150,10 +150,10 @@ def pip_index_url() -> str:
         capture_output=True,
         text=True,
     ).stdout
-    found = re.search(r"--index-url .*\(default (\S+?)\)", text)
-    if not found:
+    match = re.search(r"--index-url .*\(default (\S+?)\)", text)
+    if not match:
         raise SystemExit("refresh: pip names no index; give one with --index-url")
-    return found[1]
+    return match[1]
 
 
 def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
@@ -162,15 +162,15 @@ def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
     with urllib.request.urlopen(page, timeout=60) as reply:  # noqa: S310
         links = _Links()
         links.feed(reply.read().decode())
-    found: defaultdict[str, list[Wheel]] = defaultdict(list)
+    releases: defaultdict[str, list[Wheel]] = defaultdict(list)
     for href in links.urls:
         match = _WHEEL.fullmatch(urllib.parse.unquote(Path(href).name))
         if not match or _FREE_THREADED.search(href) or order(match["version"]) < order(FIRST[package]):
             continue
         minor = int(match["minor"]) if match["minor"] else None
         wheel = Wheel(match["version"], minor, match["machine"], urllib.parse.urljoin(page, href))
-        found[wheel.version].append(wheel)
-    return dict(found)
+        releases[wheel.version].append(wheel)
+    return dict(releases)
 
 
 def requirements(metadata: str) -> dict[str, str]:
@@ -188,8 +188,8 @@ def row(package: str, wheel: Wheel) -> Row:
         if package != "torch":
             return {"torch": needs.get("torch", "")}
         texts = {key: archive.read(path).decode() for key, (path, _) in INSIDE_TORCH.items()}
-    found = {key: re.search(pattern, texts[key], re.DOTALL) for key, (_, pattern) in INSIDE_TORCH.items()}
-    picked: Row = {key: match[1] if match else "" for key, match in found.items()}
+    matches = {key: re.search(pattern, texts[key], re.DOTALL) for key, (_, pattern) in INSIDE_TORCH.items()}
+    picked: Row = {key: match[1] if match else "" for key, match in matches.items()}
     picked["archs"] = " ".join(re.findall(r"[\d.]+[a-z]?", str(picked["archs"])))
     for key, pattern in PINNED_BY_TORCH.items():
         spec = next((spec for name, spec in needs.items() if re.fullmatch(pattern, name)), "")
@@ -218,7 +218,7 @@ def machine_row(package: str, files: list[Wheel]) -> Row:
     with ThreadPoolExecutor(4) as pool:
         rows = list(pool.map(lambda wheel: row(package, wheel), files))
     common = max(rows, key=rows.count, default={})
-    agreeing = {wheel.minor for wheel, said in zip(files, rows, strict=True) if said == common}
+    agreeing = {wheel.minor for wheel, values in zip(files, rows, strict=True) if values == common}
     pythons = ["*"] if None in agreeing else [f"3.{minor}" for minor in sorted(m for m in agreeing if m)]
     return {**common, "python": pythons}
 

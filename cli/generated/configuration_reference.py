@@ -43,9 +43,9 @@ def _lines() -> Iterator[str]:
     yield "## Every stack\n"
     yield from _table([flavor, *(key for key in common if key.name != "flavor")])
     for name in names:
-        if own := [key for key in keys(name) if key not in common and key.name != "flavor"]:
+        if rows := [key for key in keys(name) if key not in common and key.name != "flavor"]:
             yield f"## Flavor {name}\n"
-            yield from _table(own)
+            yield from _table(rows)
 
 
 def _table(rows: Iterable[Key]) -> Iterator[str]:

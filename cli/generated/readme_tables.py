@@ -1,7 +1,7 @@
-"""The tables in the images' READMEs: of keys, made from the models, and of arguments, from Dockerfiles and models.
+"""The tables in the images' READMEs: keys, from the models, and build arguments, from the Dockerfiles and the models.
 
-A README has the keys of the flavors that a line of it names, ``<!-- keys: base nccl -->``, from there to an empty line;
-and so, below ``<!-- arguments -->``, the arguments of the Dockerfile beside it.
+A table of keys follows a line that names its flavors, ``<!-- keys: base nccl -->``. A table of the arguments of the
+Dockerfile in the same folder follows ``<!-- arguments -->``. Each ends at an empty line.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def table(names: Sequence[str]) -> str:
     several = len(names) > 1
     head = ("Key", *(["Flavors"] if several else []), "Default", "Meaning")
     rows = [
-        (f"`{key}`", *([", ".join(found)] if several else []), default, meaning)
-        for (key, default, meaning), found in having.items()
+        (f"`{key}`", *([", ".join(owners)] if several else []), default, meaning)
+        for (key, default, meaning), owners in having.items()
     ]
     return _markdown(head, *rows)
 
@@ -72,23 +72,25 @@ def arguments(path: Path) -> str:
     """Return all arguments of a Dockerfile, those of its own first, as a table in Markdown.
 
     Raises:
-        SlipwayError: nothing says what one of them means, or a key is said to set it that no flavor has.
+        SlipwayError: an argument has no description, or its description names a key that no flavor has.
     """
-    own = dockerfile.argument_comments(path)
+    comments = dockerfile.argument_comments(path)
     rows: dict[bool, list[Sequence[str]]] = {True: [], False: []}
     for name, default in dockerfile.arguments(path).items():
         # Of arguments that differ in a number, the first one's description is for all.
-        described = own.get(name) or own.get(re.sub(r"[0-9]+", "1", name))
-        said = described or _shared(name) or ArgumentComment("", "")
-        set_by = said.set_by or (f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else "")
+        comment = comments.get(name) or comments.get(re.sub(r"[0-9]+", "1", name))
+        description = comment or _shared(name) or ArgumentComment("", "")
+        set_by = description.set_by or (
+            f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else ""
+        )
         set_by = _KEY.sub(_present_key, set_by)
         keys = [_description(key, path) for key in _KEY.findall(set_by)]
-        meaning = said.meaning or " ".join(keys)
+        meaning = description.meaning or " ".join(keys)
         if not meaning:
             raise SlipwayError(f"{path}: nothing says what {name} means: write '# {name} ...' above its ARG")
-        shown = {None: "none", "": "empty"}.get(default, f"`{default}`")
-        row = f"`{name}`", shown, _KEY.sub(r"`\g<0>`", set_by) or "by hand", meaning
-        rows[described is not None].append(row)
+        default_cell = {None: "none", "": "empty"}.get(default, f"`{default}`")
+        row = f"`{name}`", default_cell, _KEY.sub(r"`\g<0>`", set_by) or "by hand", meaning
+        rows[comment is not None].append(row)
     return _markdown(("Argument", "Default", "Set by", "Meaning"), *rows[True], *rows[False])
 
 
@@ -118,7 +120,7 @@ def _description(key: str, path: Path) -> str:
     for flavor in flavors.names():
         if field := _field(flavors.flavor(flavor).Config, names):
             return field.description or ""
-    raise SlipwayError(f"{path}: no flavor has the key {key}, which is said to set an argument")
+    raise SlipwayError(f"{path}: no flavor has the key {key}, which the description of an argument names")
 
 
 def _field(model: type[Model], names: Sequence[str]) -> FieldInfo | None:
@@ -132,30 +134,30 @@ def _rows(key: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:
     """Yield a key, its default and its meaning, and those in it; of a key that always holds others, only those."""
     default = field.get_default(call_default_factory=True, validated_data={})
     if not isinstance(default, Model):
-        yield key, _shown(default), field.description or ""
+        yield key, _default(default), field.description or ""
     each = "[]" if isinstance(default, tuple) else ""
     for model in models(field.annotation):
         for inner in model.model_fields.values():
             yield from _rows(f"{key}{each}.{inner.alias}", inner)
 
 
-def _shown(default: Any) -> str:
+def _default(default: Any) -> str:
     if default in (None, PydanticUndefined, {}, ()) or (isinstance(default, tuple) and isinstance(default[0], Model)):
-        return ""  # what models stand for, their own keys say
+        return ""  # the rows of their keys say it
     text = ", ".join(default) if isinstance(default, tuple) else str(default)
     return f"`{text.lower() if isinstance(default, bool) else text}`"
 
 
 def readmes(root: Path = ROOT) -> dict[Path, str]:
     """Return the READMEs of the images that have such tables, with their text as it ought to be."""
-    found = {}
+    pages = {}
     for path in sorted((root / CONTEXT).glob("*/README.md")):
         text = path.read_text(encoding="utf-8")
         if MARK.search(text) or ARGUMENTS.search(text):
             keys = MARK.sub(lambda match: match["mark"] + table(match["flavors"].split()), text)
             taken = path.with_name("Dockerfile")
-            found[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(taken), keys)  # noqa: B023 - called at once
-    return found
+            pages[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(taken), keys)  # noqa: B023 - called at once
+    return pages
 
 
 def write(root: Path = ROOT) -> list[Path]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tomllib
 
 import pytest
 
 from cli import stack_checks
 from cli.commands import look
-from cli.main import main
+from cli.main import SECTIONS, main, run
 from stacks import plan
-from stacks.config.stack_file import read_stack, stack_names
+from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError
 from stacks.tags import parse
 
@@ -27,23 +30,21 @@ def test_check_passes_for_every_stack(capsys: pytest.CaptureFixture[str]) -> Non
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == stack_names()
 
 
-def test_check_warns_of_what_no_table_knows(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = plan.make("nccl-cu132", {**read_stack("nccl-cu132"), "nccl": "2.32.3-1"})
+def test_check_unknown_package_warns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan.make("nccl-cu132", {**read_stack("nccl-cu132"), "nccl": "2.32.3-1"})
     monkeypatch.setattr(stack_checks, "stack_names", lambda: ["nccl-cu132"])
-    monkeypatch.setattr(plan, "make", lambda _: made)
+    monkeypatch.setattr(plan, "make", lambda _, **__: planned)
     assert main(["check"]) == 0
-    said = "warning: nccl-cu132: slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2; "
-    assert capsys.readouterr().err.startswith(said)
+    message = "warning: nccl-cu132: slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2; "
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLIPWAY_MIRRORS", raising=False)
     assert main(["show", "local", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert shown["stack"] == "local"
-    (image,) = shown["images"]
+    resolved = json.loads(capsys.readouterr().out)
+    assert resolved["stack"] == "local"
+    (image,) = resolved["images"]
     whole = {"name", "tag", "context", "dockerfile", "target", "platform", "product", "args", "parents", "labels"}
     assert set(image) == whole
     assert image["parents"] == {"BASE_IMAGE": "debian:bookworm-slim"}
@@ -52,12 +53,12 @@ def test_show_json_is_the_resolved_graph(capsys: pytest.CaptureFixture[str], mon
     assert not [name for name in image["args"] if name.startswith("LABEL_")]
 
 
-def test_show_says_the_same_to_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_text_has_the_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "local"]) == 0
     assert "TORCH_VERSION=" in capsys.readouterr().out
 
 
-def test_an_unknown_stack_is_one_line_and_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_unknown_stack_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "lokal"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -65,7 +66,7 @@ def test_an_unknown_stack_is_one_line_and_a_failure(capsys: pytest.CaptureFixtur
     assert len(printed.err.splitlines()) == 1
 
 
-def test_a_tag_that_is_too_long_names_its_stack_and_image() -> None:
+def test_plan_long_tag_names_its_stack_and_image() -> None:
     with pytest.raises(SlipwayError) as caught:
         plan.make("base-cu132", {**read_stack("base-cu132"), "tagSuffix": "t" * 120})
     message = str(caught.value)
@@ -74,7 +75,7 @@ def test_a_tag_that_is_too_long_names_its_stack_and_image() -> None:
     assert "\n" not in message
 
 
-def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
+def test_check_mistake_of_branch_is_one_line_for_all_stacks(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stacks.identity.history._branch", lambda _: "///")
@@ -82,7 +83,7 @@ def test_a_mistake_of_the_branch_is_one_line_and_not_one_for_each_stack(
     assert capsys.readouterr().err == "the branch name '///' has no letter or digit that is valid in a tag; rename it\n"
 
 
-def test_list_names_the_others_when_one_stack_is_wrong(
+def test_list_with_a_wrong_stack_names_the_others(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(look, "stack_names", lambda: ["local", "lokal"])
@@ -90,3 +91,39 @@ def test_list_names_the_others_when_one_stack_is_wrong(
     printed = capsys.readouterr()
     assert printed.out.split()[0] == "local"
     assert printed.err.startswith("there is no stack 'lokal'")
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"], ["show", "--help"]])
+def test_help_names_every_section_or_the_examples(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(words)
+    printed = capsys.readouterr()
+    assert status == (0 if words else 2)
+    headings = ["Examples:"] if "show" in words else [f"{heading}:" for heading in SECTIONS]
+    assert [line for line in (printed.out + printed.err).splitlines() if line in headings] == headings
+
+
+def test_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shwo", "local"]) == 2
+    assert capsys.readouterr().err.endswith("Error: no such command 'shwo' (did you mean 'show'?)\n")
+
+
+def test_interrupted_command_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(look, "stack_names", interrupt)
+    assert main(["list"]) == 130
+    assert capsys.readouterr().err == "\ninterrupted\n"
+
+
+def test_older_name_of_command_prints_the_same() -> None:
+    outputs = {
+        subprocess.run([sys.executable, *words, "list"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for words in (["-m", "stacks"], ["-c", "from cli.main import run; run()"])
+    }
+    assert len(outputs) == 1
+
+
+def test_script_of_project_is_the_command() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"slipway": f"{run.__module__}:{run.__name__}"}

@@ -21,7 +21,7 @@ from tests.unit.dockerfiles.test_arguments import every_spec
 OWNER = (1234, 100)
 
 
-def made(planned: Plan, image: PlannedImage | None = None, **options: Any) -> tuple[dict[str, Any], str]:
+def services_and_env(planned: Plan, image: PlannedImage | None = None, **options: Any) -> tuple[dict[str, Any], str]:
     """Return the compose file's services, and the other file."""
     files = compose.files(planned, image or planned.image(), owner=OWNER, **options)
     assert list(files) == ["docker-compose.yaml", ".env"]
@@ -33,9 +33,9 @@ def settings(text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu118", "efa", "aks-megatron", "universal-cu113"])
-def test_train_is_built_with_every_argument_of_the_plan(stack: str) -> None:
+def test_compose_train_builds_with_every_argument_of_plan(stack: str) -> None:
     planned = plan.make(stack)
-    services, env = made(planned)
+    services, env = services_and_env(planned)
     image, build = planned.image(), services["train"]["build"]
     assert services["train"]["image"] == image.reference
     parents = {argument: planned.references[name] for argument, name in image.siblings.items()}
@@ -46,8 +46,8 @@ def test_train_is_built_with_every_argument_of_the_plan(stack: str) -> None:
     assert build.get("target") == image.spec.target
 
 
-def test_both_services_work_in_the_project_as_the_caller_on_all_gpus_and_a_network_of_their_own() -> None:
-    services, env = made(plan.make("local"))
+def test_compose_services_share_user_project_and_gpus() -> None:
+    services, env = services_and_env(plan.make("local"))
     assert list(services) == ["train", "ngc"]
     for service in services.values():
         assert service["user"] == "${UID}:${GID}"
@@ -61,27 +61,29 @@ def test_both_services_work_in_the_project_as_the_caller_on_all_gpus_and_a_netwo
     assert services["ngc"]["image"] == f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
 
 
-def test_the_project_is_where_an_image_has_its_place_for_one() -> None:
-    services, _ = made(plan.make("universal-cu132", {**read_stack("universal-cu132"), "projectRoot": "/opt/p"}))
+def test_compose_project_is_in_the_workspace_of_its_image() -> None:
+    services, _ = services_and_env(
+        plan.make("universal-cu132", {**read_stack("universal-cu132"), "projectRoot": "/opt/p"})
+    )
     assert (services["train"]["volumes"], services["train"]["working_dir"]) == ([".:/opt/p"], "/opt/p")
     assert services["ngc"]["working_dir"] == "/workspace"
 
 
-def test_without_gpus_none_is_asked_for_and_with_the_hosts_network_that_is() -> None:
-    services, _ = made(plan.make("local"), gpus=False, host=True)
+def test_compose_options_leave_gpus_out_and_share_network() -> None:
+    services, _ = services_and_env(plan.make("local"), gpus=False, host=True)
     for service in services.values():
         assert "deploy" not in service
         assert service["network_mode"] == "host"
 
 
-def test_a_mirror_and_a_dollar_are_what_they_are() -> None:
+def test_compose_mirror_is_used_and_dollar_escaped() -> None:
     mirrors = {"images": {"nvcr.io": "mirror.example/ngc"}, "pythonIndex": "https://mirror.example/$simple"}
-    services, _ = made(plan.make("local", {**read_stack("local"), "mirrors": mirrors}))
+    services, _ = services_and_env(plan.make("local", {**read_stack("local"), "mirrors": mirrors}))
     assert services["ngc"]["image"].startswith("mirror.example/ngc/nvidia/pytorch:")
     assert services["train"]["build"]["args"]["PYTHON_INDEX_URL"] == "https://mirror.example/$$simple"
 
 
-def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home() -> None:
+def test_compose_image_of_caller_keeps_its_home() -> None:
     people = [{"name": "alice", "uid": 1234}, {"name": "bob", "uid": 1235}]
     both = plan.make("universal-cu132", {**read_stack("universal-cu132"), "train": people})
     alice, bob = both.image("train-alice"), both.image("train-bob")
@@ -91,7 +93,7 @@ def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home() -> None:
     local = plan.make("local")
     assert compose.of_user(local, 1234) is local.image()
     for planned, image, home in ((both, alice, False), (both, bob, True), (local, local.image(), True)):
-        services, _ = made(planned, image)
+        services, _ = services_and_env(planned, image)
         assert ("HOME" in services["train"]["environment"]) is home
         assert "HOME" in services["ngc"]["environment"]
 
@@ -105,7 +107,7 @@ def test_an_image_that_is_made_for_the_caller_is_theirs_with_its_home() -> None:
         ("local", 1000, None),
     ],
 )
-def test_who_has_an_image_of_their_own_has_its_group_too(stack: str, user: int, groups: list[str] | None) -> None:
+def test_compose_image_of_caller_adds_its_group(stack: str, user: int, groups: list[str] | None) -> None:
     planned = plan.make(stack)
     files = compose.files(planned, compose.of_user(planned, user), owner=(user, 100))
     services = yaml.safe_load(files["docker-compose.yaml"])["services"]
@@ -113,7 +115,7 @@ def test_who_has_an_image_of_their_own_has_its_group_too(stack: str, user: int, 
     assert "group_add" not in services["ngc"]
 
 
-def test_every_image_for_one_person_has_the_group_that_its_environment_belongs_to() -> None:
+def test_compose_group_of_personal_images_is_in_them() -> None:
     personal = {spec.dockerfile for spec in every_spec().values() if "USER_ID" in spec.args}
     assert personal == {"universal/Dockerfile"}
     layers = ROOT / "dockerfiles/universal/layers"
@@ -121,28 +123,26 @@ def test_every_image_for_one_person_has_the_group_that_its_environment_belongs_t
     assert "\nchgrp -R conda /opt/conda\nchmod -R g+w /opt/conda\n" in (layers / "conda").read_text()
 
 
-def test_in_wsl_the_hosts_network_is_refused_and_lines_end_as_in_linux(
+def test_compose_in_wsl_refuses_host_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("cli.compose._is_wsl", lambda: True)
     assert main(["compose", "local", "--project", str(tmp_path), "--host-network"]) == 1
-    said = capsys.readouterr().err
-    assert said == "--host-network: in WSL the engine's network is not this machine's; publish ports instead\n"
+    message = capsys.readouterr().err
+    assert message == "--host-network: in WSL the engine's network is not this machine's; publish ports instead\n"
     assert list(tmp_path.iterdir()) == []
     assert main(["compose", "local", "--project", str(tmp_path)]) == 0
     for path in tmp_path.iterdir():
         assert b"\r" not in path.read_bytes()
 
 
-def test_the_callers_ids_are_in_the_file(tmp_path: Path) -> None:
+def test_compose_writes_ids_of_caller(tmp_path: Path) -> None:
     assert main(["compose", "local", "--project", str(tmp_path)]) == 0
     written = settings((tmp_path / ".env").read_text())
     assert (written["UID"], written["GID"]) == (str(os.getuid()), str(os.getgid()))
 
 
-def test_what_it_wrote_is_replaced_with_force_and_what_others_wrote_never(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compose_force_replaces_only_its_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compose", "local", "--project", str(tmp_path)]
     assert main(words) == 0
     assert main(words) == 1
@@ -161,7 +161,15 @@ def test_what_it_wrote_is_replaced_with_force_and_what_others_wrote_never(
     assert (tmp_path / "docker-compose.yaml").read_text() == before
 
 
-def test_a_file_that_one_may_not_read_is_somebody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compose_file_of_older_command_is_replaced(tmp_path: Path) -> None:
+    for name in ("docker-compose.yaml", ".env"):
+        (tmp_path / name).write_text("# Written by `python -m stacks compose local`: what it says.\n")
+    assert main(["compose", "local", "--project", str(tmp_path), "--force"]) == 0
+    for name in ("docker-compose.yaml", ".env"):
+        assert (tmp_path / name).read_text().startswith("# Written by `slipway compose local`: ")
+
+
+def test_compose_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").touch()
 
     def refuse(path: Path, **_: Any) -> str:
@@ -172,7 +180,7 @@ def test_a_file_that_one_may_not_read_is_somebody_elses(tmp_path: Path, monkeypa
         compose.write(tmp_path, {".env": ""}, force=True)
 
 
-def test_a_link_is_the_projects_own_wherever_it_leads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compose_link_is_never_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compose", "local", "--project", str(tmp_path)]
     assert main(words) == 0
     (tmp_path / ".env").rename(tmp_path / "shared.env")
@@ -184,6 +192,6 @@ def test_a_link_is_the_projects_own_wherever_it_leads(tmp_path: Path, capsys: py
     assert (tmp_path / ".env").is_symlink()
 
 
-def test_an_image_that_the_stack_does_not_build_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compose_unknown_image_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compose", "local", "torhc"]) == 1
     assert capsys.readouterr().err == "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch\n"

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_committed_block_is_current() -> None:
+def test_config_block_committed_is_current() -> None:
     text = (ROOT / "Pulumi.yaml").read_text()
     assert text.endswith(pulumi_project.config_block()), "run `slipway schema`"
 
 
-def test_types_and_defaults_come_from_the_models() -> None:
+def test_config_block_has_types_and_defaults_of_models() -> None:
     entries = yaml.safe_load(pulumi_project.config_block())["config"]
     assert entries["slipway:publish"]["type"] == "boolean"
     assert entries["slipway:publish"]["default"] is True
@@ -27,7 +27,7 @@ def test_types_and_defaults_come_from_the_models() -> None:
     assert all(entry["description"] for entry in entries.values())
 
 
-def test_writing_twice_changes_nothing(tmp_path: Path) -> None:
+def test_write_twice_changes_nothing(tmp_path: Path) -> None:
     project = tmp_path / "Pulumi.yaml"
     project.write_text("name: x\n")
     assert pulumi_project.write(project)

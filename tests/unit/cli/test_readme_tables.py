@@ -16,12 +16,12 @@ from stacks.errors import SlipwayError
 from stacks.spec import CONTEXT
 
 
-def test_every_table_is_current() -> None:
+def test_readme_tables_committed_are_current() -> None:
     for path, text in readme_tables.readmes().items():
         assert path.read_text() == text, "run `slipway docs`"
 
 
-def test_every_flavor_with_keys_of_its_own_has_its_table_in_one_readme() -> None:
+def test_readme_tables_have_each_flavor_once() -> None:
     having = [name for name in flavors.names() if len(readme_tables.table([name]).splitlines()) > 2]
     assert set(flavors.names()) - set(having) == {"runners"}
     marks = [mark for path in readme_tables.readmes() for mark in readme_tables.MARK.finditer(path.read_text())]
@@ -29,7 +29,7 @@ def test_every_flavor_with_keys_of_its_own_has_its_table_in_one_readme() -> None
     assert sorted(named) == having
 
 
-def test_a_row_has_the_default_and_the_description_of_a_key_and_of_those_in_it() -> None:
+def test_table_row_has_default_and_description() -> None:
     rows = readme_tables.table(["base", "nccl"]).splitlines()
     assert rows[0] == "| Key | Flavors | Default | Meaning |"
     assert "| `slipway:nccl` | nccl | `2.30.4-1` | NCCL, with its package revision. |" in rows
@@ -40,7 +40,7 @@ def test_a_row_has_the_default_and_the_description_of_a_key_and_of_those_in_it()
     assert readme_tables.table(["efa"]).startswith("| Key | Default | Meaning |\n")
 
 
-def test_an_old_table_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+def test_write_replaces_only_the_table(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "dockerfiles/efa", tmp_path / "dockerfiles/efa")
     readme = tmp_path / "dockerfiles/efa/README.md"
     current = readme.read_text()
@@ -52,12 +52,12 @@ def test_an_old_table_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     assert readme_tables.write(tmp_path) == []
 
 
-def test_every_image_has_its_table_of_arguments() -> None:
+def test_readme_of_every_image_has_a_table_of_arguments() -> None:
     having = [path.parent for path, text in readme_tables.readmes().items() if readme_tables.ARGUMENTS.search(text)]
     assert having == sorted(path.parent for path in (ROOT / CONTEXT).glob("*/Dockerfile"))
 
 
-def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names(tmp_path: Path) -> None:
+def test_arguments_row_has_the_comment_or_the_meaning_of_key(tmp_path: Path) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(
         "# Not about it.\n# A What a|b is.\n# hadolint ignore=DL3064\nARG A\nARG APT_MIRROR=''\nFROM scratch\n"
@@ -78,7 +78,7 @@ def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("# What it is for.\nARG A\n", "nothing says what A means: write '# A ...' above its ARG"),
         ("# A Too far.\n\nARG A\n", "nothing says what A means"),
@@ -86,9 +86,7 @@ def test_an_argument_has_what_the_comment_above_it_says_or_the_key_that_it_names
         ("# A (slipway:train[].vision)\nARG A\n", "no flavor has the key slipway:train[].vision"),
     ],
 )
-def test_an_argument_of_which_nothing_is_said_or_a_key_that_is_none_is_refused(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_arguments_without_meaning_or_known_key_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "Dockerfile").write_text(text)
-    with pytest.raises(SlipwayError, match=re.escape(f"{tmp_path}/Dockerfile: {said}")):
+    with pytest.raises(SlipwayError, match=re.escape(f"{tmp_path}/Dockerfile: {message}")):
         readme_tables.arguments(tmp_path / "Dockerfile")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cli import torch_table
+from stacks.config.stack_file import ROOT
 
 TORCH = {
     "torch/version.py": "__version__ = '2.0.1+cu117'\ndebug = False\ncuda = '11.7'\nhip = None\n",
@@ -87,7 +88,7 @@ def put(root: Path, package: str, version: str, tag: str, needs: list[str]) -> N
         page.write(f'<a href="{name}#sha256=0">{name}</a><br/>\n')
 
 
-def test_the_table_is_what_the_wheels_say(index: str, tmp_path: Path) -> None:
+def test_torch_table_has_what_the_wheels_say(index: str, tmp_path: Path) -> None:
     target = tmp_path / "out.toml"
     torch_table.main(["--index-url", index, "--output", str(target)])
     tables = tomllib.loads(target.read_text())
@@ -112,7 +113,7 @@ def test_the_table_is_what_the_wheels_say(index: str, tmp_path: Path) -> None:
     assert target.read_text().startswith("# GENERATED")
 
 
-def test_a_refresh_that_fails_leaves_the_table_alone(index: str, tmp_path: Path) -> None:
+def test_torch_table_failed_refresh_keeps_the_file(index: str, tmp_path: Path) -> None:
     target = tmp_path / "out.toml"
     target.write_text("before")
     (tmp_path / "xformers" / "index.html").unlink()
@@ -123,13 +124,15 @@ def test_a_refresh_that_fails_leaves_the_table_alone(index: str, tmp_path: Path)
     assert not target.with_suffix(".new").exists()
 
 
-def test_an_index_without_byte_ranges_is_named(index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_table_index_without_byte_ranges_is_refused(
+    index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Handler, "ranges", False)
     with pytest.raises(SystemExit, match=r"does not serve byte ranges of torch-2\.0\.1-cp31"):
         torch_table.main(["--index-url", index, "--output", str(tmp_path / "out.toml")])
 
 
-def test_the_index_is_the_one_pip_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_table_index_is_the_one_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     assert torch_table.pip_index_url() == "http://127.0.0.1:9/simple"
     monkeypatch.delenv("PIP_INDEX_URL")
@@ -137,8 +140,8 @@ def test_the_index_is_the_one_pip_uses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_the_committed_table_is_what_the_index_says_today() -> None:
-    committed = tomllib.loads(Path(torch_table.__file__).with_name("torch.toml").read_text())
+def test_torch_table_committed_is_current() -> None:
+    committed = tomllib.loads((ROOT / "stacks/versions/torch.toml").read_text())
     for package in ("torchaudio", "torchtext"):
         rows = dict(torch_table.table(torch_table.pip_index_url(), package))
         ours = committed[package.removeprefix("torch")]

@@ -32,7 +32,7 @@ def options(words: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("nodes", [2, 5])
-def test_a_pytorch_job_has_the_nodes_asked_for_and_runs_the_stacks_image(nodes: int) -> None:
+def test_pytorch_job_has_its_nodes_and_image(nodes: int) -> None:
     [job] = rendered(nodes=nodes)
     assert (job["apiVersion"], job["kind"], job["spec"]["nprocPerNode"]) == ("kubeflow.org/v1", "PyTorchJob", "8")
     replicas = {role: each["replicas"] for role, each in job["spec"]["pytorchReplicaSpecs"].items()}
@@ -51,7 +51,7 @@ def test_a_pytorch_job_has_the_nodes_asked_for_and_runs_the_stacks_image(nodes: 
         assert (ROOT / "dockerfiles/megatron/profiles" / words[1]).is_file()
 
 
-def test_the_model_that_is_trained_has_as_many_parameters_as_is_said() -> None:
+def test_pytorch_job_model_has_the_documented_parameters() -> None:
     """Megatron's defaults: learned positions, biases, two norms a layer and one at the end, tied embeddings."""
     given = options(pods(rendered()[0])[0]["containers"][0]["command"])
     assert not {"--untie-embeddings-and-output-weights", "--swiglu", "--group-query-attention"} & set(given)
@@ -62,12 +62,12 @@ def test_the_model_that_is_trained_has_as_many_parameters_as_is_said() -> None:
     words = -(-(int(given["--vocab-size"]) + 1) // 128) * 128
     count = (words + positions) * hidden + layers * (12 * hidden**2 + 13 * hidden) + 2 * hidden
     assert (words, count) == (32128, 337_307_648)
-    said = f"a GPT of {count // 10**6} million parameters"
-    assert said in (megatron.job.__doc__ or "")
-    assert said in " ".join((ROOT / "dockerfiles/megatron/README.md").read_text().split())
+    phrase = f"a GPT of {count // 10**6} million parameters"
+    assert phrase in (megatron.job.__doc__ or "")
+    assert phrase in " ".join((ROOT / "dockerfiles/megatron/README.md").read_text().split())
 
 
-def test_each_pod_has_a_whole_node_and_no_more_rights_than_it_needs() -> None:
+def test_pytorch_job_pod_has_a_whole_node_and_few_rights() -> None:
     row = node("aks-ndv5")
     for pod in pods(rendered()[0]):
         assert pod["nodeSelector"] == row.selector
@@ -82,7 +82,7 @@ def test_each_pod_has_a_whole_node_and_no_more_rights_than_it_needs() -> None:
         assert pod["volumes"][0]["emptyDir"]["medium"] == "Memory"
 
 
-def test_the_images_check_is_what_must_succeed_before_and_while_it_trains() -> None:
+def test_pytorch_job_checks_node_before_and_while_training() -> None:
     for pod in pods(rendered()[0]):
         [check], [training] = pod["initContainers"], pod["containers"]
         assert check["command"] == ["healthcheck", "--compute"]
@@ -90,7 +90,7 @@ def test_the_images_check_is_what_must_succeed_before_and_while_it_trains() -> N
         assert training["name"] == "pytorch"
 
 
-def test_grace_nodes_are_in_one_nvlink_domain() -> None:
+def test_pytorch_job_grace_nodes_share_an_nvlink_domain() -> None:
     config = load({"flavor": "megatron", "nodes": "aks-gb300", "platform": "linux/arm64"}, "stack x")
     domain, job = megatron.job(config, {NAME: "r.example/megatron-lm:1"}, 3)  # type: ignore[arg-type]
     assert domain["kind"] == "ComputeDomain"
@@ -104,7 +104,7 @@ def test_grace_nodes_are_in_one_nvlink_domain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["local"],
@@ -115,14 +115,14 @@ def test_grace_nodes_are_in_one_nvlink_domain() -> None:
         (["runners-eks", "--slurm"], "stack runners-eks builds no image that is to run; take a stack that does\n"),
     ],
 )
-def test_a_mistake_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_mistake_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", *words]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert said in printed.err
+    assert message in printed.err
     assert printed.err.count("\n") == 1
 
 
-def test_it_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", "aks-megatron-2503"]) == 0
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "PyTorchJob"

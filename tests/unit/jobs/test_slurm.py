@@ -55,12 +55,12 @@ def run(script: Path, *arguments: str, **more: str) -> subprocess.CompletedProce
         ("universal-cu132", "train"),
     ],
 )
-def test_every_node_runs_torchrun_on_all_gpus_and_meets_the_others_at_the_first(
+def test_slurm_node_runs_torchrun_and_meets_at_the_first(
     stack: str, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = run(written(stack, image, tmp_path, capsys), "train.py", "--name", "a b")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    completed = run(written(stack, image, tmp_path, capsys), "train.py", "--name", "a b")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == [
         "--kill-on-bad-exit=1",
         f"--container-image={tmp_path}/{image}.sqsh",
         f"--container-mounts={tmp_path}:/workspace",
@@ -71,50 +71,50 @@ def test_every_node_runs_torchrun_on_all_gpus_and_meets_the_others_at_the_first(
     ]
 
 
-def test_a_stack_without_cuda_is_one_line() -> None:
+def test_slurm_stack_without_cuda_is_one_line() -> None:
     values = {**read_stack("universal-cu113"), "cuda": False, "cudnn": None, "archList": None}
-    made = plan.make("universal-cu113", values)
+    planned = plan.make("universal-cu113", values)
     with pytest.raises(SlipwayError) as caught:
-        slurm.script(made, made.image(), 2)
+        slurm.script(planned, planned.image(), 2)
     assert str(caught.value) == (
         "stack universal-cu113: slipway:cuda: 'false': the script runs a process on each GPU, and the image has no "
         "CUDA; choose a stack that has it"
     )
 
 
-def test_the_squashfs_may_be_elsewhere_and_must_be_there(script: Path, tmp_path: Path) -> None:
-    done = run(script, "train.py", IMAGE=f"{tmp_path}/none.sqsh")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"{tmp_path}/none.sqsh: there is no such squashfs on ")
-    assert done.stdout == ""
+def test_slurm_missing_squashfs_is_refused(script: Path, tmp_path: Path) -> None:
+    completed = run(script, "train.py", IMAGE=f"{tmp_path}/none.sqsh")
+    assert completed.returncode == 2
+    assert completed.stderr.startswith(f"{tmp_path}/none.sqsh: there is no such squashfs on ")
+    assert completed.stdout == ""
 
 
-def test_without_a_script_to_run_it_says_how_it_is_used(script: Path) -> None:
-    done = run(script)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "usage: sbatch base-cu121.sbatch SCRIPT [ARGUMENT...]\n"
+def test_slurm_without_script_prints_usage(script: Path) -> None:
+    completed = run(script)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr == "usage: sbatch base-cu121.sbatch SCRIPT [ARGUMENT...]\n"
 
 
 @pytest.mark.parametrize("stack", ["local", "nccl-cu132", "universal-cu113"])
-def test_shellcheck_finds_nothing_and_the_number_of_nodes_is_the_one_asked_for(stack: str, tmp_path: Path) -> None:
-    made = plan.make(stack)
-    text = slurm.script(made, made.image(), 3)
+def test_slurm_script_passes_shellcheck_and_has_its_nodes(stack: str, tmp_path: Path) -> None:
+    planned = plan.make(stack)
+    text = slurm.script(planned, planned.image(), 3)
     assert "#SBATCH --nodes=3\n" in text
     (tmp_path / "job").write_text(text)
     shellcheck = Path(sys.executable).with_name("shellcheck")
-    done = subprocess.run([shellcheck, tmp_path / "job"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    completed = subprocess.run([shellcheck, tmp_path / "job"], capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout) == (0, "")
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [("aks-ndv5", 8), ("aks-gb300", 4)])
-def test_a_node_has_the_gpus_of_its_kind(nodes: str, gpus: int) -> None:
+def test_slurm_node_has_the_gpus_of_its_kind(nodes: str, gpus: int) -> None:
     values = {**read_stack("aks-megatron"), "nodes": nodes}
     if nodes == "aks-gb300":
         values["platform"] = "linux/arm64"
-    made = plan.make("aks-megatron", values)
-    assert f"#SBATCH --gpus-per-node={gpus}\n" in slurm.script(made, made.image(), 2)
+    planned = plan.make("aks-megatron", values)
+    assert f"#SBATCH --gpus-per-node={gpus}\n" in slurm.script(planned, planned.image(), 2)
 
 
-def test_no_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_slurm_no_node_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", "local", "--slurm", "--nodes", "0"]) == 1
     assert capsys.readouterr().err == "--nodes 0: give 1 or more\n"
