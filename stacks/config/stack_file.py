@@ -1,7 +1,7 @@
 """Stack files as text: where they are, what they hold, and values that YAML would silently change.
 
 Pulumi hands a program its configuration after YAML has read it, and by then an unquoted ``3.10`` is 3.1. So the
-text itself is read here, every scalar as it is written, and a plain scalar that would not survive is refused.
+text itself is read here, every scalar as it is written. A plain scalar that YAML would change is refused.
 """
 
 from __future__ import annotations

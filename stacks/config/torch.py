@@ -37,7 +37,7 @@ class Torch(Model):
         return self
 
     def companion(self, package: Package) -> str | None:
-        """Return the companion's release: the one given, else the newest that goes with this torch; None for none."""
+        """Return a companion's release: the stack's, else the newest that goes with this torch; None for none."""
         given: str | Literal[False] | None = getattr(self, package)
         newest: str | None = getattr(torch_release(self.version), package)
         return newest if given is None else given or None

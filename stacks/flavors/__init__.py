@@ -31,7 +31,7 @@ class Flavor(Protocol):
 
 @runtime_checkable
 class HasRequirements(Protocol):
-    """What a flavor's module offers as well whose images run otherwise than most do."""
+    """What a flavor's module also offers, if its images do not run as most do."""
 
     def requirements(self, config: Any) -> Requirements:
         """Return what its images need of the machines that run them."""

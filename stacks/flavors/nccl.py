@@ -47,7 +47,7 @@ def _tagged(reference: str) -> dict[str, str]:
 class Jobs(FamilyJobs):
     """How many compilers run at once, with those of nccl-tests."""
 
-    nccl_tests: JobCount = Field(None, description="NCCL's tests and the tools beside them.")
+    nccl_tests: JobCount = Field(None, description="NCCL's tests and the tools that come with them.")
 
 
 class Config(FamilyConfig):

@@ -97,6 +97,6 @@ def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "
 def host_gcc(name: str, cuda_version: str) -> int:
     """Return the major version of the gcc to compile CUDA code with: the distribution's own, or CUDA's newest if older.
 
-    nvcc refuses a newer one: CUDA 12.1 on a distribution with gcc 13 needs gcc 12 beside it.
+    nvcc refuses a newer one: CUDA 12.1 on a distribution with gcc 13 needs gcc 12 as well.
     """
     return min(distro_release(name).gcc, cuda_release(cuda_version).gcc)

@@ -15,7 +15,7 @@ _AROUND = 6
 
 
 class Incompatible(ValueError):
-    """A value that a table rules out; ``str()`` is one line: field, value, why, what is allowed, whose rule.
+    """A value that a table rules out; ``str()`` is one line: field, value, reason, allowed values, source.
 
     Args:
         field: where the value stands in the user's config, such as ``torch.vision``.

@@ -1,4 +1,4 @@
-"""Nodes of clusters, by the names under which a stack asks for them."""
+"""Nodes of clusters, by the names of their profiles."""
 
 from __future__ import annotations
 

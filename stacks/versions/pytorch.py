@@ -26,7 +26,7 @@ class TorchRelease:
     """One release of torch and everything that its metadata ties to it.
 
     Attributes:
-        version: the release, as asked for.
+        version: the release, as given; it may be a candidate.
         vision: the newest torchvision that goes with it; likewise ``audio`` and ``text``. None where none does.
         visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``.
         pythons: CPython versions with a wheel for amd64 on the Python index; likewise ``pythons_arm64``.
@@ -250,7 +250,7 @@ def _lines_before(release: TorchRelease) -> tuple[str, ...]:
 
 
 def _from_torch(section: str, torch: str) -> Any:
-    """Return the row of a section whose rows apply from a torch on."""
+    """Return the row of a section that applies to a torch. Rows apply from their torch on."""
     return applying(table("cuda_torch")[section], final_version(torch_release(torch).version))
 
 
@@ -265,7 +265,7 @@ def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> N
     Args:
         torch: torch's version.
         cudnn: cuDNN's version, or as much of it as is known.
-        cuda_version: full CUDA version whose parent image brings it, where the config names that and no cuDNN.
+        cuda_version: full CUDA version of the parent image that has this cuDNN, if the config names no cuDNN.
 
     Raises:
         Incompatible: it is too old, or has dropped what this torch calls.
@@ -290,18 +290,18 @@ def gcc_min(torch: str) -> int:
 
 def constraints(torch: str) -> str:
     """Return what torch is compiled and runs with beyond its metadata: pip's constraints, ``numpy<2 setuptools<82``."""
-    return " ".join(_from_torch("beside", torch))
+    return " ".join(_from_torch("constraints", torch))
 
 
 def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, field: str = "torch.audio") -> None:
-    """Refuse a torchaudio without a wheel for the CUDA of the torch beside it: one for another CUDA fails on import.
+    """Refuse a torchaudio without a wheel for torch's CUDA: one for another CUDA fails on import.
 
     Where torchaudio's metadata names one torch, the two are published for the same CUDA versions.
 
     Args:
         torch: torch's version.
         audio: torchaudio's version.
-        cuda_line: CUDA (major.minor) whose index both come from. Default: the Python index, which has one of each.
+        cuda_line: CUDA (major.minor) of the index that both come from. Default: the Python index, with one of each.
         field: where torchaudio's version stands in the config.
 
     Raises:

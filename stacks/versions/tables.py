@@ -1,4 +1,4 @@
-"""Reading the tables: one TOML file each beside this module, parsed at its first use and kept."""
+"""The tables, which are TOML files in this folder: each is parsed at its first use and kept."""
 
 from __future__ import annotations
 

@@ -113,10 +113,10 @@ def wheel_of(
     """Return the image of a component's wheel.
 
     Args:
-        component: whose wheel.
+        component: the component.
         platform: of the image.
         builder: the parent in which it is compiled.
-        torch: the component whose wheel it is compiled against; None where that is published, or is itself.
+        torch: the torch that it is compiled against; None for a published torch, and for torch itself.
         args: build arguments besides those that name it and its version.
         tuning: build arguments that change nothing in it.
         suffix: of its tag.

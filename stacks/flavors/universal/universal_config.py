@@ -176,7 +176,7 @@ class Config(StackConfig):
         return parent_cudnn(self.cuda or "", self.cudnn)
 
     def parent(self, edition: Edition) -> str:
-        """Return the image that a build or a train image stands on.
+        """Return the parent of the builder or of the train images.
 
         Raises:
             Incompatible: there is none for this CUDA, cuDNN and distribution.

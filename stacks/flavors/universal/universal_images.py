@@ -25,7 +25,7 @@ def images(config: Config) -> list[ImageSpec]:
 
 
 def requirements(config: Config) -> Requirements:
-    """Return whose each train image is, where it has the project, and whether there is CUDA.
+    """Return the user and the project folder of each train image, and whether there is CUDA.
 
     The environment of a train image belongs to the group ``conda``, whose id differs by image. An engine reads a user's
     own groups from the image only where the container names no group, and looks further groups up by name in the

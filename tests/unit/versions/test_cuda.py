@@ -134,7 +134,7 @@ def test_gcc_of_every_parent_fits_its_cuda() -> None:
                 assert host_gcc(name, version) == distro_release(name).gcc, f"{version} {name}"
 
 
-@pytest.mark.parametrize("section", ["abi", "beside", "cudnn", "gcc"])
+@pytest.mark.parametrize("section", ["abi", "constraints", "cudnn", "gcc"])
 def test_build_rows_cover_every_torch_and_are_all_used(section: str) -> None:
     rows = table("cuda_torch")[section]
     assert {newest_from(rows, torch) for torch in torch_versions()} == {*rows}
