@@ -1,1 +1,1 @@
-"""Runners: machines that take GitHub's jobs and build images."""
+"""GitHub Actions runners that build images."""

@@ -1,1 +1,1 @@
-"""What is declared around a pushed image: tags, signatures, attestations, and the verification of parents."""
+"""The supply chain of images: additional tags, signatures, attestations, verified parents, reused products."""

@@ -1,1 +1,1 @@
-"""Runners on EC2: what AWS is asked for, what a machine does when it starts, and what starts and ends machines."""
+"""Runners on EC2: AWS resources, the machines' boot scripts, and the functions that start and end machines."""

@@ -1,1 +1,1 @@
-"""GitHub's runners on a Kubernetes cluster, and the build service beside them."""
+"""Runners on Kubernetes, and their build service."""

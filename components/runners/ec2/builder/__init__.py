@@ -1,1 +1,1 @@
-"""The build service on EC2: one machine, its volume, the way to it, and what starts and stops it."""
+"""The builder on EC2: a machine with a volume, its power, and the ssh connection to it."""
