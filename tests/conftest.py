@@ -4,12 +4,18 @@ import signal
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 # A shell's background job ignores Ctrl-C, and what it starts does too: Pulumi ends its plugins so, and would wait 5 s for
 # each run, and no test of Ctrl-C would tell anything.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A slow machine is no mistake: no deadlines, and no health check of time. `--hypothesis-profile night` draws more examples.
+settings.register_profile("day", max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("night", settings.get_profile("day"), max_examples=100)
+settings.load_profile("day")
 
 WORKERS: Final = {
     "images": "images",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.export import layout, selection, squashfs
@@ -342,7 +342,6 @@ def unpacked(reference: str, folder: Path) -> Path:
 
 
 def test_squashfs_of_any_layers_equals_unpacked_layers(registry: Registry) -> None:
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # it writes files
     @given(st.lists(layers.drawn(links=True), max_size=4))
     def holds(stack: list[layers.Layer]) -> None:
         registry.image("acme/drawn:1", list(map(layers.archive, stack)))

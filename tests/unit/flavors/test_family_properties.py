@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stacks import flavors
@@ -27,7 +27,6 @@ from tests.helpers import dockerfile_stages as dockerfile
 from tests.helpers.refusals import refusal
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def accepted(values: dict[str, Any]) -> bool:
@@ -110,7 +109,6 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     return values
 
 
-@SLOW
 @given(configurations(), st.none() | st.from_regex(r"[a-z][a-z0-9.-]{0,10}[a-z]", fullmatch=True))
 def test_accepted_config_has_valid_tags(values: dict[str, Any], branch: str | None) -> None:
     for spec in specs(values):
@@ -122,7 +120,6 @@ def test_accepted_config_has_valid_tags(values: dict[str, Any], branch: str | No
 TAKEN: dict[tuple[str, str | None], dict[str, bool]] = {}
 
 
-@SLOW
 @given(configurations())
 def test_accepted_config_has_all_arguments(values: dict[str, Any]) -> None:
     for spec in specs(values):
@@ -138,7 +135,6 @@ def changed(values: dict[str, Any], other: dict[str, Any], keys: set[str]) -> di
     return {key: (other if key in keys else values).get(key) for key in {**values, **other}}
 
 
-@SLOW
 @given(
     configurations(), configurations(), st.sets(st.sampled_from(["torch", "extras", "archList", "python", "platform"]))
 )
@@ -365,7 +361,6 @@ ANYTHING = st.recursive(
         if name != "flavor"
     ],
 )
-@settings(SLOW, max_examples=50)
 @given(value=ANYTHING)
 def test_any_value_is_accepted_or_refused_with_its_key(flavor: str, key: str, value: Any) -> None:
     try:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
@@ -55,7 +55,6 @@ def comparable(files: dict[str, str] | SlipwayError) -> object:
     return "none" if isinstance(files, SlipwayError) else files
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(
         st.tuples(PATHS, st.sampled_from(["one", "two"]), st.sampled_from(["file", "executable"]))

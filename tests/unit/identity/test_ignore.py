@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stacks.identity.context import walk
@@ -112,7 +112,6 @@ def test_exception_that_ends_in_two_globs_has_no_effect(tree: Path) -> None:
     assert "a/ab/a/b" not in {entry.path for entry in walk(str(tree), matcher(["a", "!a/*/**"]))}
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @example(["*", "!.."])
 @example(["*", "!../x"])
 @example(["*", "!."])

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oci.client import Unreadable
@@ -34,7 +34,6 @@ def tree(stack: Sequence[Layer]) -> FileTree:
     return FileTree([read(layer) for layer in stack])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(drawn(links=True), max_size=4), st.lists(drawn(links=True), max_size=4))
 def test_differences_equal_those_of_unpacked_images(before: list[Layer], after: list[Layer]) -> None:
     result = differences(tree(before), tree(after))
@@ -42,7 +41,6 @@ def test_differences_equal_those_of_unpacked_images(before: list[Layer], after: 
     assert all(file.certain for file in result)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(st.lists(drawn(links=True), max_size=5))
 def test_differences_of_same_image_are_empty(stack: list[Layer]) -> None:
     assert differences(tree(stack), tree(stack)) == []
@@ -51,7 +49,6 @@ def test_differences_of_same_image_are_empty(stack: list[Layer]) -> None:
 Mixed = list[tuple[str, Layer]]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # they write files
 @given(
     st.lists(
         st.tuples(st.sampled_from(["shared", "shared", "before", "after"]), drawn(links=False)), min_size=1, max_size=6

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.commands import compare
@@ -429,7 +429,6 @@ def differs(name: str, then: Contents, now: Contents) -> bool:
     return name not in then or then[name] != now[name] or any(differs(p, then, now) for p in now[name].spec.siblings)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs())
 def test_between_trees_is_what_differs_or_has_such_a_parent(
     trees: tuple[dict[str, Contents], dict[str, Contents]],
@@ -569,7 +568,7 @@ def expected(then: World, now: World) -> set[tuple[str, str]]:
     return {(stack, image) for stack, image in everything if then.built(stack, image) != now.built(stack, image)}
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=settings().max_examples // 8)  # each makes a repository and runs Slipway on it
 @given(histories(), st.data())
 def test_affected_in_real_history_is_what_differs(
     history: tuple[Sequence[World], World, int, bool, World], data: st.DataObject
