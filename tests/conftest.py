@@ -17,26 +17,30 @@ settings.register_profile("day", max_examples=30, deadline=None, suppress_health
 settings.register_profile("night", settings.get_profile("day"), max_examples=100)
 settings.load_profile("day")
 
-WORKERS: Final = {
-    "images": "images",
-    "toolchain": "toolchain",
-    "aws": "engine",
-    "cluster": "engine",
-    "engine": "engine",
-    "provider": "engine",
-    "workflows": "engine",
-}
-"""Which folders' tests follow each other in one worker of pytest-xdist, as what they start and build is shared. The images'
-take longest and have one of their own; the tests of other folders run anywhere."""
+FOLDERS: Final = ("images", "engine", "provider", "aws", "toolchain", "workflows", "cluster")
+"""Folders whose tests one worker of pytest-xdist runs, as they share what they start and build; the longest first, so that
+no worker has one left when the others are done. The tests of other folders run anywhere, after these."""
+
+
+def _folder(nodeid: str) -> str:
+    return nodeid.split("/")[1]
 
 
 class ByFolder(LoadScopeScheduling):
-    """Gives the tests of a folder to one worker, by :data:`WORKERS`."""
+    """Gives the tests of a folder to one worker, by :data:`FOLDERS`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return WORKERS.get(nodeid.split("/")[1], nodeid)
+        folder = _folder(nodeid)
+        return folder if folder in FOLDERS else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:
     """Have :class:`ByFolder`. pytest-xdist's own groups take no effect with pytest 9.2."""
+    config.option.loadscopereorder = False  # it would begin with the folder that has most tests
     return ByFolder(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests into the order of :data:`FOLDERS`."""
+    order = {folder: place for place, folder in enumerate(FOLDERS)}
+    items.sort(key=lambda item: order.get(_folder(item.nodeid), len(order)))

@@ -96,5 +96,5 @@ class AwsProject(Project):
 def project(tmp_path: Path, moto: str, registry: Registry) -> AwsProject:
     """A fresh project with an empty stack."""
     made = AwsProject(tmp_path / "project", moto, registry)
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     return made

@@ -68,7 +68,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, moto: str, registry: Regis
     image(moto, "x86_64")
     # A short name: the path of a socket has at most 107 characters.
     made = BuilderProject(tmp_path_factory.mktemp("b") / "project", moto, registry)
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     made.building()
     return made
 

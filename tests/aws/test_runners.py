@@ -36,7 +36,7 @@ def project(tmp_path: Path, moto: str, registry: Registry) -> RunnersProject:
     for architecture in ("x86_64", "arm64"):
         image(moto, architecture)
     made = RunnersProject(tmp_path / "project", moto, registry)
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     return made
 
 

@@ -99,5 +99,5 @@ class ClusterProject(RunnersProject):
 def project(tmp_path: Path, cluster: Cluster, request: pytest.FixtureRequest) -> ClusterProject:
     """A fresh project with an empty stack, and a namespace of its own."""
     made = ClusterProject(tmp_path / "project", cluster, f"r{abs(hash(request.node.name)) % 10**8}")
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     return made

@@ -129,7 +129,7 @@ class BuildProject(ClusterProject):
 @pytest.fixture
 def project(tmp_path: Path, node: tuple[Cluster, Machine]) -> BuildProject:
     made = BuildProject(tmp_path / "project", node[0], f"b{free_port()}")
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     return made
 
 

@@ -15,7 +15,7 @@ from tests.cluster.conftest import RunnersProject
 def test_a_preview_shows_the_runners_and_asks_no_cluster(tmp_path: Path, stack: str, devices: tuple[str, str]) -> None:
     project = RunnersProject(tmp_path / "project", "unused", tmp_path / "no-kubeconfig", tmp_path)
     project.write("stacks/Pulumi.t.yaml", (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text())
-    project.pulumi("stack", "init", "t")
+    project.add_stack()
     shown = project.preview("--diff").shown
     assert "error" not in shown
     for kind in ("Namespace", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass", "Release"):

@@ -13,5 +13,5 @@ from tests.engine.project import Project
 def project(tmp_path: Path) -> Project:
     """A fresh project with an empty stack."""
     made = Project(tmp_path / "project")
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     return made

@@ -109,6 +109,10 @@ class Project:
         lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
         self.write("stacks/Pulumi.t.yaml", "\n".join(["config:", *lines, *kept]) + "\n")
 
+    def add_stack(self) -> None:
+        """Add the empty stack `t`, as `pulumi stack init` does."""
+        pulumi_cli.add_stack(self.root, self.root / "stacks/Pulumi.t.yaml")
+
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start Pulumi in a process group of its own."""
         return subprocess.Popen(

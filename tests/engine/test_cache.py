@@ -20,7 +20,7 @@ RUN --mount=type=cache,target=/root/.cache/shared sleep 2 && echo ${WORD} >> /ro
 
 def variant(root: Path, word: str) -> Project:
     made = Project(root / word)
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     made.write("dockerfiles/link0/Dockerfile", RANDOM)
     made.configure(base="debian:bookworm-slim", word=word)
     return made

@@ -34,7 +34,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "universal": {"maxJobs": "3"},
 }
 """A key of each flavor with another value, which becomes an argument of some image."""
-STACKS = [name for name in stack_names() if plan.make(name).images]
+STACKS = [name for name in stack_names() if plan.resolve(name)[1]]
 
 
 class Project:

@@ -45,7 +45,7 @@ def machine(root: Path, path: str = "", **more: object) -> Project:
     for number in range(2):
         made.write(f"dockerfiles/link{number}/file.txt", f"content {number} {made.path}\n")
     made.configure(base=BASE, length=2, **more)
-    made.pulumi("stack", "init", "t")
+    made.add_stack()
     return made
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 
@@ -17,3 +21,29 @@ def environment(state: Path, **more: str) -> dict[str, str]:
 def plain(shown: str) -> str:
     """Return what was shown without colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", shown)
+
+
+@cache
+def _new_stack() -> tuple[Mapping[str, bytes], str]:
+    """Return the files of a state that has the empty stack `t` of the project `slipway`, and the line of its salt."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "Pulumi.yaml").write_text("name: slipway\nruntime: python\n")
+        (folder / "Pulumi.t.yaml").write_text("config: {}\n")
+        command = ["pulumi", "stack", "init", "--no-select", "--non-interactive", "t"]
+        subprocess.run(command, cwd=folder, env=environment(folder), check=True, capture_output=True)
+        state = {
+            str(file.relative_to(folder)): file.read_bytes() for file in folder.glob(".pulumi/**/*") if file.is_file()
+        }
+        [salt] = [line for line in (folder / "Pulumi.t.yaml").read_text().splitlines() if "encryptionsalt" in line]
+        return state, salt
+
+
+def add_stack(state: Path, config: Path) -> None:
+    """Add the empty stack `t` to a new state, and its salt to the stack's file; `pulumi stack init` runs once a process."""
+    files, salt = _new_stack()
+    for name, content in files.items():
+        (state / name).parent.mkdir(parents=True, exist_ok=True)
+        (state / name).write_bytes(content)
+    with config.open("a") as file:
+        file.write(f"{salt}\n")
