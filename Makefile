@@ -2,10 +2,11 @@
 PYTHON ?= python3
 STACK  ?= local
 PYTEST_ARGS ?=
+WORKERS ?= 3
 export STACK
 
 toolchain := $(PYTHON) -m toolchain
-pytest    := python -m pytest --numprocesses 2 --dist loadscope $(PYTEST_ARGS)
+pytest    := python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help up preview down doctor ready lint test test-unit test-all bench lock

@@ -21,7 +21,9 @@ from ci.arguments import main
 from ci.verbs import comment, lock_date, preview, propose, record, resolve
 from stacks import lock, plan
 from stacks.errors import SlipwayError
+from stacks.identity import history
 from stacks.identity.history import BRANCH_VARIABLE
+from stacks.tags import Revision
 from tests.fakes.github.rest_api import GitHub, serve
 from tests.fakes.loopback import serving
 from tests.helpers.sample_repository import Checkout
@@ -47,16 +49,24 @@ def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
 # resolve
 
 
+@pytest.fixture
+def no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All images are of one commit: reading the history of each takes a minute, and none is resolved by its tag."""
+    monkeypatch.setattr(history, "find", lambda _, prints, **__: dict.fromkeys(prints, Revision(commit="1234567")))
+
+
 def image_of(folder: str, name: str = "", args: str = "", suffix: str = "") -> tuple[str, str]:
     return resolve.find(resolve.Query(folder, name, resolve.arguments(args), suffix))
 
 
+@pytest.mark.usefixtures("no_history")
 @pytest.mark.parametrize("folder", ["torch", "dockerfiles/torch", "./dockerfiles/torch/"])
 def test_find_folder_and_suffix_returns_one_image(folder: str) -> None:
     assert image_of(folder, suffix="base-cuda12.1.1-torch2.0.1-vision0.15.2-audio2.0.2") == ("base-cu121", "torch")
     assert image_of(folder, "torch", "TORCH_VERSION=2.14.1") == ("local", "torch")
 
 
+@pytest.mark.usefixtures("no_history")
 def test_find_all_properties_returns_each_image() -> None:
     for stack, image in resolve._all():
         if image.spec.product:
@@ -66,6 +76,7 @@ def test_find_all_properties_returns_each_image() -> None:
         assert image_of(folder, image.spec.name, words, image.spec.suffix.render()) == (stack, image.spec.name)
 
 
+@pytest.mark.usefixtures("no_history")
 @pytest.mark.parametrize(
     ("words", "line"),
     [
