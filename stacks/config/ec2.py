@@ -117,7 +117,7 @@ class Ec2GitHub(Model):
 
 
 class Alarm(Model):
-    """The alarm for a job that waits too long."""
+    """After how long a waiting job raises an alarm, and who is notified."""
 
     minutes: int = Field(30, ge=2, le=1440, description="Minutes that a job may wait for a runner.")
     topic: Topic | None = Field(None, description="ARN of the SNS topic to notify. Default: none.")
