@@ -50,7 +50,7 @@ def _project_folder(value: str) -> str:
 
 
 class Micromamba(Model):
-    """The program that installs conda's packages."""
+    """Which micromamba installs conda's packages."""
 
     version: Version = Field("2.8.1-0", description="Release of micromamba.")
     sha256: Sha256 | None = Field(
