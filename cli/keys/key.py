@@ -55,7 +55,7 @@ def _keys(schema: Mapping[str, Any], models: Mapping[str, Any], prefix: str, kin
             name=prefix + name,
             type=_type(written, models),
             default=_default(written.get("default"), has_keys=bool(blocks)),
-            meaning=written.get("description", ""),
+            meaning=written.get("description") or _meaning_of_model(written, models),
             kind=kind,
             choices=tuple(_choices(written)),
             required=name in schema.get("required", ()),
@@ -64,6 +64,14 @@ def _keys(schema: Mapping[str, Any], models: Mapping[str, Any], prefix: str, kin
         for suffix, block in blocks:
             own_kind = block["properties"].get("kind", {}).get("const", kind)
             yield from _keys(block, models, f"{prefix}{name}{suffix}.", own_kind)
+
+
+def _meaning_of_model(written: Mapping[str, Any], models: Mapping[str, Any]) -> str:
+    """Return the description of a key's model: pydantic writes a key's own only where the two differ."""
+    described = (
+        models[part["$ref"].rpartition("/")[2]].get("description", "") for part in _parts(written) if "$ref" in part
+    )
+    return next(described, "")
 
 
 def _parts(written: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

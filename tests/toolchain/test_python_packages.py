@@ -52,6 +52,9 @@ def test_killed_installation_is_repeated_and_then_kept(small: Clone, monkeypatch
     part = small.get("python_env")
     assert part["path"] == [str(small.checkout.venv / "bin")]
     assert _installed(small) == {"iniconfig"}
+    program = (small.checkout.venv / "bin" / "slipway").read_text()
+    assert program.startswith(f"#!{small.checkout.venv}/bin/python\n")
+    assert "from cli.main import run" in program
     marker = small.checkout.venv / "marker"
     marker.touch()
     assert small.get("python_env") == part
