@@ -249,6 +249,12 @@ def test_decide_without_jobs_keeps_the_minimum() -> None:
     assert (len(done.end), done.desired) == (1, {SPOT: 2, ON_DEMAND: 0})
 
 
+def test_decide_without_jobs_keeps_a_booting_machine() -> None:
+    assert decide(700, RULES, [], machines(0), [], set()).end == {}
+    online = [Runner(0, "i-0", online=True, busy=False)]
+    assert decide(700, RULES, [], machines(0), online, {"i-0"}).end == {"i-0": "no job came"}
+
+
 def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
     rules = replace(RULES, least=2)
     there = machines(0, 0, 80_000)

@@ -101,6 +101,15 @@ def test_what_would_be_read_as_something_else_is_no_tail(tail: str, reason: str)
         Suffix(variant="base", tail=tail)
 
 
+def test_render_128_characters_is_allowed_and_129_are_not() -> None:
+    revision = Revision(commit="a1b2c3d")
+    tag = render(revision, Suffix(variant="base", tail="t" * 115))
+    assert tag == "a1b2c3d-base-" + "t" * 115
+    assert len(tag) == 128
+    with pytest.raises(SlipwayError, match="has 129 characters, at most 128 are allowed"):
+        render(revision, Suffix(variant="base", tail="t" * 116))
+
+
 @given(REVISIONS, SUFFIXES)
 def test_every_tag_is_one_docker_takes_and_comes_back(revision: Revision, suffix: Suffix) -> None:
     length = len(f"{revision.render()}-{suffix.render()}")

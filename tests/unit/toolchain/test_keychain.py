@@ -79,3 +79,16 @@ def test_a_tag_that_does_not_move_is_said_to_be_there_and_not_to_be_pushed_again
     assert line.endswith(f"{HOST} has that tag from another build of the same: use that, or delete it.")
     again = _push_error(reference.parse(f"{HOST}/x:a"), "unauthorized: no")
     assert again.endswith(f"or run `docker login` for {HOST}. The image is built; the next run pushes it.")
+
+
+def test_keychain_password_is_for_its_own_registry_alone() -> None:
+    keychain = Keychain(image(Registry(server=HOST, username="me", password="hunter2")))
+    assert keychain.for_host(HOST).password == "hunter2"
+    for host in ("docker.io", "nvcr.io", f"{HOST}:5000", f"other.{HOST}"):
+        assert "hunter2" not in json.dumps(keychain.for_host(host).payload())
+
+
+def test_reference_path_of_255_characters_is_the_longest() -> None:
+    assert reference.parse(f"{HOST}/{'a' * 255}:1").path == "a" * 255
+    with pytest.raises(ProviderError, match="must not be more than 255 characters"):
+        reference.parse(f"{HOST}/{'a' * 256}:1")
