@@ -87,7 +87,7 @@ def make(folder: Path) -> Clone:
     clone = Clone(folder / "clone", folder / "programs")
     clone.root.mkdir(parents=True)
     clone.programs.mkdir()
-    for name in ("requirements.lock", "pyproject.toml", "README.md"):
+    for name in ("requirements.lock", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone.root)
     for package in ("cli", "oci", "stacks"):
         (clone.root / package).mkdir()
