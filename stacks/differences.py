@@ -1,4 +1,4 @@
-"""The single values in which two nested mappings differ, and a form of file lists in which Pulumi prints no more."""
+"""Compare nested mappings value by value, and write file lists so that Pulumi prints only their changes."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 def file_list(files: Mapping[str, str]) -> str:
     """Return files and their hashes as a text: how many there are, then a line `hash  path` for each.
 
-    Pulumi prints no more than three lines of a text that has not changed, and of one that has only the lines around
-    the changes. The two blank lines leave the number alone to be printed.
+    Pulumi prints at most three lines of an unchanged text. Of a changed text it prints the lines around the changes.
+    With two blank lines after the number, an unchanged list prints its number alone.
     """
     lines = (f"{content}  {path}" for path, content in sorted(files.items()))
     return "\n".join([f"{len(files)} files", "", "", *lines])
 
 
 def listed_files(text: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of each file of :func:`file_list`. A mapping is what older states have instead of the text."""
+    """Return the hash of each file of :func:`file_list`. Older states hold a mapping instead of the text."""
     if not isinstance(text, str):
         return dict(text)
     return {path: content for content, _, path in (line.partition("  ") for line in text.splitlines()[3:])}
 
 
 def leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the single values of nested mappings, each with the way to it."""
+    """Yield the single values of nested mappings, each after the keys that lead to it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from leaves(item, *way, key)
@@ -33,7 +33,7 @@ def leaves(value: Any, *way: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def differences(before: Any, after: Any) -> list[tuple[tuple[str, ...], Any, Any]]:
-    """Return the single values that differ, each with the way to it; None where there is none."""
+    """Return the single values that differ, each after the keys that lead to it; None is a missing value."""
     ours, theirs = dict(leaves(before)), dict(leaves(after))
     ways = {**theirs, **ours}
     return [(way, ours.get(way), theirs.get(way)) for way in ways if ours.get(way) != theirs.get(way)]

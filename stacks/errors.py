@@ -34,5 +34,5 @@ def suggest(value: str, allowed: Iterable[str]) -> str:
 
 
 def builds_no(name: str, names: Collection[str]) -> str:
-    """Say that a stack builds no image of that name, and which it builds."""
+    """Return the end of an error about an unknown image: its name, the nearest one, and what the stack builds."""
     return f"builds no image '{one_line(name)}'{suggest(name, names)}; it builds: {', '.join(names) or 'none'}"

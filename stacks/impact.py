@@ -45,9 +45,9 @@ _DEEPEN = "run `git fetch --unshallow`, or give actions/checkout `fetch-depth: 0
 class Affected:
     """What differs between two trees.
 
-    ``images`` has the reasons of each affected image, by stack and name, parents before children. ``removed`` has the
-    removed images of each stack; the list of a removed stack is empty. ``unresolved`` says why the older tree's code
-    cannot resolve a stack.
+    ``images`` maps stack and image to the reasons why the image is affected, parents before children. ``removed`` has
+    the removed images of each stack; the list of a removed stack is empty. ``unresolved`` says why the older tree's
+    code cannot resolve a stack.
     """
 
     images: Mapping[str, Mapping[str, Sequence[str]]]

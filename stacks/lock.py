@@ -1,11 +1,11 @@
-"""``stacks/lock.toml``: the digests of the parents that others publish, by the name under which they are pulled.
+"""``stacks/lock.toml``: the digests of outside parents, by the reference that builds pull.
 
-Images are built on the locked digest. A tag that moves upstream changes nothing until ``slipway lock`` is run and its
-change committed; then a preview shows it. A mirror's images are locked under the mirror's name, as it may hold other
-builds of them. A branch is locked to a commit, and is not built before.
+Builds use the locked digests. A tag that moves upstream changes nothing until somebody runs ``slipway lock`` and
+commits the result. A preview then shows the change. A mirror's images are locked under the mirror's name, because a
+mirror may hold other builds of them. A branch is locked to a commit. A stack with an unlocked branch is refused.
 
-The lock also has the date of the last refresh, if there was one. A distribution's security updates do not change a
-parent's digest; a new date upgrades the packages.
+The lock also holds the date of the last refresh, if there was one. A distribution's security updates do not change a
+parent's digest. A new date makes the builds upgrade the packages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stacks.spec import ImageSpec, Outside
 _FILE = "stacks/lock.toml"
 _HEADER = "# Digests of the parents that others publish. Written by `slipway lock`; do not edit.\n"
 _REFRESH = "refresh"
-"""The key of the date; a reference has a ``/``."""
+"""The key of the date. No reference is equal to it, because references have a ``/``."""
 
 REFRESH_ARG = "REFRESH"
 """The build argument that carries the date to the Dockerfiles."""
@@ -113,7 +113,7 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
     """Return a spec with the commits of its branches as arguments.
 
     Raises:
-        SlipwayError: the lock does not have one of them.
+        SlipwayError: the lock lacks one of them.
     """
     commits = {}
     for argument, (address, branch) in branches(spec, mirrors).items():
@@ -127,10 +127,10 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
 
 
 def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, str]) -> list[ImageSpec]:
-    """Return the specs with the digest of every outside parent that the lock has, and the commit of every branch.
+    """Return the specs with the locked digests of their outside parents and the locked commits of their branches.
 
     Raises:
-        SlipwayError: the lock does not have a branch.
+        SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag.
     """
     result = []
     for one in specs:
@@ -145,10 +145,11 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
 
 
 def with_refresh_date(ordered: Sequence[ImageSpec], date: str | None) -> list[ImageSpec]:
-    """Return the specs, parents before children, with the date of the last refresh in the images that it upgrades.
+    """Return the specs with the date of the last refresh as an argument of the images that it upgrades.
 
-    An upgraded parent rebuilds its children. So the date goes into images that are run and that no product is built
-    on, where hours of compiling would follow, and of a chain of such images into the first only.
+    ``ordered`` has parents before children. An upgraded parent rebuilds its children. So products get no date, nor do
+    the images that they are built on: hours of compiling would follow. In a chain of other images, only the first gets
+    it.
     """
     built_on: set[str] = set()
     for spec in reversed(ordered):

@@ -1,8 +1,8 @@
 """A stack resolved: every image with its full name, tag, arguments and files, ready to show, compare or build.
 
-The way through, each stage once: :mod:`stacks.config` and :mod:`stacks.flavors` give the configuration and the specs,
+Each stage runs once: :mod:`stacks.config` and :mod:`stacks.flavors` give the configuration and the specs,
 :mod:`stacks.lock` pins them (both in :mod:`stacks.graph`), :mod:`stacks.checks` refuses mistakes,
-:mod:`stacks.identity` says what each image is made of, and here each gets its name.
+:mod:`stacks.identity` says what each image is made of, and this module names it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIRROR_ARGS = {
     "GIT_MIRROR": "git",
     "CA_CERTIFICATE": "ca_certificate",
 }
-"""Build arguments by which any Dockerfile takes mirrors, and the field of ``Mirrors`` that each is."""
+"""The build arguments that carry mirrors to Dockerfiles, and the field of ``Mirrors`` for each."""
 
 ContextFiles = Callable[[Path, str], Mapping[str, str]]
 """Returns a context's files for a Dockerfile, as :func:`stacks.identity.context.files` does."""
@@ -44,12 +44,12 @@ _SHOWN_DIGITS = 12
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """One image of a plan: its spec, and what is added to it on the way.
+    """One image of a plan: its spec, its name, and all inputs of its build.
 
-    ``repository`` is the full name without tag. ``args`` are all build arguments but the labels' and those of sibling
-    parents, whose values exist only once the parents are built; ``parents`` has the ``name:tag`` of these, by argument.
-    ``files`` maps each file of the context, relative to it, to a SHA-256, in hexadecimal; the Dockerfile's comments
-    have an entry of their own. ``extra_tags`` follow the image once it is pushed.
+    ``repository`` is the full name without the tag. ``args`` are the build arguments, without those of labels and of
+    sibling parents. A sibling's digest is known only after its build; ``parents`` maps its argument to its
+    ``name:tag``. ``files`` maps each file's path in the context to its SHA-256 in hexadecimal. The Dockerfile's
+    comments have an entry of their own. ``extra_tags`` are set after the push.
     """
 
     spec: ImageSpec
@@ -72,7 +72,7 @@ class PlannedImage:
 
     @property
     def contents(self) -> dict[str, Any]:
-        """What the image is made of, as previews and ``slipway diff`` compare it; all known before a build."""
+        """The inputs of the image, all known before a build. Previews and ``slipway diff`` compare them."""
         return {
             "args": dict(self.args),
             "files": {path: digest[:_SHOWN_DIGITS] for path, digest in self.files.items()},
@@ -98,7 +98,7 @@ class Plan:
 
     @property
     def signers(self) -> dict[str, Signer]:
-        """Whose signature each outside parent must have, by the reference that it is built on."""
+        """The signer of each outside parent that needs a signature, by the reference that builds pull."""
         return {
             image.args[argument]: signer
             for image in self.images
@@ -112,7 +112,7 @@ class Plan:
         return {image.spec.name: image.reference for image in self.images}
 
     def image(self, name: str | None = None) -> PlannedImage:
-        """Return one of the images; without a name the last that is to run, which stands on the others.
+        """Return an image by its name. Without a name: the last image that is run, which is built on the others.
 
         Raises:
             SlipwayError: the stack builds no such image.
@@ -121,7 +121,7 @@ class Plan:
         if name is None:
             last = next((image for image in reversed(self.images) if not image.spec.product), None)
             if last is None:
-                raise SlipwayError(f"stack {self.stack} builds no image that is to run; take a stack that does")
+                raise SlipwayError(f"stack {self.stack} builds no image to run; choose a stack that does")
             return last
         if name not in by_name:
             raise SlipwayError(f"stack {self.stack} {builds_no(name, by_name)}")
@@ -155,12 +155,12 @@ def resolve(stack: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]
     Raises:
         SlipwayError: there is no such stack, or its configuration is wrong; one line for each mistake.
     """
-    resolved = _graph(_written(stack, root), f"stack {stack}", root)
+    resolved = _graph(_file_values(stack, root), f"stack {stack}", root)
     return resolved.config, list(resolved.specs)
 
 
 def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[StackConfig, list[ImageSpec]]:
-    """Return the same of a stack's values; ``where`` names the stack in errors.
+    """Return the configuration and the locked specs of a stack's values; ``where`` names the stack in errors.
 
     Raises:
         SlipwayError: the configuration is wrong; one line for each mistake.
@@ -170,9 +170,9 @@ def specs(values: Mapping[str, Any], where: str, root: Path = ROOT) -> tuple[Sta
 
 
 def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
-    """Return a stack's specs and labels as JSON has them: what a later tree asks this one.
+    """Return a stack's specs and labels for JSON. The code of later commits calls this in the tree of an older one.
 
-    Defaults are written out, as the other tree may have others.
+    Defaults are written out, because the later code may have other defaults.
 
     Raises:
         SlipwayError: see :func:`resolve`.
@@ -186,14 +186,14 @@ def make(
 ) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
 
-    The file's text is read in either case: only there can a value be seen that YAML changes. ``files`` reads the files
-    of a context; a caller that makes many plans gives one that reads each context once.
+    The file is read in either case, because only its text shows a value that YAML would change. ``files`` reads the
+    files of a context. A caller that makes many plans passes a function that reads each context once.
 
     Raises:
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
             stack's own name is too long; one line for each mistake.
     """
-    written = _written(stack, root)
+    written = _file_values(stack, root)
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
     plan = Plan(stack, resolved.config, _images(stack, resolved, files), clusters.gpu_checks(resolved))
@@ -201,7 +201,7 @@ def make(
     return plan
 
 
-def _written(stack: str, root: Path) -> dict[str, Any]:
+def _file_values(stack: str, root: Path) -> dict[str, Any]:
     values = read_stack(stack, root)
     check_clear_text(values, f"stack {stack}")
     return values
@@ -219,7 +219,7 @@ def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedIma
     dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
     declared = {name: dockerfile.arguments(folder / name) for name in dockerfiles}
     files = {name: read(folder, name) for name in dockerfiles}
-    shown = {name: dockerfile.separate_comments(files[name], name, folder / name) for name in dockerfiles}
+    separated = {name: dockerfile.separate_comments(files[name], name, folder / name) for name in dockerfiles}
     prints = fingerprints(ordered, files)
     revisions = history.find(
         stack,
@@ -243,7 +243,7 @@ def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedIma
                 for key, parent in spec.parents.items()
                 if isinstance(parent, Sibling)
             },
-            files=shown[spec.dockerfile],
+            files=separated[spec.dockerfile],
             # A product's only name is its content.
             extra_tags=() if spec.product else additional,
         )
@@ -251,10 +251,10 @@ def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedIma
 
 
 def extra_tags_of(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[str, ...]:
-    """Return the additional tags of a stack's images, as they are on this branch.
+    """Return the additional tags of a stack's images. On a branch other than main they start with its name.
 
     Raises:
-        SlipwayError: one of them is too long with the branch before it.
+        SlipwayError: a tag is too long with the branch's name.
     """
     branch = history.prefix(root) if config.extra_tags else None
     if branch is None:
@@ -281,9 +281,9 @@ def _outside(spec: ImageSpec, config: StackConfig) -> dict[str, str]:
 
 
 def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the arguments by which a Dockerfile takes its mirrors; what is not set keeps the public address.
+    """Return a Dockerfile's arguments for mirrors. An address without a mirror stays public.
 
-    ``declared`` maps the arguments that the Dockerfile takes to the values that they would have, None for none.
+    ``declared`` maps the Dockerfile's arguments to their values without mirrors, None for no value.
     """
     args = {name: getattr(mirrors, field) for name, field in MIRROR_ARGS.items()}
     given = {name: value for name, value in args.items() if value and name in declared}

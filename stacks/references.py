@@ -43,7 +43,7 @@ def _repository(value: str) -> str:
 
 
 def check_reference(value: str) -> str:
-    """Return an image's reference; raises ValueError for any other text, and without a tag or a digest."""
+    """Return an image's reference. Raises ValueError for other text, and for a reference without tag and digest."""
     match = _REFERENCE.fullmatch(value)
     if not match or not (match["tag"] or match["digest"]):
         raise ValueError("expected an image reference with a tag or a digest, such as debian:bookworm-slim")
@@ -90,25 +90,25 @@ def covering(prefixes: Iterable[str], reference: str) -> tuple[str, str] | None:
     full = qualified(reference)
     names = {name: prefix for prefix in prefixes for name in full_names(prefix)}
     for name in sorted(names, key=len, reverse=True):
-        ends = "/:@" if "/" in name else "/"  # a colon behind a host is a port's, and so another registry's
+        ends = "/:@" if "/" in name else "/"  # a colon after a host begins a port: another registry
         if full.startswith(tuple(name + end for end in ends)):
             return names[name], full[len(name) :]
     return None
 
 
 def check_prefixes(prefixes: Iterable[str]) -> None:
-    """Refuse a text that is no registry or repository, and two spellings of one.
+    """Refuse text that names no registry or repository, and two spellings of the same one.
 
     Raises:
         ValueError: naming it.
     """
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for prefix in prefixes:
         if not _PREFIX.fullmatch(prefix):
             raise ValueError(f"'{one_line(prefix)}': expected a registry or repository without a tag")
         for name in full_names(prefix):
-            if seen.setdefault(name, prefix) != prefix:
-                raise ValueError(f"'{seen[name]}' and '{prefix}' name the same; leave one out")
+            if spellings.setdefault(name, prefix) != prefix:
+                raise ValueError(f"'{spellings[name]}' and '{prefix}' name the same; leave one out")
 
 
 def split(reference: str) -> tuple[str, str]:

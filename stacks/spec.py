@@ -16,7 +16,8 @@ CONTEXT = "dockerfiles"
 """The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
 
 PRODUCT_ARG = "PRODUCT_IMAGE"
-"""Build argument of every product's Dockerfile: the published product by digest, which is taken and not built."""
+"""Build argument of every product's Dockerfile: the published product by digest. The build copies it instead of
+compiling."""
 
 LABEL_PREFIX = "org.opencontainers.image."
 """Prefix of an image's labels (OCI image specification, annotations)."""
@@ -27,7 +28,7 @@ class _Frozen(BaseModel):
 
 
 class Outside(_Frozen):
-    """A parent that others publish, by its public reference; mirrors apply when an image is built on it.
+    """A parent that others publish. ``reference`` is public; a build may pull it from a mirror.
 
     ``digest`` is the tag's digest in the lock, ``sha256:...``.
     """
@@ -113,7 +114,7 @@ class ImageSpec(_Frozen):
 
     @property
     def label_args(self) -> dict[str, str]:
-        """The build arguments that carry the labels (docker.Image has none): LABEL_TITLE, LABEL_BASE_NAME, ..."""
+        """The build arguments that carry the labels: LABEL_TITLE, ... docker.Image has no input for labels."""
         names = {key: key.removeprefix(LABEL_PREFIX).upper().replace(".", "_") for key in self.labels}
         return {f"LABEL_{names[key]}": value for key, value in self.labels.items()}
 

@@ -1,10 +1,11 @@
 """The grammar of image tags: rendered from what an image is, and parsed back.
 
 ``[<branch>-]<revision>[-x<8 hex>]-<suffix>``. The revision is the short hash of the last commit that touched the image.
-The mark ``x...`` says that the tree, the configuration or a parent differs from that commit; without usable history it
-stands alone. The suffix is the variant, followed by the image's fields in a fixed order, each as ``-<field><version>``.
-This is the scheme of coreweave/ml-containers (pull request 16, and its tags of today for the distribution and the ABI).
-The tail, a last part that the user chooses, tells apart what no field names, like their ``-flash_attn1.0.9`` once did.
+The mark ``x...`` says that the tree, the configuration or a parent differs from that commit; without a usable history,
+the tag has the mark instead of the revision. The suffix is the variant, followed by the image's fields in a fixed
+order, each as ``-<field><version>``. This is the scheme of coreweave/ml-containers (pull request 16, and its tags of
+today for the distribution and the ABI). The tail is a last part that the user chooses. It tells apart images that
+differ in what no field names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stacks.versions.distros import distro_families
 LIMIT = 128
 """Longest tag, in characters (OCI distribution specification, "Pulling manifests")."""
 
-# A version as it stands in a tag: 2.0.1, 2.18.3-1 (a packaging revision), 2.0.0-rc1.
+# A version in a tag: 2.0.1, 2.18.3-1 (a packaging revision), 2.0.0-rc1.
 _CANDIDATE = r"(?:rc|alpha|beta|dev|post)[0-9]*"
 _VERSION = rf"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-{_CANDIDATE})?"
 _FIELDS = {
@@ -100,7 +101,7 @@ class Suffix(_Frozen):
 class Revision(_Frozen):
     """The origin of an image's inputs.
 
-    ``commit`` is the short hash, None without usable history. ``branch`` is any but main. ``mark`` is there where the
+    ``commit`` is the short hash, None without usable history. ``branch`` is None for main. ``mark`` is set if the
     inputs differ from the commit's: the first 8 hexadecimal digits of the image's fingerprint.
     """
 

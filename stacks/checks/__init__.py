@@ -1,7 +1,7 @@
-"""Rules over a resolved stack: what its models cannot see. All mistakes are reported at once.
+"""Rules over a resolved stack, which its models cannot check. All mistakes are reported at once.
 
-A rule yields one message for each mistake, which begins with the key. It goes into a module by its subject, and into
-one of the tuples here by what it needs.
+A rule yields one message for each mistake. The message begins with the key. A rule's module is named for its subject.
+Its place in a tuple below says when it runs.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     clusters.missing_charts,
     clusters.validation_image,
 )
-"""What must hold of every stack."""
+"""Rules for every stack."""
 
 BUILD_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     trust.unlocked_parents,
     ec2_site.unfit_name,
     clusters.missing_gpu_checks,
 )
-"""What must hold of a stack besides, before it is built: the lock, which may be missing, is written from the graph."""
+"""Further rules for a stack that is built. They do not run for ``slipway lock``, which writes what they check."""
 
 
 def run(rules: Iterable[Callable[[Subject], Iterator[str]]], subject: Subject, where: str) -> None:
-    """Hold rules against their subject; ``where`` names the stack in errors.
+    """Apply rules to their subject; ``where`` names the stack in errors.
 
     Raises:
         SlipwayError: one line for each mistake.

@@ -28,7 +28,7 @@ def missing_charts(graph: Graph) -> Iterator[str]:
 
 
 def validation_image(graph: Graph) -> Iterator[str]:
-    """Yield a message for each reason for which the cluster cannot run the stack's image that it is to check."""
+    """Yield a message for each reason why the cluster cannot run the image that it checks."""
     config, runners, validation = graph.config, graph.config.runners, _validation(graph)
     if not isinstance(runners, KubernetesRunners) or validation is None or not validation.own:
         return
@@ -67,7 +67,7 @@ def missing_gpu_checks(graph: Graph) -> Iterator[str]:
 
 
 def gpu_checks(graph: Graph) -> str | None:
-    """Return the script that the cluster runs in the image to check; None where it runs a command, or nothing."""
+    """Return the script that the cluster runs in the image that it checks; None if it runs a command or nothing."""
     validation = _validation(graph)
     if validation is None or validation.command:
         return None

@@ -1,4 +1,4 @@
-"""``runners: {kind: ec2}``: what must be so in AWS before the machines exist."""
+"""``runners: {kind: ec2}``: what AWS must have before the machines are created."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Machine:
     spot: bool
     zones: tuple[str, ...]
 
-    def interfaces(self, asked: int | Literal["all"]) -> tuple[tuple[int, int, str], ...]:
+    def interfaces(self, requested: int | Literal["all"]) -> tuple[tuple[int, int, str], ...]:
         """Return the network interfaces to make: card, device index on it, and type.
 
         "Network interface attachment uses device index 0 for the primary network card, and 1 for others"; all but the
         first are ``efa-only``, which takes no address (EC2 user guide, "Maximize network bandwidth on Amazon EC2
         instances with multiple network cards"). A type with more cards than EFA interfaces has none on the first.
         """
-        count = self.efa if asked == "all" else asked
+        count = self.efa if requested == "all" else requested
         if not count:
             return ((0, 0, "interface"),)
         spare = self.cards > self.efa
@@ -82,9 +82,9 @@ class Site:
     on_demand_prices: Mapping[str, float]
     builder: Machine | None = None
 
-    def gpus(self, asked: int | None) -> int:
+    def gpus(self, requested: int | None) -> int:
         """Return the GPUs of each machine: the number requested, else the fewest of any type."""
-        return min(machine.gpus for machine in self.machines) if asked is None else asked
+        return min(machine.gpus for machine in self.machines) if requested is None else requested
 
     @property
     def builder_network(self) -> Network | None:
@@ -118,15 +118,15 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
     """Refuse what could not run, before any of it exists.
 
     Args:
-        config: what is asked for.
-        site: what there is.
+        config: the stack's configuration.
+        site: what AWS has.
         platform: of the stack's images.
         budgets: most compressed bytes of images that are built here, by name.
 
     Raises:
         SlipwayError: one line for each mistake.
     """
-    found = [
+    mistakes = [
         *_machine_mistakes(config, site, platform),
         *_place_mistakes(config, site),
         *_builder_mistakes(config, site, platform, budgets),
@@ -135,75 +135,76 @@ def check(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, i
     images = UNPACKED * sum(budgets.values()) // 1024**3 if on_root else 0
     need = site.image_gb + images
     if config.root < need:
-        found.append(
+        mistakes.append(
             f"root: {config.root} GiB is too small: the machine image takes {site.image_gb} GiB"
             + (f", and {', '.join(budgets)} within budgets {images}" if images else "")
             + f"; give at least {need}"
         )
-    if found:
-        raise SlipwayError("\n".join(f"slipway:runners.{line}" for line in found))
+    if mistakes:
+        raise SlipwayError("\n".join(f"slipway:runners.{line}" for line in mistakes))
 
 
 def _machine_mistakes(config: Ec2Runners, site: Site, platform: str) -> list[str]:
     architecture = ARCHITECTURES[platform]
-    wanted = f"slipway:platform {platform} is {architecture}"
-    found = []
+    expected = f"slipway:platform {platform} is {architecture}"
+    mistakes = []
     if site.image_architecture != architecture:
-        found.append(f"image: {site.image} is for {site.image_architecture}; {wanted}")
+        mistakes.append(f"image: {site.image} is for {site.image_architecture}; {expected}")
     for machine in site.machines:
         where = f"instanceTypes: {machine.name}"
         if architecture not in machine.architectures:
-            found.append(f"{where} is {' and '.join(machine.architectures)}; {wanted}")
+            mistakes.append(f"{where} is {' and '.join(machine.architectures)}; {expected}")
         if config.gpus is not None and machine.gpus < config.gpus:
-            found.append(f"{where} has {machine.gpus} NVIDIA GPUs; gpus asks for {config.gpus}")
+            mistakes.append(f"{where} has {machine.gpus} NVIDIA GPUs; gpus asks for {config.gpus}")
         if config.efa and machine.efa < (1 if config.efa == "all" else config.efa):
-            found.append(f"{where} has {machine.efa} EFA interfaces; efa asks for {config.efa}")
+            mistakes.append(f"{where} has {machine.efa} EFA interfaces; efa asks for {config.efa}")
         elif config.efa and not machine.cluster:
-            found.append(f"{where} cannot be in a cluster placement group, which EFA is for")
+            mistakes.append(f"{where} cannot be in a cluster placement group, which EFA is for")
         if config.spot and not machine.spot:
-            found.append(f"{where} has no spot capacity; say spot: false, or leave it out")
-        found += _zone_mistakes(where, machine, config, site)
-    return found
+            mistakes.append(f"{where} has no spot capacity; say spot: false, or leave it out")
+        mistakes += _zone_mistakes(where, machine, config, site)
+    return mistakes
 
 
 def _zone_mistakes(where: str, machine: Machine, config: Ec2Runners, site: Site) -> list[str]:
     if not site.networks or site.network(machine):
         return []
     zones = ", ".join(sorted({network.zone for network in site.networks}))
-    other = f"it is in {', '.join(machine.zones)}" if machine.zones else f"nor elsewhere in {config.region}"
-    return [f"{where} is not to be had in {zones}, where the subnets are; {other}"]
+    other = f"it is offered in {', '.join(machine.zones)}" if machine.zones else f"nor elsewhere in {config.region}"
+    return [f"{where} is not offered in {zones}, where the subnets are; {other}"]
 
 
 def _place_mistakes(config: Ec2Runners, site: Site) -> list[str]:
-    found = []
+    mistakes = []
     if not site.networks:
-        found.append(f"subnets: {site.vpc} has none; give a VPC that has, or make one there")
+        mistakes.append(f"subnets: {site.vpc} has none; give a VPC that has, or make one there")
     for network in site.networks:
         if network.vpc != site.vpc:
-            found.append(f"subnets: {network.subnet} is in {network.vpc}; the others, or vpc, are in {site.vpc}")
+            mistakes.append(f"subnets: {network.subnet} is in {network.vpc}; the others, or vpc, are in {site.vpc}")
         # "You can't assign a public IP if you specify multiple network interfaces" (EC2 user guide, public IPv4).
         several = any(len(machine.interfaces(config.efa)) > 1 for machine in site.machines)
         if network.public and several:
-            found.append(
+            mistakes.append(
                 f"subnets: {network.subnet} gives public addresses, which a machine with several EFA interfaces cannot "
                 "have: give a private subnet, whose way out is a NAT gateway"
             )
-    return found
+    return mistakes
 
 
 def _builder_mistakes(config: Ec2Runners, site: Site, platform: str, budgets: Mapping[str, int]) -> list[str]:
     build, machine = config.build, site.builder
     if build is None or machine is None:
         return []
-    found = []
+    mistakes = []
     architecture = ARCHITECTURES[platform]
     where = f"build.instanceType: {machine.name}"
     if architecture not in machine.architectures:
-        found.append(f"{where} is {' and '.join(machine.architectures)}; slipway:platform {platform} is {architecture}")
-    found += _zone_mistakes(where, machine, config, site)
+        offered = " and ".join(machine.architectures)
+        mistakes.append(f"{where} is {offered}; slipway:platform {platform} is {architecture}")
+    mistakes += _zone_mistakes(where, machine, config, site)
     need = UNPACKED * sum(budgets.values()) // 1024**3
     if build.cache < need:
-        found.append(
+        mistakes.append(
             f"build.cache: {build.cache} GiB is too small for {', '.join(budgets)} within budgets; give at least {need}"
         )
-    return found
+    return mistakes

@@ -34,6 +34,6 @@ def movable(config: StackConfig, images: Iterable[TaggedImage]) -> Iterator[str]
         for tag in config.extra_tags:
             if image.extra_tags and image.tag.endswith(tag):
                 yield (
-                    f"slipway:extraTags: '{tag}': {image.spec.name}'s own tag, {image.tag}, ends so, and could move in "
-                    "ECR; choose another word, such as latest"
+                    f"slipway:extraTags: '{tag}': {image.spec.name}'s own tag, {image.tag}, ends the same, and could "
+                    "move in ECR; choose another word, such as latest"
                 )

@@ -1,4 +1,4 @@
-"""No secret stands in clear text in a stack's file, which goes into git."""
+"""No secret is in clear text in a stack's file, which goes into git."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def secret_keys() -> tuple[str, ...]:
 
 
 def check_clear_text(written: Mapping[str, Any], where: str) -> None:
-    """Refuse a password, token or key that stands in clear text in a stack's file.
+    """Refuse a password, token or key in clear text in a stack's file.
 
     Args:
         written: the stack's keys as its file has them; what Pulumi encrypted is ``{secure: ...}`` there.
@@ -35,6 +35,6 @@ def check_clear_text(written: Mapping[str, Any], where: str) -> None:
         if isinstance(value, str):
             key = f"{NAMESPACE}:{path}"
             raise SlipwayError(
-                f"{where}: {key}: stands in clear text in the stack's file: take it out there (and change it, if it "
+                f"{where}: {key}: is in clear text in the stack's file: remove it there (and change it, if it "
                 f"was committed), then `pulumi config set --secret --path {key}`"
             )

@@ -129,7 +129,7 @@ class Ec2Build(Model):
     instance_type: InstanceType = Field(description="Instance type, such as c7i.4xlarge. Builds use no GPU and no EFA.")
     cache: int = Field(500, ge=50, le=16384, description="Size of the volume for its layers, in GiB.")
     idle: int = Field(
-        15, ge=2, le=1440, description="Minutes without a connection, as after a failed update, until it stops itself."
+        15, ge=2, le=1440, description="Minutes without a connection after which it stops, as after a failed update."
     )
 
 
@@ -166,7 +166,7 @@ class Ec2Runners(Model):
     min_runners: int = Field(0, ge=0, description="Machines that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, le=500, description="Most machines at once.")
     idle: int = Field(10, ge=1, le=1440, description="Minutes that a machine without a job is kept after its start.")
-    boot: int = Field(20, ge=5, le=120, description="Minutes that a machine has to register with GitHub.")
+    boot: int = Field(20, ge=5, le=120, description="Minutes within which a machine must register with GitHub.")
     max_lifetime: int = Field(
         7, ge=1, le=365, description="Days after which a machine is replaced, once its job is done."
     )
@@ -176,7 +176,7 @@ class Ec2Runners(Model):
         le=16384,
         description="Size of the root volume in GiB; Docker's layers are there too unless the type has NVMe disks.",
     )
-    vpc: Vpc | None = Field(None, description="VPC. Default: that of the subnets, else the account's default VPC.")
+    vpc: Vpc | None = Field(None, description="VPC. Default: the VPC of the subnets, else the account's default VPC.")
     subnets: tuple[Subnet, ...] = Field(
         (), description="Subnets. Default: all of the VPC. With EFA exactly one, since a cluster is in one zone."
     )
@@ -220,7 +220,7 @@ class Ec2Runners(Model):
         arns = {
             "github.secret": _SECRET.fullmatch(self.github.secret),
             "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret),
-            # A topic of any account will do: its own policy says who may publish.
+            # The topic may be in any account: its own policy says who may publish.
             "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
         }
         for key, match in arns.items():

@@ -20,7 +20,7 @@ ARC_CHARTS = ("gha-runner-scale-set-controller", "gha-runner-scale-set")
 """The names of the charts: of the controller, and of the runners."""
 
 _BUILD, _CONTROLLER = "-build", "-controller"
-"""What the namespaces of the build service and of the controller have after the runners' namespace."""
+"""Endings of the namespaces of the build service and of the controller, after the runners' namespace."""
 
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -139,7 +139,7 @@ class Validation(Model):
     command: tuple[str, ...] = Field(
         (), description="The check, which passes with exit code 0. Default: the image's own checks/gpu.py."
     )
-    minutes: int = Field(30, ge=1, le=1440, description="Minutes, its wait included, after which it fails.")
+    minutes: int = Field(30, ge=1, le=1440, description="Minutes after which it fails, including its wait for a node.")
 
     @field_validator("image")
     @classmethod
@@ -259,7 +259,7 @@ class KubernetesRunners(Model):
         return f"{self.namespace}{_CONTROLLER}"
 
     def platform_conflict(self, platform: str) -> str:
-        """Return why the profile's nodes run no image of a platform; empty where they do."""
+        """Return why the profile's nodes cannot run a platform's images; empty if they can."""
         of_nodes = f"linux/{node(self.profile).arch}"
         return (
             ""
@@ -269,7 +269,7 @@ class KubernetesRunners(Model):
 
     @property
     def devices(self) -> dict[str, int]:
-        """What each runner has of the node's extended resources, by their names in Kubernetes; none that is 0."""
+        """The extended resources of each runner: their counts by their names in Kubernetes, without zeros."""
         requested = {GPU: self.gpus, EFA: self.efa, INFINIBAND: self.infiniband}
         if self.gpus == 0:
             return {}

@@ -1,4 +1,4 @@
-"""A stack's values made into its model, and every mistake in them as one line."""
+"""Make a stack's model from its values, and report each mistake in them as one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENCRYPTED = "[secret]"
 
 
 def from_pulumi(values: Mapping[str, str]) -> dict[str, Any]:
-    """Turn the configuration that Pulumi hands a program (full keys, JSON for objects) into our own keys.
+    """Turn a program's configuration from Pulumi (full keys, objects as JSON) into a stack's own keys.
 
     Raises:
         SlipwayError: a value that starts like an object is not JSON.
@@ -84,7 +84,7 @@ def _bad_keys(value: Any, keys: tuple[str, ...]) -> Iterator[str]:
 
 
 _NAMES: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, "downloads": lambda address: (address,)}
-"""The mirrors that are a mapping: by key, the function that gives all names of an entry."""
+"""The keys of ``mirrors`` that hold a mapping, and the function that returns all names of an entry."""
 
 
 def _environment_mirrors() -> dict[str, Any]:
@@ -115,7 +115,7 @@ _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_s
 
 
 def _full(parts: Sequence[str]) -> str:
-    """Return a key as a stack's file has it, or ``config`` for no key."""
+    """Return a key as it is written in a stack's file, or ``config`` for no key."""
     return f"{NAMESPACE}:" + ".".join(parts) if parts else "config"
 
 

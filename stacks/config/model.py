@@ -28,7 +28,7 @@ class Model(BaseModel):
     )
 
     plain_key: ClassVar[str | None] = None
-    """The key that a value stands for which is no mapping; None where only a mapping will do."""
+    """The key that a plain value sets; None if only a mapping is allowed."""
 
     @model_validator(mode="before")
     @classmethod
@@ -52,7 +52,7 @@ def _as_text(values: Any) -> Any:
 
 
 Environment = Annotated[dict[str, str], BeforeValidator(_as_text, json_schema_input_type=dict[str, str | bool])]
-"""Variables by name. What YAML reads as a number, true or false is taken as text; nothing else is."""
+"""Variables by name. Numbers, true and false become text."""
 
 
 def _given(value: Text) -> Text:
@@ -65,7 +65,7 @@ Given = Annotated[str, AfterValidator(_given)]
 """Text that is not empty."""
 
 Secret = Annotated[SecretStr, AfterValidator(_given)]
-"""A secret that is not empty, as one from an unset variable would be."""
+"""A secret that is not empty. An unset variable would give an empty one."""
 
 
 def _sha256(value: str) -> str:

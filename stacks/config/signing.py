@@ -50,7 +50,7 @@ class Signer(Model):
         None, description="OpenID Connect issuer of the identity, such as https://token.actions.githubusercontent.com."
     )
     transparency_log: bool = Field(
-        default=True, description="Whether Sigstore's public log has the signature; without a key it always has."
+        default=True, description="Whether the signature is in Sigstore's public log; without a key it always is."
     )
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ class Signing(Signer):
         "(awskms://, azurekms://, gcpkms://, hashivault://). Default: none, signed as the job's own identity.",
     )
     transparency_log: bool = Field(
-        default=False, description="Record signatures in Sigstore's public log; those without a key always are."
+        default=False, description="Record signatures in Sigstore's public log; without a key they always are."
     )
     sbom: bool = Field(default=True, description="Attest an SBOM of each image, made by Syft.")
     provenance: bool = Field(default=True, description="Attest source, revision, date, arguments and parents.")

@@ -40,7 +40,7 @@ class StackConfig(Model):
     """The keys that every stack may have, whatever its flavor."""
 
     former_keys: ClassVar[Mapping[str, str]] = {}
-    """Keys with another name than before: the former name and the present one. The former still works, and warns."""
+    """Renamed keys: the former name and the present one. The former still works, with a warning."""
 
     flavor: str = Field(description="The family of images that the stack builds.")
     platform: Literal["linux/amd64", "linux/arm64"] = Field(
@@ -48,7 +48,7 @@ class StackConfig(Model):
     )
     publish: bool = Field(default=True, description="Push the images. false builds them and leaves them in the engine.")
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
-        None, description="Last part of the tags, for stacks that differ in nothing that the rest of a tag names."
+        None, description="Last part of the tags. It tells apart stacks whose tags would otherwise be equal."
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Addresses that replace the public ones in builds.")
@@ -156,7 +156,8 @@ class StackConfig(Model):
     def ports(self) -> tuple[int, ...]:
         """The TCP ports that addresses of the registry and of mirrors name.
 
-        A build reaches them besides the web's. This machine's own registry is left out: no other machine reaches it.
+        Builds need them besides the ports of the web. This machine's own registry is left out: no other machine reaches
+        it.
         """
         mirrors = self.mirrors
         hosts = [*([] if self.registry.of_this_machine else [self.registry.repository]), *mirrors.images.values()]
@@ -165,15 +166,15 @@ class StackConfig(Model):
         return tuple(sorted({port for port in ports if port}))
 
     def pulled(self, reference: str) -> str:
-        """Return where a build pulls an outside parent from: a mirror, and what the registry caches through it.
+        """Return the reference that a build pulls an outside parent by: a mirror's, or that of the registry's cache.
 
-        Without pushing nobody is logged in to the registry, so nothing is pulled through it.
+        A stack that pushes nothing does not log in to the registry, so it does not use the cache.
         """
         mirrored = self.mirrors.image(reference)
         return self.registry.pull_reference(mirrored) if self.publish else mirrored
 
     def public(self, pulled: str) -> list[str]:
-        """Return the names for which :meth:`pulled` gives this one: public ones before those of mirrors and caches."""
+        """Return the references that :meth:`pulled` turns into this one, public ones first."""
         names = [pulled]
         elsewhere = [*self.mirrors.images.items(), *self.registry.cached.items()]
         for name in names:

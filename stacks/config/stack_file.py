@@ -1,7 +1,7 @@
 """Stack files as text: where they are, what they hold, and values that YAML would silently change.
 
-Pulumi hands a program its configuration after YAML has read it, and by then an unquoted ``3.10`` is 3.1. So the
-text itself is read here, every scalar as it is written. A plain scalar that YAML would change is refused.
+Pulumi parses the YAML before a program gets its configuration, and an unquoted ``3.10`` is then 3.1. So this module
+reads each scalar as text. It refuses a plain scalar that YAML would change.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def parse(text: str, where: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark else where
-        said = getattr(error, "problem", None) or error
-        raise SlipwayError(f"{at}: not YAML: {' '.join(str(said).split())}") from None
+        problem = getattr(error, "problem", None) or error
+        raise SlipwayError(f"{at}: not YAML: {' '.join(str(problem).split())}") from None
     try:
         document = {} if node is None else _value(node, where, "")
     except RecursionError:
-        raise SlipwayError(f"{where}: an alias (*name) stands inside what it refers to") from None
+        raise SlipwayError(f"{where}: an alias (*name) is inside the value that it refers to") from None
     if not isinstance(document, dict):
         raise SlipwayError(f"{where}: expected a mapping with the key 'config'")
     config = document.get("config") or {}

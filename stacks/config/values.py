@@ -20,7 +20,7 @@ def check_url(value: str) -> str:
         )
     if not re.fullmatch(r"https?://[!-~]+", value):
         raise ValueError("expected an http:// or https:// address")
-    _ = urlsplit(value).port  # a ValueError for what is none
+    _ = urlsplit(value).port  # raises ValueError for an invalid port
     return value.rstrip("/")
 
 
@@ -38,7 +38,7 @@ def _version(value: str) -> str:
 
 def _release(value: str) -> str:
     if not re.fullmatch(r"[0-9]+(\.[0-9A-Za-z+_-]+)+", value):
-        raise ValueError("expected a version such as 2.15.0, with a number and a dot at its beginning")
+        raise ValueError("expected a version such as 2.15.0, beginning with a number and a dot")
     return value
 
 
@@ -105,7 +105,7 @@ def _joined(value: Any) -> Any:
 
 
 def _count(value: Any) -> Any:
-    # Of itself pydantic reads true as 1.
+    # pydantic alone would read true as 1.
     if value is None or isinstance(value, bool):
         raise ValueError("expected a number of compilers, such as 4")
     return value
@@ -131,7 +131,7 @@ Release = Annotated[str, AfterValidator(_release)]
 SwitchedVersion = Annotated[str | Literal[False], switched(_version)]
 SwitchedRelease = Annotated[str | Literal[False], switched(_release)]
 TorchRelease = Annotated[str, AfterValidator(_torch_release)]
-"""A release of torch or of its companions: 2.0.1 or 2.0.1-rc1, of which the tag is v2.0.1-rc1."""
+"""A release of torch or of its companions: PyTorch's tag without the v, such as 2.0.1 or 2.0.1-rc1."""
 DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit, json_schema_input_type=str)]
@@ -143,4 +143,4 @@ CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
 ArchList = Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | list[str])]
 """Compute capabilities, as text or as a list."""
 JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]
-"""How many compilers run at once. None, which a stack's file cannot say, leaves it to the build."""
+"""How many compilers run at once. The default, None, leaves it to the build; a stack's file cannot set it to null."""

@@ -197,7 +197,7 @@ def test_a_token_in_clear_text_and_a_context_that_is_not_there_are_one_line(proj
     project.configure({"github": {"url": "https://github.com/acme", "token": "hunter2"}})
     failed = project.preview(check=False)
     assert failed.returncode != 0
-    assert "slipway:runners.github.token: stands in clear text in the stack's file" in failed.shown
+    assert "slipway:runners.github.token: is in clear text in the stack's file" in failed.shown
     assert "hunter2" not in failed.shown
     project.configure({"context": "elsewhere"})
     failed = project.up(check=False)

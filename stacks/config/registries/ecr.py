@@ -70,10 +70,10 @@ class EcrRegistry(RegistryModel):
         pattern="^([0-9]{12})?$",
         description="AWS account, 12 digits. Default: the host's; needed where the host is a name of your own.",
     )
-    region: str = Field("", description="AWS region. Default: the host's, as account.")
+    region: str = Field("", description="AWS region. Default: the host's; needed where the host is a name of your own.")
     create: bool = Field(
         default=True,
-        description="Create and own the repositories and cache rules; false where they exist, or another stack does.",
+        description="Create and own the repositories and cache rules. false: they exist, or another stack owns them.",
     )
     keep_newest: int = Field(
         30,
@@ -142,7 +142,7 @@ class EcrRegistry(RegistryModel):
         prefixes = [cache.prefix or name for name, cache in value.items()]
         for prefix in prefixes:
             if prefixes.count(prefix) > 1:
-                raise ValueError(f"prefix '{prefix}' is there twice: ECR has one for each registry; give another")
+                raise ValueError(f"prefix '{prefix}' is used twice: each registry needs one of its own; choose another")
         return value
 
     @property

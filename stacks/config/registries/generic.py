@@ -48,9 +48,10 @@ class GenericRegistry(RegistryModel):
     @model_validator(mode="before")
     @classmethod
     def _from_environment(cls, values: Any) -> Any:
-        """Take missing values from the environment, if both are there then: a fork's job has a user name but no secret.
+        """Take missing values from the environment, if they complete the pair.
 
-        Where a given value differs from the environment's, the environment is another account's and not used.
+        A fork's job has a user name but no secret. If a given value differs from the environment's, the environment is
+        another account's and is ignored.
         """
         if not isinstance(values, Mapping):
             return values

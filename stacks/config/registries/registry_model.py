@@ -1,4 +1,4 @@
-"""What every kind of registry has in the configuration."""
+"""The base of all kinds of registry in the configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RegistryModel(Model):
 
         @property
         def kind(self) -> str:
-            """Which kind it is, by its name in the configuration."""
+            """Its kind, as the configuration names it."""
 
         @property
         def repository(self) -> str:

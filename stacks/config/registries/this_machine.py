@@ -22,7 +22,7 @@ class LocalRegistry(RegistryModel):
         default_factory=lambda: os.environ.get(REGISTRY_VARIABLE) or "127.0.0.1:5000",
         description=f"host:port of the registry. Default: ${REGISTRY_VARIABLE}, else 127.0.0.1:5000.",
     )
-    path: Path = Field("slipway", description="Path on the registry below which the repositories stand.")
+    path: Path = Field("slipway", description="Path on the registry that the repositories are under.")
 
     @property
     def of_this_machine(self) -> bool:

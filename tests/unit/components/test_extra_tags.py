@@ -81,7 +81,7 @@ def test_extra_tags_of_a_branch_keep_their_meaning(branch: str, tag: str, monkey
 
 def test_ecr_extra_tag_that_matches_images_is_refused() -> None:
     config = {**read_stack("local"), "registry": ECR, "tagSuffix": "mine"}
-    with pytest.raises(SlipwayError, match="slipway:extraTags: 'mine': torch's own tag, .*-mine, ends so"):
+    with pytest.raises(SlipwayError, match="slipway:extraTags: 'mine': torch's own tag, .*-mine, ends the same"):
         plan.make("local", {**config, "extraTags": ["mine"]})
     assert plan.make("local", {**config, "extraTags": ["latest"]})
     assert plan.make(

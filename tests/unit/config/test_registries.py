@@ -119,7 +119,7 @@ def test_ecr_with_own_host_needs_account_and_region() -> None:
         ),
         (
             {**ECR, "pullThroughCache": {"quay.io": {"prefix": "cached"}, "registry.k8s.io": {"prefix": "cached"}}},
-            "slipway:registry.pullThroughCache: prefix 'cached' is there twice: ECR has one for each registry",
+            "slipway:registry.pullThroughCache: prefix 'cached' is used twice: each registry needs one of its own",
         ),
         (
             {"kind": "local", "address": "127.0.0.1:99999"},
@@ -224,7 +224,7 @@ def test_password_in_clear_text_is_refused_and_hidden() -> None:
     registry = {"kind": "ghcr", "repository": PASSWORDS["ghcr"], "username": "u"}
     with pytest.raises(SlipwayError) as caught:
         check_clear_text({"registry": {**registry, "password": "hunter2"}}, "stack x")
-    assert str(caught.value).startswith("stack x: slipway:registry.password: stands in clear text in the stack's file")
+    assert str(caught.value).startswith("stack x: slipway:registry.password: is in clear text in the stack's file")
     assert "hunter2" not in str(caught.value)
     check_clear_text({"registry": {**registry, "password": {"secure": "v1:abc"}}}, "stack x")
     check_clear_text({}, "stack x")

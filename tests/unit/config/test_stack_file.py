@@ -110,7 +110,10 @@ def test_stack_files_all_load() -> None:
     ("content", "fragment"),
     [
         (b"config:\n  slipway:flavor: \xff\n", "stacks/Pulumi.x.yaml: byte 27 is not UTF-8: save the file as UTF-8"),
-        (b"config: &a {slipway:torch: *a}\n", "stacks/Pulumi.x.yaml: an alias (*name) stands inside what it refers to"),
+        (
+            b"config: &a {slipway:torch: *a}\n",
+            "stacks/Pulumi.x.yaml: an alias (*name) is inside the value that it refers to",
+        ),
         (b"config:\n  slipwy:flavor: local\n", "unknown key 'slipwy:flavor' (did you mean 'slipway:flavor'?)"),
         (b"config: \x01\n", "stacks/Pulumi.x.yaml: not YAML: "),
     ],

@@ -112,7 +112,7 @@ def test_pytorch_job_grace_nodes_share_an_nvlink_domain() -> None:
         ),
         (["aks-megatron", "--nodes", "1"], "--nodes 1: the example is for several nodes; give 2 or more\n"),
         (["aks-megatrn"], "aks-megatron"),
-        (["runners-eks", "--slurm"], "stack runners-eks builds no image that is to run; take a stack that does\n"),
+        (["runners-eks", "--slurm"], "stack runners-eks builds no image to run; choose a stack that does\n"),
     ],
 )
 def test_job_mistake_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

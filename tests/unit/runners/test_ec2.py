@@ -227,8 +227,8 @@ def test_gpus_by_default_are_the_fewest_of_any_type() -> None:
 def test_instance_type_outside_the_subnets_zones_is_refused() -> None:
     assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="bc")) == ""
     assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="c")) == (
-        "slipway:runners.instanceTypes: p5.48xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets are; "
-        "it is in eu-west-1c"
+        "slipway:runners.instanceTypes: p5.48xlarge is not offered in eu-west-1a, eu-west-1b, where the subnets are; "
+        "it is offered in eu-west-1c"
     )
     assert refused(of("p6.48xlarge", zones="")).endswith("where the subnets are; nor elsewhere in eu-west-1")
 

@@ -276,8 +276,8 @@ def refused(zones: list[str], budgets: dict[str, int] | None = None, **build: An
 def test_builder_network_is_in_a_zone_with_its_type() -> None:
     assert refused(["eu-west-1b", "eu-west-1c"]) == "subnet-b"
     assert refused(["eu-west-1c"]) == (
-        "slipway:runners.build.instanceType: c7i.4xlarge is not to be had in eu-west-1a, eu-west-1b, where the subnets "
-        "are; it is in eu-west-1c"
+        "slipway:runners.build.instanceType: c7i.4xlarge is not offered in eu-west-1a, eu-west-1b, where the subnets "
+        "are; it is offered in eu-west-1c"
     )
     assert refused([]).endswith("where the subnets are; nor elsewhere in eu-west-1")
 

@@ -293,9 +293,7 @@ def test_github_credential_in_clear_text_is_refused(key: str) -> None:
     for name in path:
         inner[name] = inner = {}
     inner[last] = "hunter2"
-    with pytest.raises(
-        SlipwayError, match=f"^stack t: slipway:{key}: stands in clear text in the stack's file"
-    ) as caught:
+    with pytest.raises(SlipwayError, match=f"^stack t: slipway:{key}: is in clear text in the stack's file") as caught:
         check_clear_text(written, "stack t")
     assert "hunter2" not in str(caught.value)
     inner[last] = {"secure": "AAAB"}
