@@ -51,7 +51,8 @@ _ADVICE: Final = (
 )
 """From a pattern in the error of a failed push to the advice; the first match counts."""
 _UNREACHED: Final = re.compile(
-    r"(?:could not resolve host|failed to connect to|temporary failure resolving|failed to resolve):? '?([\w.-]+)",
+    r"(?:could not resolve host: |failed to connect to (?=\S+ port )|temporary failure resolving '|failed to resolve ')"
+    r"([\w.-]+)",
     re.IGNORECASE,
 )
 """The messages of git, curl, apt and pip about a host that they did not reach."""

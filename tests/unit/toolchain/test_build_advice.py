@@ -23,8 +23,16 @@ def test_build_error_without_network_names_host(output: str, hosts: str) -> None
     )
 
 
-def test_build_error_of_other_kind_has_no_advice() -> None:
-    assert build._advice("step 'RUN false' failed: exit code: 1") == ""
+@pytest.mark.parametrize(
+    "output",
+    [
+        "step 'RUN false' failed: exit code: 1",
+        "failed to resolve source metadata for r.test/base:1: r.test/base:1: not found",
+        "Failed to connect to bus: No such file or directory",
+    ],
+)
+def test_build_error_of_other_kind_has_no_advice(output: str) -> None:
+    assert build._advice(output) == ""
 
 
 def test_build_error_with_full_disk_says_where() -> None:
