@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -23,8 +24,10 @@ def run(
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     process: subprocess.Popen[str] | None = None
+    interrupted = threading.Event()
 
     def forward(number: int, _frame: object) -> None:
+        interrupted.set()
         if process is not None and not (terminal and number == signal.SIGINT):
             process.send_signal(signal.SIGINT)
 
@@ -42,7 +45,7 @@ def run(
             pass_fds=steps.inherited,
         )
         if follow:
-            _follow(process, follow)
+            _follow(process, follow, interrupted)
         code = process.wait()
     finally:
         for number, handler in handlers.items():
@@ -50,13 +53,19 @@ def run(
     return code if code >= 0 else 128 - code
 
 
-def _follow(process: subprocess.Popen[str], follow: Callable[[Iterable[str]], None]) -> None:
-    """Hand the lines on. Where that fails, end Pulumi in order, reading on: it would block or break otherwise."""
+def _follow(
+    process: subprocess.Popen[str], follow: Callable[[Iterable[str]], None], interrupted: threading.Event
+) -> None:
+    """Hand the lines on. Where that fails, end Pulumi in order, reading on: it would block or break otherwise.
+
+    Ctrl-C in `make up | tee log` ends `tee` too: Pulumi is interrupted already when its lines cannot be printed.
+    """
     lines = iter(process.stdout or ())
     try:
         follow(lines)
     except BaseException:
-        process.send_signal(signal.SIGINT)
+        if not interrupted.is_set():
+            process.send_signal(signal.SIGINT)
         for _ in lines:
             pass
         process.wait()

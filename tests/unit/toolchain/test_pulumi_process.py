@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,4 +31,18 @@ def test_process_is_interrupted_where_following_fails(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="one"):
         pulumi_process.run(["sh", "-c", INTERRUPTED], os.environ, tmp_path, follow)
+    assert (tmp_path / "ended").read_text() == "end\n"
+
+
+def test_interrupted_process_gets_no_second_signal(tmp_path: Path) -> None:
+    script = 'trap "echo end >> ended" INT; echo one; until [ -e ended ]; do sleep 0.05; done; sleep 1'
+
+    def follow(lines: Iterable[str]) -> None:
+        next(iter(lines))
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        pulumi_process.run(["sh", "-c", script], os.environ, tmp_path, follow)
     assert (tmp_path / "ended").read_text() == "end\n"
