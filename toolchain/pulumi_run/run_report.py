@@ -5,6 +5,7 @@ The events are what `pulumi up --json` prints, one a line: sdk/go/common/apitype
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any, Final, TextIO
 
 from stacks.differences import differences
@@ -15,6 +16,8 @@ _IMAGES: Final = ("slipway:image:ImageVariant", "slipway:image:BuildProduct")
 _BUILD: Final = "docker:index/image:Image"
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """A value that only an update gives (sdk/go/common/resource/plugin/rpc.go)."""
+_SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
+"""The key that marks a secret, whose value is masked (sdk/go/common/resource/properties.go)."""
 _MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
 """The operations that are printed. The others are parts of a replacement, or change nothing."""
 _COUNTS: Final = {
@@ -27,6 +30,8 @@ _COUNTS: Final = {
 _BUILT: Final = {"images", "products", "plan", "planFiles"}
 """The outputs that the images' own lines cover."""
 _LONGEST_VALUE: Final = 200
+_LEAD: Final = 20
+"""Characters that are printed before the first difference of two long values."""
 
 
 class RunReport:
@@ -104,7 +109,7 @@ class RunReport:
                 self._unchanged.append(name)
             elif op in _MARKS:
                 self._progress.say(*_image(name, step))
-        elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), "same") == "same":
+        elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), _default(step)) == "same":
             self._unchanged = [image for image in self._unchanged if image != _parent(step).rpartition("::")[2]]
             self._progress.say(*_resource(name, step))
         if not self._preview and kind == _BUILD and op in _MARKS and op != "delete":
@@ -139,8 +144,14 @@ def _parent(step: Mapping[str, Any]) -> str:
     return str((step.get("new") or step.get("old") or {}).get("parent", ""))
 
 
+def _default(step: Mapping[str, Any]) -> str:
+    """Return the operation on a parent that no event has named. What goes with its image is deleted before it."""
+    of_image = any(f"::{kind}::" in _parent(step) for kind in _IMAGES)
+    return "delete" if of_image and step["op"] == "delete" else "same"
+
+
 def _sides(step: Mapping[str, Any], part: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    before, after = ((step.get(side) or {}).get(part) or {} for side in ("old", "new"))
+    before, after = (_masked((step.get(side) or {}).get(part) or {}) for side in ("old", "new"))
     return before, after
 
 
@@ -164,6 +175,13 @@ def _resource(name: str, step: Mapping[str, Any]) -> Iterator[str]:
         yield from _values(*_sides(step, "inputs"))
 
 
+def _masked(value: Any) -> Any:
+    """Return a value in which each secret is `[secret]`, instead of Pulumi's object for it."""
+    if isinstance(value, dict):
+        return "[secret]" if _SIGNATURE in value else {key: _masked(item) for key, item in value.items()}
+    return [_masked(item) for item in value] if isinstance(value, list) else value
+
+
 def _others(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in outputs.items() if key not in _BUILT}
 
@@ -174,10 +192,18 @@ def _values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
         if any(key.startswith("__") for key in path) or new == _UNKNOWN:
             continue
         mark = "+" if old is None else "-" if new is None else "~"
-        yield f"    {mark} {' '.join(path)}: {' -> '.join(_text(value) for value in (old, new) if value is not None)}"
+        yield f"    {mark} {' '.join(path)}: {' -> '.join(_texts(value for value in (old, new) if value is not None))}"
 
 
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+def _texts(values: Iterable[Any]) -> list[str]:
+    """Return values on one line each, cut where they are long. Both of two long values begin near what differs."""
+    texts = [" ".join((value if isinstance(value, str) else json.dumps(value)).split()) for value in values]
+    long = len(texts) == 2 and max(map(len, texts)) > _LONGEST_VALUE
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))) if long else 0
+    start = max(same - _LEAD, 0)
+    return [_cut(text, start) for text in texts]
+
+
+def _cut(text: str, start: int) -> str:
+    end = start + _LONGEST_VALUE
+    return ("..." if start else "") + text[start:end] + ("..." if end < len(text) else "")

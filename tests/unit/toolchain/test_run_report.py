@@ -155,6 +155,29 @@ def test_report_of_outputs_has_changed_ones_alone(report: Report) -> None:
     assert report(stack, summary()) == ["Outputs:", "    ~ runners label: a -> b", "Resources: none (3 s)"]
 
 
+def test_report_of_secret_masks_it(report: Report) -> None:
+    secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "[secret]"}
+    after = {"key": secret, "list": [secret, 1]}
+    stack = ended("pulumi:pulumi:Stack", "slipway-t", "same", after, {"key": "clear"})
+    assert report(stack, summary())[1:3] == ["    ~ key: clear -> [secret]", '    + list: ["[secret]", 1]']
+
+
+def test_report_of_long_values_has_what_differs(report: Report) -> None:
+    start = "".join(f"{number:04}" for number in range(100))
+    sides = {"script": f"{start}one"}, {"script": f"{start}two{'z' * 300}"}
+    (_, line) = report(step("aws:ec2/instance:Instance", "builder", "update", *sides))
+    lead = f"...{start[-20:]}"
+    assert line == f"    ~ script: {lead}one -> {lead}two{'z' * 177}..."
+
+
+def test_report_of_removed_image_is_one_line(report: Report) -> None:
+    events = [
+        step(IMAGE, "torch", "delete", {"imageName": "r/torch:t1"}, parent=f"{URN}{VARIANT}::torch"),
+        step(VARIANT, "torch", "delete", contents()),
+    ]
+    assert report(*events) == ["- torch"]
+
+
 def test_report_prints_line_that_is_no_event(report: Report) -> None:
     assert report("error: no stack named 't'", "", "[1]") == ["error: no stack named 't'", "[1]"]
 
