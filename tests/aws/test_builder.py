@@ -82,7 +82,7 @@ def sessions(project: BuilderProject) -> Iterator[Path]:
 
 
 @pytest.mark.slow  # apt, and seven updates
-def test_the_life_of_a_builder(project: BuilderProject, sessions: Path) -> None:
+def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sessions: Path) -> None:
     project.up(**AWAY)
     the_machine_is_as_it_should_be(project)
     first = project.outputs()
@@ -165,9 +165,7 @@ def a_machine_that_is_gone_is_made_anew(project: BuilderProject) -> None:
 
 
 @pytest.mark.slow  # likewise
-def test_where_an_image_fails_the_next_attempt_finds_the_builder_whatever_its_state(
-    project: BuilderProject, sessions: Path
-) -> None:
+def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProject, sessions: Path) -> None:
     project.building(length=2)
     project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY nothing /\n")
     assert project.up(check=False, **AWAY).returncode != 0
@@ -217,7 +215,7 @@ def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
     assert told["content"] == f"VOLUME={volume['VolumeId']}\nCACHE=500\nIDLE=15\n"
 
 
-def test_a_volume_that_is_there_is_imported_by_its_id(project: BuilderProject) -> None:
+def test_builder_existing_volume_is_imported_by_id(project: BuilderProject) -> None:
     wanted = {"Size": 500, "VolumeType": "gp3", "Iops": 6000, "Throughput": 500, "Encrypted": True}
     tags = [{"ResourceType": "volume", "Tags": [{"Key": "Name", "Value": BUILDER}]}]  # one tag is missing
     subnets = project.api("ec2").describe_subnets()["Subnets"]
@@ -231,7 +229,7 @@ def test_a_volume_that_is_there_is_imported_by_its_id(project: BuilderProject) -
     assert re.search(rf"\+ slipway: +\"{NAME}\"", shown), shown
 
 
-def test_a_preview_reaches_nothing_and_refuses_what_could_not_be(project: BuilderProject) -> None:
+def test_builder_preview_is_offline_and_refuses_mistakes(project: BuilderProject) -> None:
     changes = operations(project.preview(**AWAY).shown)
     assert set(changes.values()) == {"+"}
     assert {"Awake builder-awake", "Asleep builder-asleep", "ImageVariant link0"} <= set(changes)

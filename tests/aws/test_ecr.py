@@ -53,7 +53,7 @@ def operations(shown: str) -> dict[str, str]:
     return {f"{typ.rpartition(':')[2]} {name}": sign for sign, typ, name in found}
 
 
-def test_the_life_of_a_stack_and_no_token_is_seen_in_it(project: AwsProject) -> None:
+def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     project.configure(length=2)
     seen = [project.preview("--diff").shown, project.up().shown, project.exported()]
     repositories = project.repositories()
@@ -101,7 +101,7 @@ def test_the_life_of_a_stack_and_no_token_is_seen_in_it(project: AwsProject) -> 
     assert not json.loads(project.exported())["deployment"].get("resources")
 
 
-def test_a_preview_needs_no_credentials(project: AwsProject) -> None:
+def test_ecr_preview_needs_no_credentials(project: AwsProject) -> None:
     preview = project.preview(**NO_SIGN).shown
     assert operations(preview)["Repository registry-link0"] == "+"
     assert not project.repositories()
@@ -115,7 +115,7 @@ def test_a_preview_needs_no_credentials(project: AwsProject) -> None:
     assert set(operations(again)) <= {"aws registry-aws"}, again
 
 
-def test_without_pushing_neither_credentials_nor_the_plugin_are_needed(project: AwsProject) -> None:
+def test_ecr_unpublished_needs_no_credentials_or_plugin(project: AwsProject) -> None:
     path = ":".join(folder for folder in project.environment["PATH"].split(":") if not folder.endswith("/plugins"))
     project.configure(length=2, publish=False)
     for run in (project.preview, project.up):
@@ -124,7 +124,7 @@ def test_without_pushing_neither_credentials_nor_the_plugin_are_needed(project: 
     assert not project.repositories()
 
 
-def test_a_token_that_the_registry_refuses_is_one_clear_line(project: AwsProject, tmp_path: Any) -> None:
+def test_ecr_refused_token_is_one_line(project: AwsProject, tmp_path: Any) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
     with own_registry(folder, htpasswd="AWS:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n") as other:
@@ -138,7 +138,7 @@ def test_a_token_that_the_registry_refuses_is_one_clear_line(project: AwsProject
     assert TOKEN not in failed.shown
 
 
-def test_another_accounts_credentials_are_refused_before_anything_is_made(project: AwsProject) -> None:
+def test_ecr_other_account_is_refused_before_any_change(project: AwsProject) -> None:
     project.configure(registry={"account": "999999999999"})
     failed = project.up(check=False)
     assert failed.returncode != 0
@@ -161,7 +161,7 @@ def tags_never_move_but_the_stacks_own(project: AwsProject, repository: str) -> 
         put("abc1234-base", "third")
 
 
-def test_a_key_encrypts_and_another_key_is_a_replacement_that_the_preview_shows(project: AwsProject) -> None:
+def test_ecr_changed_key_is_previewed_as_replacement(project: AwsProject) -> None:
     caches = {"ghcr.io": {"credential": HUB}, "quay.io": {"prefix": "quay"}}
     project.configure(registry={"kmsKey": KEY, "pullThroughCache": caches})
     project.up()
@@ -174,7 +174,7 @@ def test_a_key_encrypts_and_another_key_is_a_replacement_that_the_preview_shows(
     assert not [change for change in changes if change.startswith("PullThrough")]
 
 
-def test_a_parent_is_pulled_through_the_registry_with_its_token(project: AwsProject) -> None:
+def test_ecr_parent_is_pulled_through_with_registry_token(project: AwsProject) -> None:
     """What ECR would have fetched from quay.io is pushed there beforehand."""
     project.configure(registry={"repository": f"{project.host}/quay/{project.path}"})
     project.up()
@@ -189,7 +189,7 @@ def test_a_parent_is_pulled_through_the_registry_with_its_token(project: AwsProj
     assert layers[child["ref"]][:-1] == layers[parent["ref"]]
 
 
-def test_repositories_that_are_there_already_are_used_and_outlive_the_stack(project: AwsProject) -> None:
+def test_ecr_existing_repositories_outlive_the_stack(project: AwsProject) -> None:
     project.ecr.create_repository(repositoryName=f"{project.path}/link0")
     failed = project.up(check=False)
     assert failed.returncode != 0
@@ -204,7 +204,7 @@ def test_repositories_that_are_there_already_are_used_and_outlive_the_stack(proj
     assert sorted(project.repositories()) == ["link0"]
 
 
-def test_changed_credentials_change_nothing(project: AwsProject, registry: Registry) -> None:
+def test_registry_changed_credentials_change_nothing(project: AwsProject, registry: Registry) -> None:
     """The same registry, said to be a generic one: a user and password that the environment gives."""
     generic = {"kind": "generic", "repository": f"{registry.address}/{project.path}"}
     super(AwsProject, project).configure(registry=generic)

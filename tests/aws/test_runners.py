@@ -65,7 +65,7 @@ def rules(project: RunnersProject, group: str, *, egress: bool) -> list[tuple[st
     )
 
 
-def test_the_life_of_runners(project: RunnersProject) -> None:
+def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> None:
     preview = operations(project.preview().shown)
     assert set(preview.values()) == {"+"}
     assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -342,7 +342,7 @@ FORGOTTEN: dict[str, dict[str, list[Any]]] = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:moto.core.serialize")  # that a refusal is not among AWS's own
-def test_whatever_option_is_other_is_seen(project: RunnersProject) -> None:
+def test_runners_option_changed_outside_is_detected(project: RunnersProject) -> None:
     project.up()
     for token, check in CHECKS.items():
         forgotten = FORGOTTEN.get(token, {})
@@ -351,7 +351,7 @@ def test_whatever_option_is_other_is_seen(project: RunnersProject) -> None:
         assert overlooked(project, token, check) == forgotten.keys(), token
 
 
-def test_efa_brings_its_interfaces_a_placement_group_and_traffic_among_the_machines(project: RunnersProject) -> None:
+def test_runners_with_efa_have_interfaces_and_placement_group(project: RunnersProject) -> None:
     private = subnet(project, public=False)
     several = {"instanceTypes": ["p5.48xlarge", "p4d.24xlarge"], "efa": "all", "subnets": [private]}
     project.runners(without=("gpus",), endpoints=True, **several)
@@ -396,7 +396,7 @@ WRONG = {
 
 
 @pytest.mark.slow  # nine runs of the engine
-def test_what_is_there_is_imported_by_its_id(project: RunnersProject) -> None:
+def test_runners_existing_resources_are_imported_by_id(project: RunnersProject) -> None:
     private = subnet(project, public=False)
     project.runners(instanceTypes=["p4d.24xlarge"], efa="all", subnets=[private], endpoints=True)
     project.up()
@@ -430,7 +430,7 @@ def test_what_is_there_is_imported_by_its_id(project: RunnersProject) -> None:
 
 
 @pytest.mark.parametrize("token", sorted(token for token, kind in KINDS.items() if kind.shape))
-def test_an_id_of_several_parts_is_read_as_the_plugin_documents_it(token: str) -> None:
+def test_id_of_several_parts_is_read_as_documented(token: str) -> None:
     folder, name = re.sub(r"(?<!^)[A-Z]", lambda found: f"_{found[0].lower()}", token.split(":")[1]).split("/")
     told = files("pulumi_aws").joinpath(folder.replace("lambda", "lambda_"), f"{name}.py").read_text()
     example = re.findall(rf"\$ pulumi import {token} \S+ (\S+)\n", told)[0]
@@ -495,7 +495,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_what_could_not_run_is_refused_at_preview_in_one_line(project: RunnersProject) -> None:
+def test_runners_invalid_config_is_one_line_at_preview(project: RunnersProject) -> None:
     ec2 = project.api("ec2")
     other = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     arm = next(i["ImageId"] for i in ec2.describe_images(Owners=["self"])["Images"] if i.get("Architecture") == "arm64")
@@ -519,7 +519,7 @@ def test_what_could_not_run_is_refused_at_preview_in_one_line(project: RunnersPr
         assert len(lines) == 1, (what, lines)
 
 
-def test_a_preview_without_credentials_says_that_it_needs_them(project: RunnersProject) -> None:
+def test_runners_preview_without_credentials_is_one_line(project: RunnersProject) -> None:
     failed = project.preview(check=False, **NO_SIGN)
     assert failed.returncode != 0
     assert "No valid credential sources found." in failed.shown

@@ -204,7 +204,7 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
         yield Scaler(moto, world, environment)
 
 
-def test_a_job_gets_a_machine_that_is_ended_after_it(scaler: Scaler) -> None:
+def test_job_gets_machine_that_ends_after_it(scaler: Scaler) -> None:
     assert scaler.job(1) == 202
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
     assert scaler.desired() == {"spot": 1, "on-demand": 0}
@@ -230,7 +230,7 @@ def test_a_job_gets_a_machine_that_is_ended_after_it(scaler: Scaler) -> None:
     assert scaler.configs() == {}
 
 
-def test_only_what_github_signed_counts(scaler: Scaler) -> None:
+def test_delivery_without_valid_signature_is_refused(scaler: Scaler) -> None:
     body = payload(1)
     assert scaler.deliver(body, secret="another") == 401
     assert (
@@ -258,19 +258,19 @@ def test_only_what_github_signed_counts(scaler: Scaler) -> None:
     ],
     ids=["prefix", "owner", "github's", "anybody's", "windows", "waiting", "old"],
 )
-def test_a_job_for_others_gets_no_machine(scaler: Scaler, delivery: bytes, status: int) -> None:
+def test_job_of_other_runners_gets_no_machine(scaler: Scaler, delivery: bytes, status: int) -> None:
     assert scaler.deliver(delivery) == status
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
 
 
-def test_other_events_and_labels_in_other_cases_are_taken_as_github_does(scaler: Scaler) -> None:
+def test_delivery_ping_and_labels_of_any_case_are_accepted(scaler: Scaler) -> None:
     assert scaler.deliver(b'{"zen": "Design for failure."}', event="ping") == 200
     assert scaler.deliver(payload(1, labels=["Self-Hosted", "GPU"], repository="Acme/Images")) == 202
     scaler.github.jobs[1] = "queued"
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
 
 
-def test_a_delivery_that_is_played_again_starts_nothing(scaler: Scaler) -> None:
+def test_delivery_replayed_starts_no_machine(scaler: Scaler) -> None:
     first = payload(1)
     assert scaler.deliver(first) == 202
     scaler.job(1, "in_progress")
@@ -279,13 +279,13 @@ def test_a_delivery_that_is_played_again_starts_nothing(scaler: Scaler) -> None:
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
 
 
-def test_what_comes_in_the_wrong_order_ends_the_same(scaler: Scaler) -> None:
+def test_deliveries_out_of_order_start_no_machine(scaler: Scaler) -> None:
     scaler.job(1, "completed")
     scaler.job(1, "queued")
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
 
 
-def test_a_burst_is_taken_whole_and_bounded(scaler: Scaler) -> None:
+def test_burst_of_jobs_is_stored_and_bounded_by_maximum(scaler: Scaler) -> None:
     scaler.github.jobs.update(dict.fromkeys(range(500), "queued"))
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(scaler.deliver, [payload(number) for number in range(500)])) == {202}
@@ -295,7 +295,7 @@ def test_a_burst_is_taken_whole_and_bounded(scaler: Scaler) -> None:
     assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting) == 500
 
 
-def test_where_the_most_is_lowered_all_that_work_go_on(scaler: Scaler) -> None:
+def test_lowered_maximum_keeps_busy_machines(scaler: Scaler) -> None:
     for number in range(4):
         scaler.job(number)
     scaler.round()
@@ -311,7 +311,7 @@ def test_where_the_most_is_lowered_all_that_work_go_on(scaler: Scaler) -> None:
     assert (scaler.instances(), scaler.desired()) == (machines, {"spot": 2, "on-demand": 0})
 
 
-def test_a_job_that_is_cancelled_before_its_machine_is_up_takes_it_back(scaler: Scaler) -> None:
+def test_job_cancelled_before_boot_ends_its_machine(scaler: Scaler) -> None:
     scaler.job(1)
     scaler.round()
     (machine,) = scaler.instances()
@@ -324,7 +324,7 @@ def test_a_job_that_is_cancelled_before_its_machine_is_up_takes_it_back(scaler: 
     assert (scaler.instances(), scaler.github.runners) == ([], {})
 
 
-def test_a_job_that_comes_meanwhile_keeps_the_machine(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_arriving_during_a_round_keeps_the_machine(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub gave the runner a job between the look and the deed: it refuses to forget it."""
     scaler.job(1)
     scaler.round()
@@ -346,9 +346,7 @@ def test_a_job_that_comes_meanwhile_keeps_the_machine(scaler: Scaler, monkeypatc
     assert scaler.desired() == {"spot": 1, "on-demand": 0}
 
 
-def test_spot_that_is_refused_turns_to_on_demand_once_the_job_has_waited(
-    scaler: Scaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_spot_becomes_on_demand_after_a_wait(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = FakeAutoScalingGroup.replace_autoscaling_group_instances
 
     def refuse(self: Any, count: int, tags: Any) -> None:
@@ -364,7 +362,7 @@ def test_spot_that_is_refused_turns_to_on_demand_once_the_job_has_waited(
     assert scaler.metric() > 300
 
 
-def test_what_github_says_is_over_is_not_waited_for(scaler: Scaler) -> None:
+def test_job_completed_on_github_is_dropped(scaler: Scaler) -> None:
     """Its delivery got lost: a machine would be made for it again and again."""
     scaler.job(1, ago=200)
     scaler.github.jobs[1] = "completed"
@@ -373,7 +371,7 @@ def test_what_github_says_is_over_is_not_waited_for(scaler: Scaler) -> None:
 
 
 @pytest.mark.parametrize(("state", "ago"), [("waiting", 130), ("pending", 130), ("waiting", 25 * 3600)])
-def test_a_job_that_waits_for_approval_gets_its_machine_after_it(scaler: Scaler, state: str, ago: float) -> None:
+def test_job_awaiting_approval_gets_machine_after_it(scaler: Scaler, state: str, ago: float) -> None:
     """GitHub says that it is queued before it asks for approval, and again after that, with when it was made."""
     scaler.job(1, ago=130)
     scaler.github.jobs[1] = state
@@ -384,7 +382,7 @@ def test_a_job_that_waits_for_approval_gets_its_machine_after_it(scaler: Scaler,
     assert time.time() - job.since < 60
 
 
-def test_a_job_that_is_approved_after_more_than_a_day_gets_its_machine(scaler: Scaler) -> None:
+def test_job_approved_after_a_day_gets_its_machine(scaler: Scaler) -> None:
     """Where GitHub's first word of it is that it waits; `queued` then has still the time when it was made."""
     assert scaler.job(1, "waiting", ago=25 * 3600) == 202
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
@@ -392,7 +390,7 @@ def test_a_job_that_is_approved_after_more_than_a_day_gets_its_machine(scaler: S
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
 
 
-def test_an_approval_of_which_no_word_arrives_is_asked_for(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approval_without_delivery_is_polled(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
     scaler.job(1, ago=130)
     scaler.github.jobs[1] = "waiting"
     scaler.round()
@@ -406,7 +404,7 @@ def test_an_approval_of_which_no_word_arrives_is_asked_for(scaler: Scaler, monke
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_job_that_github_does_not_show_waits_on_and_stops_no_other(
+def test_unreadable_job_keeps_waiting_and_blocks_no_other(
     scaler: Scaler, status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a repository that the App may not read."""
@@ -418,9 +416,7 @@ def test_a_job_that_github_does_not_show_waits_on_and_stops_no_other(
     assert (said["job"], f"GitHub answers {status}" in said["why"]) == (1, True)
 
 
-def test_a_job_that_github_gives_to_no_runner_keeps_no_machine(
-    scaler: Scaler, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_job_never_assigned_to_a_runner_keeps_no_machine(scaler: Scaler, capsys: pytest.CaptureFixture[str]) -> None:
     """As one of a public repository, which a runner group refuses unless it is told to allow them."""
     scaler.job(1, ago=3600)
     scaler.round()
@@ -441,7 +437,7 @@ def test_a_job_that_github_gives_to_no_runner_keeps_no_machine(
     assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting] == [2]
 
 
-def test_a_machine_on_which_no_runner_comes_up_is_replaced(scaler: Scaler) -> None:
+def test_machine_without_runner_is_replaced(scaler: Scaler) -> None:
     scaler.job(1)
     scaler.round()
     (first,) = scaler.instances()
@@ -454,7 +450,7 @@ def test_a_machine_on_which_no_runner_comes_up_is_replaced(scaler: Scaler) -> No
     assert [one["name"] for one in scaler.github.runners.values()] == []
 
 
-def test_a_registration_that_broke_off_is_made_anew(scaler: Scaler) -> None:
+def test_interrupted_registration_is_repeated(scaler: Scaler) -> None:
     scaler.job(1)
     scaler.round()
     (machine,) = scaler.instances()
@@ -465,7 +461,7 @@ def test_a_registration_that_broke_off_is_made_anew(scaler: Scaler) -> None:
     assert list(scaler.configs()) == [machine]
 
 
-def test_runners_without_a_machine_are_forgotten_and_others_are_left_alone(scaler: Scaler) -> None:
+def test_runner_without_machine_is_removed_alone(scaler: Scaler) -> None:
     scaler.github.register(f"{NAME}-i-0123456789abcdef0")
     scaler.github.register("somebody-elses")
     another = f"{NAME}-arm64-i-0123456789abcdef0"  # of a stack whose name begins as this one's
@@ -563,7 +559,7 @@ def working(scaler: Scaler) -> tuple[str, str]:
     return machine, f"{NAME}-{machine}"
 
 
-def test_a_machine_that_is_to_leave_waits_for_its_job(scaler: Scaler, hook: Hook) -> None:
+def test_leaving_machine_waits_for_its_job(scaler: Scaler, hook: Hook) -> None:
     machine, name = working(scaler)
     hook.leave(machine)
     scaler.round()
@@ -575,7 +571,7 @@ def test_a_machine_that_is_to_leave_waits_for_its_job(scaler: Scaler, hook: Hook
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_machine_that_shuts_down_stops_nothing(scaler: Scaler, hook: Hook, late: bool) -> None:
+def test_machine_shutting_down_blocks_no_other_job(scaler: Scaler, hook: Hook, late: bool) -> None:
     """It is on its way for minutes: it is told to go on once, and others have their jobs meanwhile."""
     machine, name = working(scaler)
     scaler.github.finish(name)
@@ -588,7 +584,7 @@ def test_a_machine_that_shuts_down_stops_nothing(scaler: Scaler, hook: Hook, lat
     assert scaler.round().desired == scaler.desired() == {"spot": 1, "on-demand": 0}
 
 
-def test_where_fewer_than_none_are_asked_for_a_machine_still_ends(scaler: Scaler, hook: Hook) -> None:
+def test_machine_ends_with_desired_capacity_of_zero(scaler: Scaler, hook: Hook) -> None:
     """As somebody sets the size of a group to 0, its machines being protected."""
     machine, name = working(scaler)
     scaler.github.finish(name)
@@ -599,7 +595,7 @@ def test_where_fewer_than_none_are_asked_for_a_machine_still_ends(scaler: Scaler
 
 
 @pytest.mark.parametrize(("refused", "desired"), [("complete", 1), ("terminate", 2)])  # what was not ended counts
-def test_what_is_refused_for_one_machine_is_said_and_stops_no_other(
+def test_refused_call_for_one_machine_is_logged_alone(
     scaler: Scaler, hook: Hook, refused: str, desired: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine, name = working(scaler)
@@ -628,7 +624,7 @@ def taken_away(machine: str) -> None:
 
 
 @pytest.mark.parametrize("runner", ["signs off before its group knows", "signs off", "is silent", "is silent and busy"])
-def test_a_job_whose_machine_is_taken_away_is_run_again(scaler: Scaler, hook: Hook, runner: str) -> None:
+def test_job_of_interrupted_machine_is_run_again(scaler: Scaler, hook: Hook, runner: str) -> None:
     """Through the hook, by which the machine is in its group for minutes."""
     machine, name = working(scaler)
     if runner == "signs off before its group knows":
@@ -654,7 +650,7 @@ def test_a_job_whose_machine_is_taken_away_is_run_again(scaler: Scaler, hook: Ho
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_job_that_failed_by_itself_is_not_run_again_though_a_round_dies(
+def test_job_failed_by_itself_stays_failed_after_a_crash(
     scaler: Scaler, hook: Hook, dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine, name = working(scaler)
@@ -675,7 +671,7 @@ def test_a_job_that_failed_by_itself_is_not_run_again_though_a_round_dies(
 
 
 @pytest.mark.parametrize("first", ["machine", "delivery"])
-def test_a_job_that_was_lost_with_its_machine_is_run_again_once(scaler: Scaler, first: str) -> None:
+def test_job_lost_with_its_machine_is_run_again_once(scaler: Scaler, first: str) -> None:
     scaler.job(1)
     scaler.round()
     (machine,) = scaler.instances()
@@ -712,7 +708,7 @@ def test_a_job_that_was_lost_with_its_machine_is_run_again_once(scaler: Scaler, 
     assert scaler.github.again == [1]
 
 
-def test_what_comes_late_takes_no_failure_back(scaler: Scaler) -> None:
+def test_late_delivery_keeps_the_recorded_failure(scaler: Scaler) -> None:
     machine, name = working(scaler)
     scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
     scaler.job(1, "in_progress", runner_name=name)
@@ -730,7 +726,7 @@ def test_what_comes_late_takes_no_failure_back(scaler: Scaler) -> None:
         ("Resource not accessible by integration", "not run again"),
     ],
 )
-def test_why_a_job_is_not_run_again_is_said(
+def test_job_not_run_again_is_logged_with_its_reason(
     scaler: Scaler, forbidden: str, did: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What passes is tried again, and what does not is said once."""
@@ -751,7 +747,7 @@ def test_why_a_job_is_not_run_again_is_said(
 
 
 @pytest.mark.parametrize("conclusion", ["failure", "cancelled", "success"])
-def test_a_job_that_ended_by_itself_is_not_run_again(scaler: Scaler, conclusion: str) -> None:
+def test_job_ended_by_itself_is_not_run_again(scaler: Scaler, conclusion: str) -> None:
     scaler.job(1)
     scaler.round()
     (machine,) = scaler.instances()
@@ -766,7 +762,7 @@ def test_a_job_that_ended_by_itself_is_not_run_again(scaler: Scaler, conclusion:
     assert (scaler.instances(), scaler.github.again) == ([], [])
 
 
-def test_where_github_is_down_nothing_is_ended_and_the_alarm_still_knows(scaler: Scaler) -> None:
+def test_github_down_ends_no_machine_and_keeps_the_metric(scaler: Scaler) -> None:
     scaler.job(1)
     scaler.round()
     machines = scaler.instances()
@@ -778,7 +774,7 @@ def test_where_github_is_down_nothing_is_ended_and_the_alarm_still_knows(scaler:
     assert scaler.metric() > 1900
 
 
-def test_an_app_signs_in_with_its_key_and_has_lost_deliveries_made_again(scaler: Scaler) -> None:
+def test_app_signs_in_and_redelivers_lost_deliveries(scaler: Scaler) -> None:
     key = app(scaler)
     scaler.github.deliveries = [
         {**FAILED, "id": 6, "guid": "again", "status": "OK"},
@@ -799,7 +795,7 @@ def test_an_app_signs_in_with_its_key_and_has_lost_deliveries_made_again(scaler:
     assert "ghs_678" in scaler.github.bearers
 
 
-def test_after_a_burst_all_deliveries_that_were_lost_are_made_again(scaler: Scaler) -> None:
+def test_lost_deliveries_of_a_burst_are_all_redelivered(scaler: Scaler) -> None:
     """The oldest first, and so many at once that the round has its time; of what is old there is one page."""
     app(scaler)
     now = datetime.now(UTC).replace(microsecond=0)

@@ -133,9 +133,7 @@ def project(tmp_path: Path, node: tuple[Cluster, Machine]) -> BuildProject:
     return made
 
 
-def test_a_stack_is_built_and_pushed_on_the_cluster_and_its_layers_outlive_the_pod(
-    project: BuildProject, registry: str, shell: Path
-) -> None:
+def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject, registry: str, shell: Path) -> None:
     shutil.copy(shell, project.root / "dockerfiles/link0/busybox")
     project.write("dockerfiles/link0/Dockerfile", DOCKERFILE)
     with relay(project.daemon) as address:
@@ -195,7 +193,7 @@ def volume(node: tuple[Cluster, Machine], tmp_path: Path) -> Iterator[str]:
     until(lambda: not node[0].items(volumes))
 
 
-def test_a_service_without_privileges_builds_and_pushes_and_its_layers_outlive_the_pod(
+def test_rootless_build_service_pushes_and_keeps_layers(
     project: BuildProject, node: tuple[Cluster, Machine], registry: str, shell: Path, volume: str, tmp_path: Path
 ) -> None:
     (base,) = json.loads(os.environ["SLIPWAY_MIRRORS"])["images"].values()
@@ -249,7 +247,7 @@ def test_a_service_without_privileges_builds_and_pushes_and_its_layers_outlive_t
         project.destroy()
 
 
-def test_whoever_builds_is_waited_for_when_the_pod_is_to_end(project: BuildProject) -> None:
+def test_ending_pod_waits_for_its_builds(project: BuildProject) -> None:
     project.configure({"build": {"cache": "2Gi", "cpu": "100m", "memory": "1Gi"}})
     project.up()
     (pod,) = project.pods()
@@ -271,7 +269,7 @@ def test_whoever_builds_is_waited_for_when_the_pod_is_to_end(project: BuildProje
     project.destroy()
 
 
-def test_checks_run_on_a_node_and_their_failure_is_said_in_their_words(project: BuildProject) -> None:
+def test_checks_on_a_node_report_their_failure(project: BuildProject) -> None:
     def checks(script: str) -> dict[str, Any]:
         return {"validation": {"image": IMAGE, "command": ["sh", "-c", script], "minutes": 3}}
 
@@ -285,7 +283,7 @@ def test_checks_run_on_a_node_and_their_failure_is_said_in_their_words(project: 
     project.destroy()
 
 
-def test_a_runner_builds_and_pushes_through_its_own_sidecar(
+def test_runner_builds_and_pushes_through_its_sidecar(
     project: BuildProject, node: tuple[Cluster, Machine], registry: str
 ) -> None:
     repository = f"{registry}/{project.path}/job"

@@ -57,7 +57,7 @@ def cleared(cluster: Cluster, namespace: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("charts", FOLDERS, ids=["stand-ins", "GitHub's"][: len(FOLDERS)])
-def test_a_scale_set_is_as_configured_and_its_controller_is_confined(project: ClusterProject, charts: str) -> None:
+def test_charts_match_config_and_confine_the_controller(project: ClusterProject, charts: str) -> None:
     shutil.rmtree(project.root / "charts")
     shutil.copytree(Path(charts), project.root / "charts")
     cluster, space = project.cluster, project.namespace

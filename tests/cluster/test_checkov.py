@@ -73,7 +73,7 @@ def written(**values: Any) -> list[dict[str, Any]]:
     return [plainly(manifest) for manifest in (*objects(recorder).values(), runner)]
 
 
-def test_checkov_finds_nothing_but_what_is_explained(tmp_path: Path) -> None:
+def test_checkov_reports_only_explained_exceptions(tmp_path: Path) -> None:
     rootless = {"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}
     for number, manifest in enumerate([*written(**WHOLE), *written(**rootless, namespace="rootless")]):
         (tmp_path / f"{number}.json").write_text(json.dumps(manifest))

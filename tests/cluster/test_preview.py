@@ -12,7 +12,7 @@ from tests.cluster.conftest import RunnersProject
 
 
 @pytest.mark.parametrize(("stack", "devices"), [("runners-eks", ("gpu", "efa")), ("runners-aks", ("gpu", "ib"))])
-def test_a_preview_shows_the_runners_and_asks_no_cluster(tmp_path: Path, stack: str, devices: tuple[str, str]) -> None:
+def test_preview_lists_runners_without_a_cluster(tmp_path: Path, stack: str, devices: tuple[str, str]) -> None:
     project = RunnersProject(tmp_path / "project", "unused", tmp_path / "no-kubeconfig", tmp_path)
     project.write("stacks/Pulumi.t.yaml", (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text())
     project.add_stack()

@@ -43,9 +43,7 @@ def unscheduled(project: ClusterProject, name: str) -> str:
 
 
 @pytest.mark.parametrize("profile", node_names())
-def test_each_profile_is_admitted_its_runner_finds_its_node_and_nothing_is_left(
-    project: ClusterProject, profile: str
-) -> None:
+def test_profile_runner_is_scheduled_and_destroy_is_complete(project: ClusterProject, profile: str) -> None:
     cluster = project.cluster
     project.configure({"profile": profile, "maxRunners": 1})
     assert "Traceback" not in project.preview().shown
@@ -79,7 +77,7 @@ def reaches(state: Mapping[str, dict[str, Any]], urn: str) -> set[str]:
     return direct.union(*(reaches(state, each) for each in direct))
 
 
-def test_runners_without_a_daemon_are_in_a_namespace_that_admits_nothing_privileged(project: ClusterProject) -> None:
+def test_runners_without_a_daemon_refuse_privileged_pods(project: ClusterProject) -> None:
     project.configure({"profile": "cpu", "daemon": False, "build": {}, "maxRunners": 2})
     with pool(project.cluster, "cpu"):
         project.up()
@@ -102,7 +100,7 @@ def test_runners_without_a_daemon_are_in_a_namespace_that_admits_nothing_privile
     assert not [name for name in spaces if name.startswith(project.namespace)]
 
 
-def test_a_runner_without_a_node_that_has_its_devices_waits_and_says_why(project: ClusterProject) -> None:
+def test_runner_without_a_fitting_node_waits_with_its_reason(project: ClusterProject) -> None:
     project.configure({"profile": "eks-p4d"})
     with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
         project.up()
@@ -110,7 +108,7 @@ def test_a_runner_without_a_node_that_has_its_devices_waits_and_says_why(project
         until(lambda: f"Insufficient {EFA}" in unscheduled(project, "waits"))
 
 
-def test_a_runner_is_not_evicted_while_it_builds(project: ClusterProject) -> None:
+def test_runner_that_builds_is_not_evicted(project: ClusterProject) -> None:
     project.configure({"profile": "cpu"})
     with pool(project.cluster, "cpu"):
         project.up()
@@ -123,7 +121,7 @@ def test_a_runner_is_not_evicted_while_it_builds(project: ClusterProject) -> Non
             project.cluster.call("POST", f"{project.at('pods', 'builds')}/eviction", eviction)
 
 
-def test_gpu_checks_that_pass_are_an_output_and_those_that_fail_or_find_no_node_fail_the_update(
+def test_gpu_checks_are_an_output_or_fail_the_update(
     project: ClusterProject,
 ) -> None:
     def checks(command: str, minutes: int = 1) -> dict[str, Any]:
@@ -150,7 +148,7 @@ def test_gpu_checks_that_pass_are_an_output_and_those_that_fail_or_find_no_node_
         assert UNCHANGED.search(project.up().shown)
 
 
-def test_what_runners_and_their_controller_may_not_do(project: ClusterProject) -> None:
+def test_runners_and_controller_have_few_permissions(project: ClusterProject) -> None:
     project.configure({"profile": "cpu", "build": {}})
     with pool(project.cluster, "cpu"):
         project.up()
@@ -167,7 +165,7 @@ def test_what_runners_and_their_controller_may_not_do(project: ClusterProject) -
     assert cluster.can(controller, "create", "pods", namespace=space)  # so that the question is the right one
 
 
-def test_credentials_reach_the_cluster_and_are_seen_nowhere_else(project: ClusterProject) -> None:
+def test_credentials_are_in_the_cluster_alone(project: ClusterProject) -> None:
     project.environment |= {"SLIPWAY_REGISTRY_USERNAME": "u", "SLIPWAY_REGISTRY_PASSWORD": "hunter2"}
     project.configure(
         {
@@ -193,7 +191,7 @@ def test_credentials_reach_the_cluster_and_are_seen_nowhere_else(project: Cluste
     assert scale_set["spec"]["githubConfigSecret"] == "github"
 
 
-def test_a_token_in_clear_text_and_a_context_that_is_not_there_are_one_line(project: ClusterProject) -> None:
+def test_clear_text_token_or_missing_context_is_one_line(project: ClusterProject) -> None:
     project.configure({"github": {"url": "https://github.com/acme", "token": "hunter2"}})
     failed = project.preview(check=False)
     assert failed.returncode != 0
@@ -206,7 +204,7 @@ def test_a_token_in_clear_text_and_a_context_that_is_not_there_are_one_line(proj
     assert "Traceback" not in failed.shown
 
 
-def test_devices_that_no_node_offers_and_runners_that_wait_are_warned_of(project: ClusterProject) -> None:
+def test_missing_devices_and_waiting_runners_warn(project: ClusterProject) -> None:
     project.configure({"profile": "eks-p4d"})
     with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
         shown = project.up().shown

@@ -32,7 +32,7 @@ def layers(project: Project) -> list[str]:
     return found
 
 
-def test_variants_that_are_built_at_once_keep_what_each_has_cached(tmp_path: Path) -> None:
+def test_variants_built_at_once_keep_their_caches(tmp_path: Path) -> None:
     variants = [variant(tmp_path, word) for word in ("one", "two")]
     with ThreadPoolExecutor() as pool:
         list(pool.map(Project.up, variants))
@@ -46,7 +46,7 @@ def test_variants_that_are_built_at_once_keep_what_each_has_cached(tmp_path: Pat
     assert [layers(project) for project in variants] == first
 
 
-def test_no_input_names_a_cache_that_could_be_another_tomorrow(project: Project) -> None:
+def test_cache_with_a_changing_name_is_no_input(project: Project) -> None:
     """`cacheFrom` is compared like any input: what is not the same for ever would never preview clean."""
     project.up()
     exported = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)

@@ -13,7 +13,7 @@ from tests.engine.project import Project
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 
 
-def test_an_image_is_built_pushed_and_exported_and_a_second_up_changes_nothing(project: Project) -> None:
+def test_image_is_pushed_and_second_up_changes_nothing(project: Project) -> None:
     project.up()
     image = project.outputs()["images"]["link0"]
     assert re.fullmatch(rf"{project.registry}/{project.path}/link0@sha256:[0-9a-f]{{64}}", image["ref"])
@@ -25,7 +25,7 @@ def test_an_image_is_built_pushed_and_exported_and_a_second_up_changes_nothing(p
     assert project.outputs()["images"]["link0"] == image
 
 
-def test_a_chain_is_exact_by_digest_and_follows_its_parent(project: Project) -> None:
+def test_chain_is_exact_by_digest_and_follows_its_parent(project: Project) -> None:
     project.configure(length=3)
     project.up()
     before = project.outputs()["images"]
@@ -44,7 +44,7 @@ def test_a_chain_is_exact_by_digest_and_follows_its_parent(project: Project) -> 
     assert all(before[name]["digest"] != after[name]["digest"] for name in before)
 
 
-def test_without_publishing_a_chain_is_built_and_nothing_is_pushed(project: Project) -> None:
+def test_chain_unpublished_is_built_and_not_pushed(project: Project) -> None:
     project.configure(length=3, publish=False)
     project.up()
     images = project.outputs()["images"]
@@ -60,7 +60,7 @@ def test_without_publishing_a_chain_is_built_and_nothing_is_pushed(project: Proj
     assert all(project.published(name) for name in images)
 
 
-def test_a_preview_shows_an_argument_old_and_new_and_nothing_else(project: Project) -> None:
+def test_preview_of_argument_has_old_and_new_value_alone(project: Project) -> None:
     project.up()
     project.configure(word="two")
     preview = project.preview().shown
@@ -71,7 +71,7 @@ def test_a_preview_shows_an_argument_old_and_new_and_nothing_else(project: Proje
     assert re.search(r'~ tag *: ".*" => ".*"', detailed), detailed
 
 
-def test_a_preview_names_the_file_that_changed(project: Project) -> None:
+def test_preview_of_changed_file_names_it(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/file.txt", "other\n")
     preview = project.preview().shown
@@ -82,7 +82,7 @@ def test_a_preview_names_the_file_that_changed(project: Project) -> None:
     assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().shown)
 
 
-def test_a_dockerfile_of_which_only_comments_change_shows_as_that(project: Project) -> None:
+def test_preview_of_changed_comments_reports_comments_alone(project: Project) -> None:
     dockerfile = project.root / "dockerfiles/link0/Dockerfile"
     dockerfile.write_text("# first\n" + dockerfile.read_text())
     project.up()
@@ -92,7 +92,7 @@ def test_a_dockerfile_of_which_only_comments_change_shows_as_that(project: Proje
     assert re.findall(r"[~+-] (\S.*?) *: *\"", preview) == ["tag", "tag", "link0/Dockerfile (comments only)"], preview
 
 
-def test_other_credentials_are_no_change(project: Project) -> None:
+def test_changed_credentials_are_no_change(project: Project) -> None:
     project.configure(registry={"kind": "generic", "repository": f"{project.registry}/{project.path}"})
     variables = "SLIPWAY_REGISTRY_USERNAME", "SLIPWAY_REGISTRY_PASSWORD"
     project.environment |= dict(zip(variables, ("me", "one"), strict=True))
@@ -101,14 +101,14 @@ def test_other_credentials_are_no_change(project: Project) -> None:
     assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
 
 
-def test_a_file_that_is_ignored_changes_nothing(project: Project) -> None:
+def test_ignored_file_changes_nothing(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/README.md", "about\n")
     project.write("dockerfiles/other/file.txt", "elsewhere\n")
     assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
 
 
-def test_the_plan_is_known_at_a_first_preview(project: Project) -> None:
+def test_plan_is_known_at_first_preview(project: Project) -> None:
     project.configure(length=2)
     preview = project.preview().shown
     assert re.search(r'WORD *: "one"', preview), preview
@@ -119,7 +119,7 @@ def test_the_plan_is_known_at_a_first_preview(project: Project) -> None:
     assert "[unknown]" not in plan, preview
 
 
-def test_a_build_that_fails_shows_the_step_and_its_last_lines_and_the_next_up_finishes(project: Project) -> None:
+def test_failed_build_quotes_its_step_and_next_up_finishes(project: Project) -> None:
     dockerfile = project.root / "dockerfiles/link0/Dockerfile"
     good = dockerfile.read_text()
     base = "debian:bookworm-slim"
@@ -151,7 +151,7 @@ def test_destroy_leaves_no_resource(project: Project) -> None:
         ("slipway:publish: perhaps", "configuration key 'slipway:publish' must be of type 'boolean'"),
     ],
 )
-def test_a_mistake_in_the_configuration_is_one_clear_line(project: Project, yaml: str, line: str) -> None:
+def test_config_mistake_is_one_line(project: Project, yaml: str, line: str) -> None:
     path = project.root / "stacks/Pulumi.t.yaml"
     path.write_text(path.read_text().replace("\nencryptionsalt", f"\n  {yaml}\nencryptionsalt"))
     failed = project.preview(check=False)
@@ -163,7 +163,7 @@ def test_a_mistake_in_the_configuration_is_one_clear_line(project: Project, yaml
 @pytest.mark.parametrize(
     "word", ["$(id) `id` \"x\" 'y' ; rm -rf / | & * ~", "ünïcode 漢字", "back\\slash", "two\nlines"]
 )
-def test_a_value_is_text_whatever_is_in_it(project: Project, word: str) -> None:
+def test_value_with_any_characters_stays_text(project: Project, word: str) -> None:
     project.write("dockerfiles/link0/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG WORD\nLABEL word=$WORD\n")
     project.configure(word=word)
     project.up()

@@ -24,14 +24,14 @@ def changes(image: dict[str, Any]) -> dict[str, tuple[str | None, str | None]]:
     return {change["what"]: (change["before"], change["after"]) for change in image["changes"]}
 
 
-def test_before_anything_is_published_all_is_new(project: Project) -> None:
+def test_diff_of_unpublished_stack_is_all_new(project: Project) -> None:
     project.configure(length=2)
     found = as_json(project)
     assert {name: image["state"] for name, image in found.items()} == {"link0": "new", "link1": "new"}
     assert found["link1"]["parents"] == ["link0"]
 
 
-def test_what_would_be_built_is_compared_with_what_was_published(project: Project) -> None:
+def test_diff_compares_new_build_with_published_images(project: Project) -> None:
     project.configure(length=2)
     project.up()
     assert {image["state"] for image in as_json(project).values()} == {"unchanged"}
@@ -58,7 +58,7 @@ def test_what_would_be_built_is_compared_with_what_was_published(project: Projec
 UNCHANGED_IMAGES = re.compile(r"docker:index/image:Image +link0")
 
 
-def test_where_the_registry_has_what_would_be_built_the_images_themselves_are_compared(project: Project) -> None:
+def test_diff_of_images_in_registry_compares_them(project: Project) -> None:
     project.up()
     project.configure(word="two")
     project.up()
@@ -74,7 +74,7 @@ def test_where_the_registry_has_what_would_be_built_the_images_themselves_are_co
     assert diff(project, "t", "--html").startswith("<!DOCTYPE html>")
 
 
-def test_a_budget_that_is_exceeded_fails_with_one_line(project: Project) -> None:
+def test_diff_over_its_budget_is_one_line(project: Project) -> None:
     project.configure(budgets={"link0": "1 GB"})
     project.up()
     diff(project, "t")
@@ -85,7 +85,7 @@ def test_a_budget_that_is_exceeded_fails_with_one_line(project: Project) -> None
     )
 
 
-def test_a_base_that_moved_is_told_without_building(project: Project) -> None:
+def test_diff_of_moved_base_is_reported_without_building(project: Project) -> None:
     project.up()
     one = project.outputs()["images"]["link0"]["ref"]
     project.configure(word="two")
@@ -110,7 +110,7 @@ def test_a_base_that_moved_is_told_without_building(project: Project) -> None:
     assert found["state"] == "unchanged"
 
 
-def test_mistakes_are_one_line(project: Project) -> None:
+def test_diff_mistakes_are_one_line(project: Project) -> None:
     project.up()
     assert diff(project, "u", code=1).startswith("there is no stack 'u'")
     line = diff(project, "t", "link", code=1)
@@ -130,7 +130,7 @@ def test_mistakes_are_one_line(project: Project) -> None:
     assert "request to 127.0.0.1:9 failed: " in diff(project, "t", code=1)
 
 
-def test_without_publishing_only_the_plan_is_compared(project: Project) -> None:
+def test_diff_of_stack_without_publish_compares_plans(project: Project) -> None:
     project.configure(publish=False)
     project.up()
     project.configure(publish=False, word="two")

@@ -27,7 +27,7 @@ def lock(project: Project) -> str:
     ).stdout
 
 
-def test_a_moved_parent_shows_in_a_preview_once_it_is_locked_anew(project: Project) -> None:
+def test_moved_parent_is_previewed_after_new_lock(project: Project) -> None:
     project.up()
     first = project.outputs()["images"]["link0"]["ref"]
     project.write("dockerfiles/link0/file.txt", "upstream's next\n")

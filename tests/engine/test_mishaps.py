@@ -37,7 +37,7 @@ def assert_clear(shown: str) -> None:
     assert "panic" not in shown, shown
 
 
-def test_two_ups_at_once_the_second_says_so_and_the_first_finishes(project: Project) -> None:
+def test_second_up_at_once_is_refused_and_first_finishes(project: Project) -> None:
     slow(project, 8)
     first = project.start("up", "-s", "t", "--yes", "--skip-preview")
     wait_for(lambda: sleeping(8))
@@ -49,7 +49,7 @@ def test_two_ups_at_once_the_second_says_so_and_the_first_finishes(project: Proj
     assert project.outputs()["images"]["link0"]["digest"]
 
 
-def test_ctrl_c_ends_the_build_and_leaves_the_stack_unlocked(project: Project) -> None:
+def test_ctrl_c_ends_the_build_and_leaves_no_lock(project: Project) -> None:
     slow(project, 314)
     running = project.start("up", "-s", "t", "--yes", "--skip-preview")
     wait_for(lambda: sleeping(314))
@@ -62,7 +62,7 @@ def test_ctrl_c_ends_the_build_and_leaves_the_stack_unlocked(project: Project) -
     project.up()
 
 
-def test_a_killed_up_says_how_to_unlock_and_the_next_finishes(project: Project) -> None:
+def test_killed_up_advises_unlock_and_next_up_finishes(project: Project) -> None:
     slow(project, 315)
     running = project.start("up", "-s", "t", "--yes", "--skip-preview")
     wait_for(lambda: sleeping(315))
@@ -77,7 +77,7 @@ def test_a_killed_up_says_how_to_unlock_and_the_next_finishes(project: Project) 
     project.up()
 
 
-def test_docker_not_running_is_one_clear_line(project: Project, tmp_path: Path) -> None:
+def test_docker_not_running_is_one_line(project: Project, tmp_path: Path) -> None:
     failed = project.up(check=False, DOCKER_HOST=f"unix://{tmp_path}/no.sock")
     assert failed.returncode != 0
     assert_clear(failed.shown)
@@ -85,7 +85,7 @@ def test_docker_not_running_is_one_clear_line(project: Project, tmp_path: Path) 
     project.up()
 
 
-def test_a_registry_that_goes_away_in_the_middle_of_a_push_and_comes_back(project: Project) -> None:
+def test_registry_lost_during_push_is_recovered_from(project: Project) -> None:
     project.write("dockerfiles/link0/file.txt", os.urandom(4_000_000).hex())
     with serving(Cutting(project.registry, 1_000_000)) as way:
         project.configure(registry={"kind": "local", "address": way.address, "path": project.path})
@@ -124,7 +124,7 @@ def full_registry(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-def test_a_full_disk_is_one_clear_line_and_nothing_is_lost(project: Project, full_registry: str) -> None:
+def test_full_disk_is_one_line_and_loses_nothing(project: Project, full_registry: str) -> None:
     project.write("dockerfiles/link0/file.txt", os.urandom(4_000_000).hex())
     project.configure(registry={"kind": "local", "address": full_registry, "path": project.path})
     failed = project.up(check=False)

@@ -169,7 +169,7 @@ def cases() -> Iterator[ParameterSet]:
         yield pytest.param(stack, (at_once,), id=f"{stack}-at_once")
 
 
-def test_each_flavor_is_among_the_quick_ones() -> None:
+def test_quick_stacks_cover_every_flavor() -> None:
     assert {plan.make(name).config.flavor for name in STACKS} == {
         "local",
         *(plan.make(name).config.flavor for name in QUICK),
@@ -177,9 +177,7 @@ def test_each_flavor_is_among_the_quick_ones() -> None:
 
 
 @pytest.mark.parametrize(("stack", "kinds"), list(cases()))
-def test_a_preview_of_each_stack_says_what_changes_in_each_image_and_why(
-    stack: str, kinds: tuple[Change, ...], tmp_path: Path
-) -> None:
+def test_preview_of_changes_lists_each_image_and_reason(stack: str, kinds: tuple[Change, ...], tmp_path: Path) -> None:
     project = Project(tmp_path / "project", stack)
     project.lock("a")
     project.pulumi("up", "-s", stack, "--yes", "--skip-preview")
@@ -212,7 +210,7 @@ def test_a_preview_of_each_stack_says_what_changes_in_each_image_and_why(
     assert re.search(r"Resources:\n\s+\d+ unchanged", project.pulumi("preview", "-s", stack))
 
 
-def test_a_preview_warns_of_what_no_table_knows(tmp_path: Path) -> None:
+def test_preview_of_unknown_version_warns(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "nccl-cu132")
     project.configure(nccl="2.32.3-1")
     shown = project.pulumi("preview", "-s", "nccl-cu132")

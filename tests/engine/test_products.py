@@ -54,7 +54,7 @@ def urns(project: Project) -> set[str]:
     return {resource["urn"] for resource in exported["deployment"]["resources"]}
 
 
-def test_what_one_machine_has_compiled_another_takes_from_the_registry(tmp_path: Path) -> None:
+def test_product_compiled_elsewhere_is_taken_from_registry(tmp_path: Path) -> None:
     first = machine(tmp_path / "first")
     first.up()
     # How many jobs compile it is no part of a product.
@@ -79,7 +79,7 @@ def test_what_one_machine_has_compiled_another_takes_from_the_registry(tmp_path:
     assert re.search(r"~ .*image:Published +link0-published +update", shown), shown
 
 
-def test_a_registry_that_does_not_answer_ends_it_before_hours_of_building(tmp_path: Path) -> None:
+def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
     with serving(Refusing(os.environ["SLIPWAY_REGISTRY"])) as way:
         registry = {"kind": "local", "address": way.address, "path": "x"}
         project = machine(tmp_path / "project", registry=registry)

@@ -100,7 +100,7 @@ def test_extra_tags_follow_the_image_and_are_outputs(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
+def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> None:
     project.configure(length=2, signing=keys.signing(), base=BASE)
     preview = project.preview().shown
     assert re.search(r"\+ +(?:[│├└─ ]*)pulumi-python:dynamic/image:Signature +link1-signature", preview), preview
@@ -167,7 +167,7 @@ def test_the_life_of_a_signed_chain(project: Project, keys: Keys) -> None:
 
 
 @pytest.mark.slow
-def test_a_build_product_of_others_is_taken_only_if_it_is_signed(programs: str, tmp_path: Path) -> None:
+def test_product_of_others_is_taken_only_if_signed(programs: str, tmp_path: Path) -> None:
     ours, others = (Keys(tmp_path / name) for name in ("ours", "others"))
 
     def on(name: str, keys: Keys, path: str = "") -> tuple[Project, str]:
@@ -211,7 +211,7 @@ def test_a_build_product_of_others_is_taken_only_if_it_is_signed(programs: str, 
 
 
 @pytest.mark.slow
-def test_a_registry_that_wants_a_password_is_signed_in_with_the_stacks_own(
+def test_signing_in_private_registry_uses_stack_login(
     project: Project, keys: Keys, locked_registry: Registry, tmp_path: Path
 ) -> None:
     repository = f"{locked_registry.address}/{project.path}"
@@ -230,7 +230,7 @@ def test_a_registry_that_wants_a_password_is_signed_in_with_the_stacks_own(
 
 
 @pytest.mark.slow
-def test_a_parent_that_must_be_signed_is_verified_before_anything_is_built(project: Project, keys: Keys) -> None:
+def test_trusted_parent_is_verified_before_any_build(project: Project, keys: Keys) -> None:
     project.configure(signing=keys.signing(sbom=False, provenance=False))
     project.up()
     image = project.outputs()["images"]["link0"]
@@ -270,7 +270,7 @@ def test_a_parent_that_must_be_signed_is_verified_before_anything_is_built(proje
     assert project.stacks("verify", "t", code=1).startswith(f"{prefix}/link0@{image['digest']}: cosign verify: ")
 
 
-def test_what_is_missing_is_said_before_anything_is_built(project: Project, tmp_path: Path) -> None:
+def test_missing_signing_program_is_reported_before_build(project: Project, tmp_path: Path) -> None:
     """Where neither cosign nor Syft is on PATH, and where the key or its password is not there."""
     public = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
     path = project.environment["PATH"]

@@ -46,14 +46,14 @@ def image(**parents: str) -> ImageSpec:
     )
 
 
-def test_a_tags_digest_is_the_registrys_and_for_several_platforms_their_indexs(registry: Registry) -> None:
+def test_digest_of_tag_is_that_of_registry_or_index(registry: Registry) -> None:
     registry.digests["acme/base:1.0"] = ONE
     assert digest(f"{registry.address}/acme/base:1.0") == ONE
     assert registry.requests == ["HEAD /v2/acme/base/manifests/1.0"]
     assert registry.accepted.startswith("application/vnd.oci.image.index.v1+json, ")
 
 
-def test_an_anonymous_token_is_fetched_where_it_is_asked_for(registry: Registry) -> None:
+def test_digest_fetches_anonymous_token_on_request(registry: Registry) -> None:
     registry.token = "anyone"
     registry.digests["acme/base:1.0"] = ONE
     assert digest(f"{registry.address}/acme/base:1.0") == ONE
@@ -74,7 +74,7 @@ def test_an_anonymous_token_is_fetched_where_it_is_asked_for(registry: Registry)
         ("sha256:1", " sends no valid digest, but 'sha256:1'"),
     ],
 )
-def test_a_refusal_is_one_line(registry: Registry, answer: str | int, line: str) -> None:
+def test_digest_refused_is_one_line(registry: Registry, answer: str | int, line: str) -> None:
     registry.digests["acme/base:1.0"] = answer
     with pytest.raises(SlipwayError) as caught:
         digest(f"{registry.address}/acme/base:1.0")
@@ -83,7 +83,7 @@ def test_a_refusal_is_one_line(registry: Registry, answer: str | int, line: str)
     assert "\n" not in str(caught.value)
 
 
-def test_a_login_that_no_token_gives_is_one_line(registry: Registry) -> None:
+def test_digest_needing_login_is_one_line(registry: Registry) -> None:
     registry.digests["acme/base:1.0"] = 401
     with pytest.raises(
         SlipwayError, match=r"the registry requires a login with pull access; run `docker login \S+` \(401\)$"
@@ -91,7 +91,7 @@ def test_a_login_that_no_token_gives_is_one_line(registry: Registry) -> None:
         digest(f"{registry.address}/acme/base:1.0")
 
 
-def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> None:
+def test_tag_adds_name_and_keeps_bytes(registry: Registry) -> None:
     found = registry.manifest("acme/base:1.0", MANIFEST, {"as": "it is"})
     registry.login = ("AWS", "token")
     for _ in range(2):
@@ -116,7 +116,7 @@ def test_an_image_gets_another_tag_and_its_bytes_stay(registry: Registry) -> Non
         (("AWS", "token"), "no such image, tag or digest in the registry; it may have been deleted (404)"),
     ],
 )
-def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: tuple[str, str] | None, line: str) -> None:
+def test_tag_refused_is_one_line(registry: Registry, login: tuple[str, str] | None, line: str) -> None:
     registry.login = ("AWS", "token")
     with pytest.raises(SlipwayError) as caught:
         tag(f"{registry.address}/acme/base@{ONE}", "keep-t", Login(registry.address, *login) if login else None)
@@ -125,13 +125,13 @@ def test_a_tag_that_cannot_be_given_is_one_line(registry: Registry, login: tuple
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_registry_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_of_unreachable_registry_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     skip_retry_waits(monkeypatch)
     with pytest.raises(SlipwayError, match=r"^127.0.0.1:9/a/b:1: request to 127.0.0.1:9 failed: .*refused"):
         digest("127.0.0.1:9/a/b:1")
 
 
-def test_what_is_written_is_read_back_sorted_and_a_missing_lock_is_empty(tmp_path: Path) -> None:
+def test_lock_is_read_back_sorted_and_empty_if_missing(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     assert lock.read(tmp_path) == {}
     lock.write(tmp_path, {"r/b:1": TWO, "r/a:1": ONE})
@@ -140,20 +140,20 @@ def test_what_is_written_is_read_back_sorted_and_a_missing_lock_is_empty(tmp_pat
     assert [path.name for path in (tmp_path / "stacks").iterdir()] == ["lock.toml"]
 
 
-def test_a_broken_lock_is_one_line(tmp_path: Path) -> None:
+def test_lock_malformed_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     lock.path(tmp_path).write_text("<<<<<<< ours\n")
     with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: .*; run `slipway lock` to write it anew$"):
         lock.read(tmp_path)
 
 
-def test_parents_with_a_tag_are_locked_under_the_name_that_they_are_pulled_by() -> None:
+def test_tagged_parents_have_the_names_they_are_pulled_by() -> None:
     spec = image(A="debian:12", B=f"r.example/x@{ONE}", C="scratch", D="nvidia/cuda:12", E="127.0.0.1:5000/x")
     mirrors = Mirrors(images={"docker.io/nvidia": "m.example/nv"})
     assert lock.tagged_parents(spec, mirrors) == {"A": "docker.io/library/debian:12", "D": "m.example/nv/cuda:12"}
 
 
-def test_a_parent_is_pinned_only_where_it_is_pulled_from() -> None:
+def test_pinned_uses_digest_of_same_registry_alone() -> None:
     locked = {"docker.io/library/debian:12": ONE}
     (pinned,) = lock.pinned([image(A="debian:12")], Mirrors(), locked)
     assert pinned.parents["A"] == Outside(reference="debian:12", digest=ONE)
@@ -196,7 +196,7 @@ def checkout(tmp_path: Path, registry: Registry) -> Checkout:
     return Checkout(tmp_path, registry)
 
 
-def test_a_parent_that_moves_is_seen_after_it_is_locked_anew_and_not_before(checkout: Checkout) -> None:
+def test_moved_parent_has_effect_after_new_lock_only(checkout: Checkout) -> None:
     reference = f"{checkout.registry.address}/nvidia/cuda:12.1.1-base-ubuntu20.04"
     unlocked = checkout.images()["torch"]
     assert unlocked["parents"]["BASE_IMAGE"] == reference
@@ -216,7 +216,7 @@ def test_a_parent_that_moves_is_seen_after_it_is_locked_anew_and_not_before(chec
     assert moved["tag"] != locked["tag"]
 
 
-def test_locking_some_stacks_keeps_the_others_entries_and_locking_all_drops_what_is_unused(checkout: Checkout) -> None:
+def test_lock_of_some_stacks_keeps_entries_of_others(checkout: Checkout) -> None:
     lock.write(checkout.root, {"r.example/unused:1": TWO})
     assert checkout.run("lock", "base-cu121").returncode == 0
     assert lock.read(checkout.root)["r.example/unused:1"] == TWO
@@ -227,7 +227,7 @@ def test_locking_some_stacks_keeps_the_others_entries_and_locking_all_drops_what
     assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}
 
 
-def test_a_parent_that_is_not_there_ends_it_and_writes_nothing(checkout: Checkout) -> None:
+def test_lock_with_missing_parent_writes_nothing(checkout: Checkout) -> None:
     del checkout.registry.digests["nvidia/cuda:12.1.1-base-ubuntu20.04"]
     done = checkout.run("lock", "base-cu121")
     assert done.returncode == 1
@@ -269,7 +269,7 @@ def of_branch(checkout: Checkout, branch: str) -> dict[str, Any]:
     return {image["name"]: image for image in json.loads(done.stdout)["images"]} if not done.returncode else {}
 
 
-def test_a_branch_is_built_at_the_commit_that_it_was_locked_to(checkout: Checkout, vision: Repository) -> None:
+def test_branch_is_built_at_its_locked_commit(checkout: Checkout, vision: Repository) -> None:
     assert of_branch(checkout, "release/9") == {}
     assert checkout.run("show", "branch").stderr == (
         "stack branch: vision-source: the branch 'release/9' of https://github.com/pytorch/vision is not locked to a "
@@ -289,7 +289,7 @@ def test_a_branch_is_built_at_the_commit_that_it_was_locked_to(checkout: Checkou
     assert moved == {"vision-source", "vision-wheel", "dist", "train"}
 
 
-def test_a_branch_that_is_not_there_is_one_line(checkout: Checkout, vision: Repository) -> None:
+def test_lock_of_missing_branch_is_one_line(checkout: Checkout, vision: Repository) -> None:
     of_branch(checkout, "release/8")
     done = checkout.run("lock", "branch")
     assert (done.returncode, done.stderr) == (1, f"{BRANCH.partition('#')[0]} has no branch 'release/8'\n")
@@ -299,14 +299,14 @@ def test_a_branch_that_is_not_there_is_one_line(checkout: Checkout, vision: Repo
     assert re.fullmatch(r"https://github.com/pytorch/vision: .+\n", done.stderr)
 
 
-def test_the_lock_is_no_part_of_the_plan_of_a_checkout_without_it(tmp_path: Path) -> None:
+def test_plan_without_lock_file_has_no_digests(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     _, specs = plan.specs({"flavor": "base"}, "x", tmp_path)
     assert all(not isinstance(p, Outside) or p.digest is None for spec in specs for p in spec.parents.values())
 
 
 @pytest.mark.parametrize("stack", ["local", "base-cu121", "nccl-cu121", "nccl-cu132"])
-def test_a_refresh_dates_torch_which_its_children_follow_and_nothing_that_wheels_are_built_in(stack: str) -> None:
+def test_refresh_date_is_an_argument_of_torch_alone(stack: str) -> None:
     _, ordered = plan.resolve(stack)
     dated = lock.with_refresh_date(ordered, "2026-11-21")
     assert [spec.name for spec in dated if lock.REFRESH_ARG in spec.args] == ["torch"]
@@ -315,7 +315,7 @@ def test_a_refresh_dates_torch_which_its_children_follow_and_nothing_that_wheels
         assert before == after or before.args == {k: v for k, v in after.args.items() if k != lock.REFRESH_ARG}
 
 
-def test_a_refresh_is_a_date_that_stays_until_the_next_and_gives_new_tags_to_what_is_upgraded(
+def test_refresh_date_persists_and_changes_upgraded_tags(
     checkout: Checkout,
 ) -> None:
     assert checkout.run("lock", "base-cu121").returncode == 0

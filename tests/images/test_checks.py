@@ -47,22 +47,22 @@ FAULTS = {
 """Check -> what is broken for it, as the image's user, and what it then says."""
 
 
-def test_every_check_has_its_fault() -> None:
+def test_checks_have_a_fault_each() -> None:
     assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
 
 
 @pytest.mark.parametrize("check", sorted(FAULTS))
-def test_a_check_says_no(image: Image, check: str) -> None:
+def test_check_of_faulty_image_fails(image: Image, check: str) -> None:
     fault, said = FAULTS[check]
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
     assert said in image.fails("sh", "-c", script, text=program)
 
 
-def test_a_failing_check_fails_the_build(local: Published, context: Path) -> None:
+def test_build_with_failing_check_fails(local: Published, context: Path) -> None:
     check_planted(context, "torch/checks/build", local.outputs()["plan"]["torch"]["args"])
 
 
-def test_the_check_for_gpus_says_that_there_is_no_driver(image: Image) -> None:
+def test_gpu_check_without_driver_is_one_line(image: Image) -> None:
     program = (CHECKS.parent / "gpu.py").read_text()
     assert image.fails("python", "-", text=program) == "no NVIDIA driver in this container; was it run with --gpus?\n"

@@ -81,7 +81,7 @@ def project(program: Callable[[], list[str]], tmp_path: Path) -> Iterator[Projec
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_stacks_file_is_accepted(project: Project) -> None:
+def test_compose_file_of_stack_is_accepted(project: Project) -> None:
     for stack in ("local", "base-cu132", "efa-2310"):
         assert main(["compose", stack, "--project", str(project.folder), "--force"]) == 0
         said = project.run("config")
@@ -90,7 +90,7 @@ def test_every_stacks_file_is_accepted(project: Project) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_is_built_from_is_found_from_a_folder_reached_by_a_link_and_whatever_its_name(
+def test_compose_in_linked_folder_finds_its_build_context(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = tmp_path / "deep" / "er" / project.folder.name
@@ -140,14 +140,14 @@ def works(project: Project) -> None:
 
 
 @pytest.mark.parametrize("program", [installed])
-def test_train_builds_comes_up_and_works_in_the_project_as_its_user(project: Project) -> None:
+def test_train_service_works_in_project_as_its_user(project: Project) -> None:
     up(project, "{target: python}", "--cpu")
     works(project)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [plugin])
-def test_the_whole_image_builds_and_comes_up_with_the_gpus_taken_away(project: Project) -> None:
+def test_train_service_without_gpus_builds_the_whole_image(project: Project) -> None:
     up(project, "{}")
     works(project)
     assert (

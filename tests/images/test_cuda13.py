@@ -51,14 +51,14 @@ CHAINS = pytest.mark.parametrize("made_of", ["base", pytest.param("chain", marks
 
 
 @CHAINS
-def test_torch_is_the_published_one_for_this_cuda(made_of: str, request: pytest.FixtureRequest) -> None:
+def test_torch_is_the_published_build_of_its_cuda(made_of: str, request: pytest.FixtureRequest) -> None:
     extras = request.getfixturevalue(made_of).image("torch-extras")
     said = extras.run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
     assert said.split() == ["2.15.0+cu132", "13.2"]
 
 
 @CHAINS
-def test_the_fused_adam_has_code_for_the_architectures_asked_for_and_no_other(
+def test_fused_adam_has_code_of_requested_archs_alone(
     made_of: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     extras = request.getfixturevalue(made_of).image("torch-extras")
@@ -67,9 +67,7 @@ def test_the_fused_adam_has_code_for_the_architectures_asked_for_and_no_other(
 
 
 @CHAINS
-def test_deepspeed_says_its_version_and_has_its_fused_adam_compiled(
-    made_of: str, request: pytest.FixtureRequest
-) -> None:
+def test_deepspeed_has_its_version_and_compiled_fused_adam(made_of: str, request: pytest.FixtureRequest) -> None:
     program = (
         "from deepspeed.git_version_info import *; print(version, [op for op, has in installed_ops.items() if has])"
     )
@@ -77,14 +75,14 @@ def test_deepspeed_says_its_version_and_has_its_fused_adam_compiled(
     assert said.splitlines()[-1] == f"{cuda13.DEEPSPEED} ['fused_adam']"
 
 
-def test_the_image_that_only_runs_things_has_no_compiler(base: Chain) -> None:
+def test_base_images_have_no_compiler(base: Chain) -> None:
     for name in ("torch", "torch-extras"):
         found = base.image(name).run("sh", "-c", "for each in nvcc gcc g++ cc make; do command -v $each || true; done")
         assert not found
 
 
 @pytest.mark.slow
-def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: Chain) -> None:
+def test_nccl_image_compiles_extension_with_nvcc(chain: Chain) -> None:
     image = chain.image("torch")
     assert "Cuda compilation tools, release 13.2, V13.2.78" in image.run("nvcc", "--version")
     check = (DOCKERFILES / "torch/checks/nccl/10-extension.py").read_text()
@@ -96,7 +94,7 @@ def test_the_image_compiles_an_extension_with_nvidias_compiler(chain: Chain) -> 
 
 
 @pytest.mark.slow
-def test_nccl_is_the_release_that_the_stack_asks_for(chain: Chain) -> None:
+def test_nccl_is_the_release_of_stack(chain: Chain) -> None:
     program = """
 import ctypes
 import torch
@@ -110,12 +108,12 @@ print(version.value, library.ncclGetErrorString(3).decode())
 
 
 @pytest.mark.slow
-def test_nccls_tests_have_code_for_the_architectures_asked_for(chain: Chain) -> None:
+def test_nccl_tests_have_code_of_requested_archs(chain: Chain) -> None:
     assert code(chain.image("nccl-tests"), "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
 
 
 @pytest.mark.slow
-def test_another_list_of_architectures_makes_another_fused_adam(made: World, chain: Chain, tmp_path: Path) -> None:
+def test_fused_adam_of_other_archs_differs(made: World, chain: Chain, tmp_path: Path) -> None:
     have = {name: tag for name, tag in chain.names.items() if name != "deepspeed-wheel"}
     wheel = cuda13.built(made, "nccl-cu132", OTHER, have).image("deepspeed-wheel")
     container = docker("create", wheel.tag, "none").stdout.strip()

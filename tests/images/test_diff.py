@@ -68,7 +68,7 @@ def images(built: Built) -> Iterator[tuple[Image, Image, Image]]:
     docker("rmi", "--force", own.tag, before.tag, after.tag)
 
 
-def test_packages_are_those_that_dpkg_and_pip_list_in_the_containers(images: tuple[Image, Image, Image]) -> None:
+def test_compare_packages_equals_dpkg_and_pip_lists(images: tuple[Image, Image, Image]) -> None:
     parent, before, after = images
     found = compare(fetch(before.tag), fetch(after.tag), thorough=True)
     assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))
@@ -99,7 +99,7 @@ RUN printf 'Name: one\\nVersion: 1.2\\nRelease: 3\\nEpoch: 4\\nSummary: t\\nLice
 
 
 @pytest.mark.slow
-def test_rpms_are_those_that_rpm_lists_in_the_container() -> None:
+def test_compare_rpms_equals_rpm_list() -> None:
     image = pushed(RPM.format(parent=base_image()))
     try:
         said = image.run(

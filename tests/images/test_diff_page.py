@@ -83,7 +83,7 @@ def inside(inner: list[float], outer: list[float]) -> bool:
 
 
 @pytest.mark.slow
-def test_a_stacks_page_draws_its_images_and_their_layers(browser: str, content: Comparison) -> None:
+def test_page_of_stack_draws_its_images_and_layers(browser: str, content: Comparison) -> None:
     changes = (Change("args TORCH_VERSION", "2.14.0", "2.14.1"),)
     found = StackDiff(
         "nccl-cu121",
@@ -119,7 +119,7 @@ def test_a_stacks_page_draws_its_images_and_their_layers(browser: str, content: 
 
 
 @pytest.mark.slow
-def test_two_images_page_shows_names_as_they_are_and_runs_none(browser: str, content: Comparison) -> None:
+def test_page_of_two_images_escapes_names(browser: str, content: Comparison) -> None:
     seen = opened(browser, page(of_images(content)))
     assert seen["scripts"] == 1  # the one that measures
     assert seen["title"] == f"{content.before.reference} -> {content.after.reference}"

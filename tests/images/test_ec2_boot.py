@@ -160,7 +160,7 @@ VOLUME = "vol-0123456789abcdef0"
     ],
     ids=["runner", "runner with EFA", "builder"],
 )
-def test_cloud_init_takes_it(image: str, tmp_path: Path, text: str) -> None:
+def test_user_data_is_valid_for_cloud_init(image: str, tmp_path: Path, text: str) -> None:
     assert len(text.encode()) < LIMIT
     (tmp_path / "good").write_text(text)
     (tmp_path / "bad").write_text(text.replace("permissions: '0755'", "permissions: [755]"))
@@ -170,7 +170,7 @@ def test_cloud_init_takes_it(image: str, tmp_path: Path, text: str) -> None:
     assert done.returncode != 0, done.stdout
 
 
-def test_it_ends_with_a_runner_that_waits_for_one_job(machine: Machine) -> None:
+def test_boot_ends_with_a_runner_of_one_job(machine: Machine) -> None:
     machine.daemon = '{"log-driver": "json-file", "features": {"buildkit": true}}'
     boot = machine.start()
     assert boot.code == 0, boot.said
@@ -193,7 +193,7 @@ def test_it_ends_with_a_runner_that_waits_for_one_job(machine: Machine) -> None:
     assert CONFIG not in boot.said
 
 
-def test_several_disks_are_one_and_without_any_docker_stays_on_the_root(machine: Machine) -> None:
+def test_boot_joins_disks_or_keeps_docker_on_the_root(machine: Machine) -> None:
     (machine.stubs / "disks").write_text(EBS + "".join(NVME.format(number) for number in (1, 2, 3)))
     boot = machine.start()
     raid = "mdadm --create /dev/md0 --level=0 --raid-devices=3 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1"
@@ -206,7 +206,7 @@ def test_several_disks_are_one_and_without_any_docker_stays_on_the_root(machine:
     assert not [call for call in boot.calls if call.startswith(("mkfs", "mdadm"))]
 
 
-def test_disks_that_the_image_has_mounted_itself_are_taken_as_they_are(machine: Machine) -> None:
+def test_boot_uses_disks_that_are_already_mounted(machine: Machine) -> None:
     (machine.stubs / "mountpoint").write_text("#!/bin/sh\nexit 0\n")
     boot = machine.start()
     assert boot.found["daemon"]["data-root"] == "/opt/dlami/nvme/docker"
@@ -223,7 +223,7 @@ def test_disks_that_the_image_has_mounted_itself_are_taken_as_they_are(machine: 
         ("config", "no configuration at /slipway-x/runners/i-0123456789abcdef0: AccessDenied"),
     ],
 )
-def test_what_is_wrong_is_said_and_no_runner_starts(machine: Machine, fault: str, said: str) -> None:
+def test_boot_mistake_is_reported_and_starts_no_runner(machine: Machine, fault: str, said: str) -> None:
     values: dict[str, int] = {}
     match fault:
         case "checksum":
@@ -307,7 +307,7 @@ def builder(tmp_path: Path, image: str) -> Builder:
     return Builder(tmp_path, image)
 
 
-def test_docker_has_its_layers_on_the_volume_which_is_kept(builder: Builder) -> None:
+def test_builder_docker_keeps_layers_on_the_volume(builder: Builder) -> None:
     daemon = '{"log-driver": "json-file", "features": {"buildkit": true}}'
     boot = builder.run(
         "slipway-builder",
@@ -326,7 +326,7 @@ def test_docker_has_its_layers_on_the_volume_which_is_kept(builder: Builder) -> 
     assert not [call for call in boot.calls if call.startswith("mkfs")]
 
 
-def test_a_volume_is_formatted_only_where_nothing_is_on_it(builder: Builder) -> None:
+def test_builder_formats_only_an_empty_volume(builder: Builder) -> None:
     builder.say(on_the_volume="")
     boot = builder.run("slipway-builder")
     assert boot.code == 0, boot.said
@@ -342,14 +342,14 @@ def test_a_volume_is_formatted_only_where_nothing_is_on_it(builder: Builder) -> 
         assert not [call for call in boot.calls if call.startswith(("mkfs", "mount "))]
 
 
-def test_a_volume_that_does_not_come_is_waited_for_and_missed(builder: Builder) -> None:
+def test_builder_without_its_volume_fails_after_a_wait(builder: Builder) -> None:
     boot = builder.run("slipway-builder", f"rm {builder.device}")
     assert boot.code == 1
     assert boot.said.splitlines()[-1].endswith(f"error: the volume {VOLUME} does not appear")
     assert boot.calls.count("sleep 4") == 150
 
 
-def test_it_stops_once_nobody_has_been_connected_for_long(builder: Builder) -> None:
+def test_builder_without_connections_stops(builder: Builder) -> None:
     poweroff = "systemctl poweroff"
     old = "touch --date='16 minutes ago' /run/slipway-seen"
     assert poweroff not in builder.run("slipway-idle").calls  # it has just started
@@ -372,7 +372,7 @@ def test_it_stops_once_nobody_has_been_connected_for_long(builder: Builder) -> N
         ("", "0", "3", 3),
     ],
 )
-def test_it_is_ready_once_docker_has_the_volume_and_room(
+def test_builder_is_ready_with_docker_volume_and_room(
     builder: Builder, root: str, failed: str, inactive: str, code: int
 ) -> None:
     builder.say(root=root, failed=failed, inactive=inactive)
@@ -401,7 +401,7 @@ esac
         ("80", "86400", ["a:1", "a:2", "b:1"]),  # jobs may be at work
     ],
 )
-def test_of_each_image_the_newest_stays_once_the_volume_is_nearly_full(
+def test_builder_volume_nearly_full_keeps_newest_images(
     tmp_path: Path, taken: str, seconds: str, left: list[str]
 ) -> None:
     """On a real engine, as the script reads when it tagged what: a stack that publishes nothing has its parents there."""

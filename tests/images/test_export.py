@@ -78,7 +78,7 @@ def export(image: Image, *words: str | Path) -> int:
     return main(["export", image.tag, *map(str, words)])
 
 
-def test_the_engine_loads_the_archive_and_runs_it(image: Image, tmp_path: Path) -> None:
+def test_archive_is_loaded_and_run_by_the_engine(image: Image, tmp_path: Path) -> None:
     before = image.id()
     assert export(image, "--format", "tar", "--output", tmp_path / "app.tar") == 0
     docker("image", "rm", "--force", image.tag)
@@ -88,7 +88,7 @@ def test_the_engine_loads_the_archive_and_runs_it(image: Image, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("form", "transport"), [("oci", "oci"), ("tar", "oci-archive"), ("tar", "docker-archive")])
-def test_skopeo_reads_every_layer_of_it(image: Image, form: str, transport: str, tmp_path: Path) -> None:
+def test_archive_layers_are_read_by_skopeo(image: Image, form: str, transport: str, tmp_path: Path) -> None:
     assert export(image, "--format", form, "--output", tmp_path / "app") == 0
     name = image.tag if transport == "docker-archive" else image.tag.rpartition(":")[2]
     target = tmp_path / "read"
@@ -152,7 +152,7 @@ def unsquashed(root: Path) -> dict[str, Seen]:
     return found
 
 
-def test_a_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, tmp_path: Path) -> None:
+def test_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-dest", root, squashfs], check=True)
     inside, outside = contained(image), unsquashed(root)
@@ -174,7 +174,7 @@ def test_a_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, t
     assert ran.stdout.strip() == SAID
 
 
-def test_a_squashfs_unpacks_without_root(squashfs: Path) -> None:
+def test_squashfs_unpacks_without_root(squashfs: Path) -> None:
     with tempfile.TemporaryDirectory() as own, squashfs.open("rb") as opened:
         words = ["unsquashfs", "-quiet", "-no-progress", "-dest", f"{own}/root", f"/proc/self/fd/{opened.fileno()}"]
         if os.geteuid() == 0:
@@ -184,7 +184,7 @@ def test_a_squashfs_unpacks_without_root(squashfs: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_disk_that_fills_up_while_the_squashfs_is_made_is_one_line(image: Image, tmp_path: Path) -> None:
+def test_squashfs_on_full_disk_is_one_line(image: Image, tmp_path: Path) -> None:
     size = fetch(image.tag).size
     # Enough for the layers and what is asked for in advance, as the disk is not ours alone: another takes half meanwhile.
     script = (
@@ -203,7 +203,7 @@ def test_a_disk_that_fills_up_while_the_squashfs_is_made_is_one_line(image: Imag
     assert done.stdout == "other\n"
 
 
-def test_wheels_install_and_import_where_no_container_is(image: Image, tmp_path: Path) -> None:
+def test_wheels_outside_a_container_install_and_import(image: Image, tmp_path: Path) -> None:
     assert export(image, "--wheels", tmp_path / "wheels") == 0
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv/bin/python"

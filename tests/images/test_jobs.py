@@ -101,7 +101,7 @@ V1 = "4:memory:/docker/b\n3:cpu,cpuacct:/docker/b\n0::/docker/b\n"
         ),
     ],
 )
-def test_jobs_are_what_the_machine_the_component_and_the_user_allow(
+def test_jobs_are_the_least_of_machine_component_and_limit(
     tmp_path: Path, component: str, machine: dict[str, object], expected: int
 ) -> None:
     done = jobs(tmp_path, component, **machine)  # type: ignore[arg-type]
@@ -109,19 +109,19 @@ def test_jobs_are_what_the_machine_the_component_and_the_user_allow(
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "two", "1.5", "08"])
-def test_a_wrong_limit_is_one_clear_line(tmp_path: Path, wrong: str) -> None:
+def test_jobs_with_malformed_limit_is_one_line(tmp_path: Path, wrong: str) -> None:
     done = jobs(tmp_path, "torch", max_jobs=wrong)
     assert done.returncode != 0
     assert done.stderr == f"jobs: MAX_JOBS is '{wrong}'; give a whole number from 1 on, or nothing\n"
 
 
-def test_a_component_without_a_line_is_refused(tmp_path: Path) -> None:
+def test_jobs_of_unknown_component_is_one_line(tmp_path: Path) -> None:
     done = jobs(tmp_path, "tensorflow")
     assert done.returncode != 0
     assert done.stderr == "jobs: no component 'tensorflow' in jobs.txt; add a line for it\n"
 
 
-def test_every_recipe_has_a_line(tmp_path: Path) -> None:
+def test_jobs_of_every_recipe_are_known(tmp_path: Path) -> None:
     for number, recipe in enumerate(sorted((ROOT / "dockerfiles/wheels/recipes").iterdir())):
         assert jobs(tmp_path / str(number), recipe.name).returncode == 0
 
@@ -139,6 +139,6 @@ def test_every_recipe_has_a_line(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_gencode(architectures: list[str], options: str) -> None:
+def test_gencode_of_archs_has_nvcc_options(architectures: list[str], options: str) -> None:
     script = ROOT / "dockerfiles/common/build/gencode"
     assert subprocess.run([script, *architectures], capture_output=True, text=True, check=True).stdout == options

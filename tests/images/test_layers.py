@@ -28,7 +28,7 @@ def headers(image: Image) -> set[tuple[object, ...]]:
     }
 
 
-def test_each_component_has_its_layer_and_nothing_else(built: Built) -> None:
+def test_layers_hold_their_component_alone(built: Built) -> None:
     layers = built().layers()[-len(COMPONENTS) :]
     assert dict(zip(COMPONENTS, (layer.packages() for layer in layers), strict=True)) == {
         "cublas": ["nvidia_cublas-13.1"],
@@ -54,18 +54,18 @@ def test_each_component_has_its_layer_and_nothing_else(built: Built) -> None:
         assert {path.split("/")[0] for path in paths} == {"opt"}, "a layer holds what the build left elsewhere"
 
 
-def test_what_torch_does_not_say_that_it_needs_is_a_constraint(built: Built) -> None:
+def test_constraints_apply_to_undeclared_requirements(built: Built) -> None:
     """torchvision and other wheels ask for NumPy and setuptools, whatever torch was compiled with."""
     packages = built(CONSTRAINTS="numpy<2 setuptools<82").layers()[-1].packages()
     assert {"setuptools-81.0"} == {name for name in packages if name.startswith("setuptools")}
 
 
-def test_a_second_build_takes_all_from_the_cache(built: Built) -> None:
+def test_second_build_takes_all_from_cache(built: Built) -> None:
     first, second = built(), built()
     assert first.id() == second.id()
 
 
-def test_a_build_from_nothing_gives_the_same_layers(built: Built) -> None:
+def test_build_without_cache_gives_the_same_layers(built: Built) -> None:
     """So another machine, or an empty one, makes what a registry already has; the times of two builds always differ.
 
     Neither takes a layer from the cache. An engine that made a layer twice, and was started again since, lists more in
@@ -78,18 +78,18 @@ def test_a_build_from_nothing_gives_the_same_layers(built: Built) -> None:
     assert one.diff_ids() == other.diff_ids()
 
 
-def test_a_patch_release_of_torch_changes_its_layer_only(built: Built) -> None:
+def test_patch_release_of_torch_changes_its_layer_alone(built: Built) -> None:
     before, after = component_layers(built()), component_layers(built(TORCH_VERSION="2.1.1"))
     assert {name for name in COMPONENTS if before[name] != after[name]} == {"torch"}
 
 
-def test_a_new_torchaudio_reuses_all_layers_below(built: Built) -> None:
+def test_new_torchaudio_reuses_all_layers_below(built: Built) -> None:
     before, after = built(), built(TORCHAUDIO_VERSION="2.1.1")
     assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
     assert before.diff_ids()[-1] != after.diff_ids()[-1]
 
 
-def test_a_new_release_of_what_nothing_pins_changes_the_last_layer_only(built: Built, index: Index) -> None:
+def test_new_release_of_unpinned_package_changes_last_layer(built: Built, index: Index) -> None:
     before = built()
     wheel(index.folder, "nvidia-nvjitlink", "13.6")
     after = built(TORCH_INDEX_URL=index.url.replace("127.0.0.1", "localhost"))
@@ -97,7 +97,7 @@ def test_a_new_release_of_what_nothing_pins_changes_the_last_layer_only(built: B
     assert "nvidia_nvjitlink-13.6" in after.layers()[-1].packages()
 
 
-def test_a_new_library_below_torch_leaves_the_bytes_of_those_above(built: Built, index: Index) -> None:
+def test_new_library_below_torch_keeps_layers_above(built: Built, index: Index) -> None:
     """They are made anew, the layer below being another, but a registry is sent the changed ones only."""
     before = component_layers(built())
     wheel(
@@ -112,18 +112,18 @@ def test_a_new_library_below_torch_leaves_the_bytes_of_those_above(built: Built,
     assert (after["cudnn"], after["comm"], after["triton"]) == (before["cudnn"], before["comm"], before["triton"])
 
 
-def test_a_component_without_wheels_is_an_empty_layer(built: Built, index: Index) -> None:
+def test_component_without_wheels_is_an_empty_layer(built: Built, index: Index) -> None:
     """As all of CUDA's are with a build of torch for CPUs."""
     wheel(index.folder, "torch", "2.1.0", ["sympy"])
     layers = component_layers(built())
     assert {name for name in COMPONENTS if layers[name] == EMPTY_LAYER} == {"cublas", "cuda", "cudnn", "comm", "triton"}
 
 
-def test_pip_freeze_names_versions_and_no_file_of_the_build(built: Built) -> None:
+def test_pip_freeze_has_versions_and_no_build_paths(built: Built) -> None:
     assert "torch==2.1.0" in built().run("pip", "freeze").split()
 
 
-def test_the_user_can_install_and_remove_packages(built: Built, index: Index) -> None:
+def test_user_installs_and_removes_packages(built: Built, index: Index) -> None:
     command = f"pip uninstall --quiet --yes triton && pip install --quiet --index-url {index.url} torchaudio==2.1.1"
     image = built()
     out = image.run("sh", "-c", f"{command} && pip freeze", options=("--network=host",)).split()
@@ -131,7 +131,7 @@ def test_the_user_can_install_and_remove_packages(built: Built, index: Index) ->
     assert not [package for package in out if package.startswith("triton")]
 
 
-def test_the_environment_is_that_of_the_readme(built: Built) -> None:
+def test_environment_is_that_of_the_readme(built: Built) -> None:
     base = parent("USER root")
     assert variables(Image(base), built(BASE_IMAGE=base, ARCH_LIST="8.0 9.0+PTX")) == {
         "VIRTUAL_ENV": "/opt/venv",
@@ -153,7 +153,7 @@ def parent(instruction: str) -> str:
     return tag
 
 
-def test_a_parent_that_has_a_user_1000_already(built: Built) -> None:
+def test_parent_with_user_1000_builds(built: Built) -> None:
     """As Ubuntu's images have from 23.04 on; and one that runs as it."""
     base = parent("RUN useradd --uid 1000 --create-home ubuntu\nUSER ubuntu")
     image = built(target="installed", BASE_IMAGE=base)
@@ -162,7 +162,7 @@ def test_a_parent_that_has_a_user_1000_already(built: Built) -> None:
     docker("rmi", base)
 
 
-def test_a_parent_without_hosts_and_with_logs_of_its_own(built: Built) -> None:
+def test_parent_without_hosts_and_with_logs_builds(built: Built) -> None:
     """What a build hides, or a package manager adds to, would differ from build to build."""
     base = parent(
         "RUN echo before > /var/log/dpkg.log && touch /var/log/alternatives.log /var/cache/ldconfig/aux-cache"
@@ -171,7 +171,9 @@ def test_a_parent_without_hosts_and_with_logs_of_its_own(built: Built) -> None:
     docker("rmi", base)
 
 
-def test_a_mirror_and_a_root_certificate(built: Built, index: Index, archives: dict[str, str], tmp_path: Path) -> None:
+def test_build_uses_mirror_with_root_certificate(
+    built: Built, index: Index, archives: dict[str, str], tmp_path: Path
+) -> None:
     """Behind a proxy with a root certificate of its own: apt and pip go to the mirror, and trust it; so does the image."""
     key, root = tmp_path / "key.pem", tmp_path / "root.pem"
     request = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
@@ -197,7 +199,7 @@ def test_a_mirror_and_a_root_certificate(built: Built, index: Index, archives: d
     mirror.close()
 
 
-def test_a_mirror_leaves_no_trace(built: Built, index: Index, archives: dict[str, str]) -> None:
+def test_mirror_leaves_no_trace_in_the_image(built: Built, index: Index, archives: dict[str, str]) -> None:
     """Layers from a mirror are those from the distribution's archive."""
     mirror = Index(index.folder, archives)
     mirrored = built("--no-cache", APT_MIRROR=mirror.address + "/")
@@ -206,7 +208,7 @@ def test_a_mirror_leaves_no_trace(built: Built, index: Index, archives: dict[str
     mirror.close()
 
 
-def test_torch_comes_from_its_own_index_or_not_at_all(index: Index, tmp_path: Path) -> None:
+def test_torch_comes_from_its_own_index_alone(index: Index, tmp_path: Path) -> None:
     """A gap in the index of one CUDA version must not be filled with the other index's build."""
     gap = tmp_path / "gap"
     gap.mkdir()
@@ -238,7 +240,7 @@ def only_torch(folder: Path, index: Index) -> Index:
     return Index(folder)
 
 
-def test_what_torchs_index_lacks_comes_from_pips_own_default(built: Built, index: Index, tmp_path: Path) -> None:
+def test_packages_not_on_torch_index_come_from_default_index(built: Built, index: Index, tmp_path: Path) -> None:
     """As where nothing is named but https://download.pytorch.org/whl/cu130."""
     torch_index = only_torch(tmp_path / "torch", index)
     base = parent(f"RUN printf '[global]\\nindex-url = {index.url}\\n' > /etc/pip.conf")
@@ -249,7 +251,7 @@ def test_what_torchs_index_lacks_comes_from_pips_own_default(built: Built, index
     torch_index.close()
 
 
-def test_a_wheel_is_built_against_the_torch_of_its_own_index(built: Built, index: Index, tmp_path: Path) -> None:
+def test_wheel_is_built_against_torch_of_its_own_index(built: Built, index: Index, tmp_path: Path) -> None:
     """The other index, which has one for another CUDA, is for what torch needs."""
     torch_index = only_torch(tmp_path / "torch", index)
     wheel(index.folder, "numpy", "1.26")

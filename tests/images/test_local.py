@@ -13,7 +13,7 @@ COMPONENTS = ["nvidia_cublas", "nvidia_cufft", "nvidia_cudnn", "nvidia_nccl", "t
 """A package of each component, in the order in which the layers lie."""
 
 
-def test_what_was_exported_is_what_the_registry_holds(local: Published) -> None:
+def test_exported_digest_is_that_of_the_registry(local: Published) -> None:
     name, _, digest = local.refs()["torch"].partition("@")
     host, _, path = name.partition("/")
     request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
@@ -21,20 +21,20 @@ def test_what_was_exported_is_what_the_registry_holds(local: Published) -> None:
         assert answer.headers["Docker-Content-Digest"] == digest
 
 
-def test_a_second_up_changes_nothing(local: Published) -> None:
+def test_second_up_changes_nothing(local: Published) -> None:
     before = local.refs()["torch"]
     assert re.search(r"Resources:\n\s+\d+ unchanged", local.up())
     assert local.refs()["torch"] == before
 
 
-def test_it_multiplies_matrices_as_a_user_without_privileges(local: Published, image: Image) -> None:
+def test_torch_multiplies_as_unprivileged_user(local: Published, image: Image) -> None:
     program = "import torch, os; a = torch.arange(6.).reshape(2, 3); print(torch.__version__, (a @ a.T).tolist(), os.getuid())"
     version = local.outputs()["plan"]["torch"]["args"]["TORCH_VERSION"]
     said = image.run("python", "-c", program)
     assert re.fullmatch(rf"{re.escape(version)}\+\S+ \[\[5.0, 14.0\], \[14.0, 50.0\]\] 1000\n", said), said
 
 
-def test_torchvision_and_torchaudio_are_those_asked_for(local: Published, image: Image) -> None:
+def test_torchvision_and_torchaudio_are_those_of_plan(local: Published, image: Image) -> None:
     args = local.outputs()["plan"]["torch"]["args"]
     program = "import torchvision, torchaudio; print(torchvision.__version__, torchaudio.__version__)"
     vision, audio = image.run("python", "-c", program).split()
@@ -42,7 +42,7 @@ def test_torchvision_and_torchaudio_are_those_asked_for(local: Published, image:
     assert audio.partition("+")[0] == args["TORCHAUDIO_VERSION"]
 
 
-def test_it_says_what_it_is(local: Published, image: Image) -> None:
+def test_labels_have_title_version_and_base(local: Published, image: Image) -> None:
     config = image.config()["Config"]
     labels = {key.removeprefix("org.opencontainers.image."): value for key, value in config["Labels"].items()}
     planned = local.outputs()["plan"]["torch"]["labels"]
@@ -53,7 +53,7 @@ def test_it_says_what_it_is(local: Published, image: Image) -> None:
     assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
 
 
-def test_each_component_has_its_layer_and_none_holds_what_a_build_leaves(image: Image) -> None:
+def test_layers_hold_a_component_each_and_no_build_files(image: Image) -> None:
     layers = image.layers()
     places = [
         next(index for index, layer in enumerate(layers) if any(name.startswith(part) for name in layer.packages()))

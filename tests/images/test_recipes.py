@@ -29,16 +29,16 @@ def mended(folder: Path, torch: str, pattern: str) -> str:
 
 
 @pytest.mark.parametrize("torch", ["2.0.1", "2.9.1+cu129", "2.11.0"])
-def test_older_torch_leaves_what_a_source_compiles_as(tmp_path: Path, torch: str) -> None:
+def test_cxx_standard_with_older_torch_is_kept(tmp_path: Path, torch: str) -> None:
     assert mended(tmp_path, torch, "") == SETUP
 
 
 @pytest.mark.parametrize("torch", ["2.12.0", "2.15.0+cu132", "3.0.0"])
-def test_newer_torch_has_a_source_compile_as_its_own_extensions_are(tmp_path: Path, torch: str) -> None:
+def test_cxx_standard_with_newer_torch_is_that_of_torch(tmp_path: Path, torch: str) -> None:
     assert mended(tmp_path, torch, "") == SETUP.replace("17", "20")
 
 
-def test_only_the_lines_asked_for_change(tmp_path: Path) -> None:
+def test_cxx_standard_changes_matching_lines_alone(tmp_path: Path) -> None:
     assert mended(tmp_path, "2.15.0", '"cxx":').splitlines() == [
         'flags = ["-O3", "-std=c++17"]',
         '"cxx": ["-std=c++20", "-g"],',

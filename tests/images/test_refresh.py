@@ -38,7 +38,7 @@ def parent() -> Iterator[Image]:
     docker("rmi", "--force", tag)
 
 
-def test_a_refresh_upgrades_the_distributions_packages_and_no_others(parent: Image, built: Built) -> None:
+def test_refresh_upgrades_distribution_packages_alone(parent: Image, built: Built) -> None:
     assert versions(parent) == {"foo": "1", "tzdata": "2020a-0"}
     after = versions(built(target="python", BASE_IMAGE=parent.tag, REFRESH="2026-11-21"))
     assert after["foo"] == "1"

@@ -31,14 +31,14 @@ from tests.images.engine import base_image, build, docker, unique
         ({"TORCH_VERSION": "2.1.9"}, "No matching distribution found for torch==2.1.9"),
     ],
 )
-def test_refused(index: Index, arguments: dict[str, str], said: str) -> None:
+def test_build_with_wrong_arguments_is_refused(index: Index, arguments: dict[str, str], said: str) -> None:
     done = build("", {"PYTHON_INDEX_URL": index.url, **VERSIONS, **arguments}, "--network=host", "--target=installed")
     assert done.returncode != 0
     assert said in done.stdout
     assert "hunter2" not in done.stdout
 
 
-def test_a_parent_without_an_archive_to_mirror(index: Index) -> None:
+def test_parent_without_archive_to_mirror_is_refused(index: Index) -> None:
     """Quietly taking the parent's own sources would leave the mirror out."""
     arguments = {"PYTHON_INDEX_URL": index.url, "APT_MIRROR": "http://127.0.0.1"}
     bare = "FROM {base}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d\n"
@@ -50,7 +50,7 @@ def test_a_parent_without_an_archive_to_mirror(index: Index) -> None:
     docker("rmi", tag)
 
 
-def test_an_archive_that_does_not_answer(index: Index, archives: dict[str, str]) -> None:
+def test_unreachable_archive_fails_the_build(index: Index, archives: dict[str, str]) -> None:
     """Left to itself apt 2.6 waits for ever, or warns and takes what the other archives have: no security fixes."""
     mirror = Index(index.folder, {**archives, "debian-security": "http://127.0.0.1:9"})
     arguments = {"PYTHON_INDEX_URL": index.url, "APT_MIRROR": mirror.address, **VERSIONS}
@@ -76,7 +76,7 @@ def test_an_archive_that_does_not_answer(index: Index, archives: dict[str, str])
         ),
     ],
 )
-def test_a_published_parent_that_has_not_what_the_stack_says(
+def test_published_parent_unlike_its_stack_is_refused(
     image: str, stage: str, parent: str, distro: str, said: str
 ) -> None:
     tag = unique("parent")

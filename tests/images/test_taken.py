@@ -17,7 +17,7 @@ PRODUCTS = sorted(
 
 
 @pytest.mark.parametrize(("dockerfile", "target"), PRODUCTS)
-def test_a_product_that_is_there_is_taken_as_it_is(dockerfile: str, target: str, tmp_path: Path) -> None:
+def test_existing_product_is_used_unchanged(dockerfile: str, target: str, tmp_path: Path) -> None:
     there, taken = unique("there"), unique("taken")
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /made\nENV MADE=elsewhere\n")
     docker("build", "--tag", there, tmp_path)

@@ -66,7 +66,7 @@ def rendered(stack: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_job_is_what_its_operator_takes(stack: str, schemas: dict[tuple[str, str], Any]) -> None:
+def test_job_of_stack_passes_operator_schema(stack: str, schemas: dict[tuple[str, str], Any]) -> None:
     found = rendered(stack)
     assert found
     for job in found:
@@ -74,9 +74,7 @@ def test_a_job_is_what_its_operator_takes(stack: str, schemas: dict[tuple[str, s
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_field_that_is_none_and_a_value_of_another_type_are_found(
-    stack: str, schemas: dict[tuple[str, str], Any]
-) -> None:
+def test_schema_reports_unknown_field_and_wrong_type(stack: str, schemas: dict[tuple[str, str], Any]) -> None:
     for job in rendered(stack):
         spec = job["spec"].get("mpiReplicaSpecs") or job["spec"]["pytorchReplicaSpecs"]
         spec["Worker"]["replicas"] = "two"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -155,3 +156,9 @@ def test_stacks_imports_only_packages_that_compute() -> None:
         for imported in imports(file)
     }
     assert imported - {"stacks", *sys.stdlib_module_names} == THIRD_PARTY
+
+
+def test_names_of_tests_have_60_characters_at_most() -> None:
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    names = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text(encoding="utf-8"))}
+    assert [name for name in sorted(names) if len(name) > 60] == []

@@ -53,7 +53,7 @@ def cloud() -> Iterator[str]:
         yield f"http://{address}"
 
 
-def test_a_job_is_logged_in_by_its_identity_and_out_again(
+def test_cloud_login_of_job_uses_its_identity_and_ends(
     cloud: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     audiences: list[str] = []
@@ -73,7 +73,7 @@ def test_a_job_is_logged_in_by_its_identity_and_out_again(
 
 
 @pytest.mark.parametrize(("organization", "more"), [("", {}), ("acme", {"PULUMI_ACCESS_TOKEN": "pul-own"})])
-def test_other_backends_and_tokens_of_ones_own_need_no_login(
+def test_cloud_login_is_skipped_for_other_backends_and_tokens(
     cloud: str, tmp_path: Path, organization: str, more: dict[str, str]
 ) -> None:
     with pulumi_stack._login(organization, cloud, tmp_path, more):

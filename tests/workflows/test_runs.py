@@ -84,7 +84,7 @@ def github() -> Iterator[GitHub]:
         yield served
 
 
-def test_a_push_publishes_each_stack_on_its_own_runners_and_records_plan_and_digests(published: World) -> None:
+def test_push_publishes_each_stack_on_its_own_runners(published: World) -> None:
     first = published.first
     assert first.results == {
         "affected stacks": "success", "one / up": "success", "two / up": "success", "branch published": "success",
@@ -101,14 +101,14 @@ def test_a_push_publishes_each_stack_on_its_own_runners_and_records_plan_and_dig
             assert published.event.sha[:7] in image["tag"]
 
 
-def test_what_is_public_has_nothing_of_how_it_is_pushed_or_of_the_machine(published: World) -> None:
+def test_public_state_has_no_credentials_or_paths(published: World) -> None:
     for stack in ("one", "two"):
         text = published.repository.published(f"stacks/{stack}.json")
         for hidden in ("of the tests", 'registry"', "secret", "encrypt", "password", str(published.folder), "skipPush"):
             assert hidden not in text
 
 
-def test_a_push_that_touches_no_image_publishes_nothing_and_is_published(world: World) -> None:
+def test_push_without_image_changes_publishes_nothing(world: World) -> None:
     world.repository.write("README.md", "about\n")
     event = world.repository.push()
     run = world.actions().run("publish.yml", event)
@@ -116,7 +116,7 @@ def test_a_push_that_touches_no_image_publishes_nothing_and_is_published(world: 
     assert world.upto() == event.sha
 
 
-def test_a_stack_that_is_to_be_pushed_elsewhere_is_published_there_though_its_images_are_the_same(world: World) -> None:
+def test_stack_with_new_repository_is_published_there(world: World) -> None:
     yaml = world.repository.root / "stacks/Pulumi.two.yaml"
     yaml.write_text(yaml.read_text().replace(f"{world.repository.path}/two", f"{world.repository.path}/new"))
     run = world.actions().run("publish.yml", world.repository.push())
@@ -125,14 +125,14 @@ def test_a_stack_that_is_to_be_pushed_elsewhere_is_published_there_though_its_im
     assert f"{world.repository.path}/new/link0@" in world.told("two")["outputs"]["images"]["link0"]["ref"]
 
 
-def test_a_stack_that_stays_on_its_machine_is_never_published(world: World) -> None:
+def test_stack_without_registry_is_never_published(world: World) -> None:
     world.repository.write("stacks/Pulumi.three.yaml", "config:\n  slipway:flavor: chain\n  slipway:tagSuffix: three\n")
     run = world.actions().run("publish.yml", world.repository.push())
     assert run.results == NOTHING_TO_DO, run.log
     assert "three: not published, because of slipway:registry or slipway:publish" in run.job("affected stacks").summary
 
 
-def test_a_stack_that_fails_is_published_by_the_next_push_though_that_does_not_touch_it(world: World) -> None:
+def test_failed_stack_is_published_by_next_push(world: World) -> None:
     world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
     world.repository.configure("two", word="three")
     event = world.repository.push("one cannot be built, two is another")
@@ -152,7 +152,7 @@ def test_a_stack_that_fails_is_published_by_the_next_push_though_that_does_not_t
     assert world.upto() == event.sha
 
 
-def test_what_is_published_of_a_change_that_is_taken_back_is_taken_back_too(world: World) -> None:
+def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     before = world.told("two")["outputs"]["images"]["link0"]
     kept = (world.repository.root / "dockerfiles/link1/Dockerfile").read_text()
     world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
@@ -174,7 +174,7 @@ def test_what_is_published_of_a_change_that_is_taken_back_is_taken_back_too(worl
     assert again.results == NOTHING_TO_DO, again.log
 
 
-def test_a_run_that_comes_after_a_later_commits_takes_nothing_back(world: World) -> None:
+def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     world.repository.configure("two", word="three")
     older = world.repository.push("older")
     world.repository.configure("two", word="four")
@@ -192,7 +192,7 @@ def test_a_run_that_comes_after_a_later_commits_takes_nothing_back(world: World)
     assert world.upto() == later.sha
 
 
-def test_an_image_that_is_no_more_is_shown_to_go_and_goes(world: World) -> None:
+def test_removed_image_is_previewed_and_deleted(world: World) -> None:
     world.repository.configure("one")
     request = world.repository.pull_request()
     run = world.actions().run("preview.yml", request)
@@ -209,7 +209,7 @@ def test_an_image_that_is_no_more_is_shown_to_go_and_goes(world: World) -> None:
     assert world.upto() == event.sha
 
 
-def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(world: World, github: GitHub) -> None:
+def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github: GitHub) -> None:
     before = world.tags()
     world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
     event = world.repository.pull_request()
@@ -245,7 +245,7 @@ def test_a_fork_sees_what_would_change_and_builds_only_that_and_pushes_nothing(w
     assert report.strip() in comment["body"]
 
 
-def test_a_preview_says_first_which_published_image_is_over_its_budget(world: World) -> None:
+def test_preview_begins_with_images_over_their_budget(world: World) -> None:
     world.repository.configure("one", length=2, budgets={"link0": "0.1 kB"})
     world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
     run = world.actions().run("preview.yml", world.repository.pull_request())
@@ -255,7 +255,7 @@ def test_a_preview_says_first_which_published_image_is_over_its_budget(world: Wo
     assert re.search(r"Image\W+link1\b", run.job("one").log), run.job("one").log
 
 
-def test_a_fork_builds_on_products_that_are_published(world: World) -> None:
+def test_preview_of_fork_uses_published_products(world: World) -> None:
     world.repository.write(
         "stacks/flavors/chain.py", FLAVOR.replace('args={"WORD"', 'product=number == 0, args={"WORD"')
     )
@@ -272,7 +272,7 @@ def test_a_fork_builds_on_products_that_are_published(world: World) -> None:
     assert re.search(r"^link1: changed$", (run.artifacts / "report-one/one.txt").read_text(), re.MULTILINE)
 
 
-def test_any_branch_may_be_built_without_publishing(world: World) -> None:
+def test_preview_dispatched_on_branch_publishes_nothing(world: World) -> None:
     before = world.tags()
     world.repository.configure("two", word="three")
     event = world.repository.push("another word", branch="fix/y")
@@ -284,7 +284,7 @@ def test_any_branch_may_be_built_without_publishing(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["publish.yml", "preview.yml"])
-def test_a_shallow_clone_is_one_line_that_says_what_to_do(world: World, name: str) -> None:
+def test_shallow_clone_is_one_line_with_advice(world: World, name: str) -> None:
     event = world.event
     if name == "preview.yml":
         world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
@@ -296,7 +296,7 @@ def test_a_shallow_clone_is_one_line_that_says_what_to_do(world: World, name: st
     assert said.endswith("the clone is shallow: set `fetch-depth: 0` of actions/checkout")
 
 
-def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> None:
+def test_build_workflow_builds_one_image(world: World) -> None:
     world.repository.write("dockerfiles/link0/file.txt", "other\n")
     world.repository.configure("one", length=2, extraTags=["latest"])
     event = world.repository.push()
@@ -314,7 +314,7 @@ def test_build_is_a_question_to_the_graph_and_a_targeted_up(world: World) -> Non
     assert "no image matches; the folder has: one link0 (chain), two link0 (chain)" in wrong.log
 
 
-def test_a_night_proposes_what_has_moved_and_scans_what_is_published(world: World, github: GitHub) -> None:
+def test_nightly_proposes_new_parents_and_scans_images(world: World, github: GitHub) -> None:
     monday = Event("schedule", "refs/heads/main", world.event.sha, {"schedule": "30 4 * * 1"})
     run = world.actions(github.address).run("nightly.yml", monday)
     assert set(run.results.values()) == {"success"}, run.log

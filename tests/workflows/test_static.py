@@ -37,7 +37,7 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_action_is_pinned_to_a_commit_with_its_release_beside_it(name: str) -> None:
+def test_action_is_pinned_to_a_commit_with_its_release(name: str) -> None:
     used = [
         line.strip().removeprefix("- ")
         for line in (ROOT / WORKFLOWS / name).read_text().splitlines()
@@ -48,13 +48,13 @@ def test_every_action_is_pinned_to_a_commit_with_its_release_beside_it(name: str
         assert PINNED.fullmatch(line) or line.startswith("uses: ./.github/workflows/"), line
 
 
-def test_one_action_has_one_commit() -> None:
+def test_action_has_one_commit_everywhere() -> None:
     text = "".join((ROOT / WORKFLOWS / name).read_text() for name in NAMES)
     pins = set(re.findall(r"uses: (\S+)@([0-9a-f]{40})", text))
     assert len(pins) == len({action for action, _ in pins})
 
 
-def test_a_run_is_one_command_line_into_which_nothing_is_pasted() -> None:
+def test_run_step_is_one_command_without_expressions() -> None:
     for name, step in steps():
         line = step.get("run")
         if line is not None:
@@ -63,7 +63,7 @@ def test_a_run_is_one_command_line_into_which_nothing_is_pasted() -> None:
             assert not re.search(r"&&|\|\||[;|`]|\$\(", line), f"{name}: {line}: logic belongs into ci/"
 
 
-def test_every_line_is_one_that_the_command_line_knows() -> None:
+def test_run_step_is_a_known_command_of_ci() -> None:
     lines = [step["run"] for _, step in steps() if "run" in step]
     asked = [re.sub(r'"[^"]*"', "x", line) for line in lines if " -m ci " in line]
     assert asked
@@ -72,7 +72,7 @@ def test_every_line_is_one_that_the_command_line_knows() -> None:
         assert arguments._parser().parse_args(words).verb == words[0]
 
 
-def test_a_token_may_do_nothing_unless_a_job_says_what() -> None:
+def test_token_permissions_are_granted_by_job() -> None:
     for name in NAMES:
         assert workflow(ROOT, name)["permissions"] == {}, name
     for name, key, job in jobs():
@@ -86,7 +86,7 @@ def test_a_token_may_do_nothing_unless_a_job_says_what() -> None:
     }  # fmt: skip
 
 
-def test_what_a_fork_may_start_has_no_secret_no_variable_and_only_reads() -> None:
+def test_workflow_of_fork_has_no_secrets_and_only_reads() -> None:
     started = [name for name in NAMES if "pull_request" in workflow(ROOT, name)["on"]]
     assert started == ["preview.yml", "test.yml"]
     for name in started:
@@ -96,7 +96,7 @@ def test_what_a_fork_may_start_has_no_secret_no_variable_and_only_reads() -> Non
             assert set(job["permissions"].values()) == {"read"}
 
 
-def test_a_fork_runs_on_githubs_own_runners_whatever_its_matrix_says() -> None:
+def test_workflow_of_fork_runs_on_hosted_runners_alone() -> None:
     for name in ("preview.yml", "test.yml"):
         for job in workflow(ROOT, name)["jobs"].values():
             for platform in ("linux/amd64", "linux/arm64", "self-hosted"):
@@ -105,7 +105,7 @@ def test_a_fork_runs_on_githubs_own_runners_whatever_its_matrix_says() -> None:
                 )
 
 
-def test_no_event_gives_a_forks_code_more_than_a_fork_has() -> None:
+def test_no_event_gives_code_of_fork_more_permissions() -> None:
     for name in NAMES:
         read = workflow(ROOT, name)
         assert "pull_request_target" not in read["on"]
@@ -116,7 +116,7 @@ def test_no_event_gives_a_forks_code_more_than_a_fork_has() -> None:
                 assert job["steps"][1]["with"]["path"] == "${{ runner.temp }}/reports", "beside the code, not in it"
 
 
-def test_only_what_publishes_sees_a_secret_and_none_of_them_is_a_clouds() -> None:
+def test_secrets_are_in_publishing_workflows_alone() -> None:
     for name in NAMES:
         secrets = set(re.findall(r"secrets\.(\w+)", (ROOT / WORKFLOWS / name).read_text()))
         if name in {"build.yml", "publish.yml", "up.yml"}:
@@ -135,7 +135,7 @@ def test_only_what_publishes_sees_a_secret_and_none_of_them_is_a_clouds() -> Non
     assert up["concurrency"] == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
 
 
-def test_the_example_of_a_call_gives_what_is_asked_for() -> None:
+def test_readme_example_of_call_has_required_inputs() -> None:
     text = (ROOT / WORKFLOWS / "README.md").read_text().partition("## build\n\n```yaml\n")[2].partition("```")[0]
     (job,) = yaml.safe_load(text)["jobs"].values()
     asked = workflow(ROOT, Path(job["uses"]).name)["on"]["workflow_call"]
@@ -157,9 +157,7 @@ ROLES = {"AWS_SCAN_ROLE_ARN": "arn:aws:iam::123456789012:role/scan", "AZURE_SCAN
         (ECR, {}, []),
     ],
 )
-def test_a_scan_logs_in_to_a_clouds_registry_as_one_who_may_only_pull(
-    ref: str, variables: Mapping[str, str], logins: list[str]
-) -> None:
+def test_scan_logs_in_with_pull_access_alone(ref: str, variables: Mapping[str, str], logins: list[str]) -> None:
     job = workflow(ROOT, "nightly.yml")["jobs"]["scan"]
     assert "environment" not in job, "its subject would be that of who publishes"
     contexts = {"matrix": {"ref": ref}, "vars": variables}
@@ -176,25 +174,25 @@ def test_a_scan_logs_in_to_a_clouds_registry_as_one_who_may_only_pull(
     assert used == logins
 
 
-def test_a_night_reads_parents_that_not_everybody_may_read() -> None:
+def test_nightly_lock_has_the_token_for_private_parents() -> None:
     job = workflow(ROOT, "nightly.yml")["jobs"]["parents"]
     assert job["permissions"]["packages"] == "read"
     locking = [step for step in job["steps"] if " -m stacks lock" in step.get("run", "")]
     assert [step["env"] for step in locking] == [{"GITHUB_TOKEN": "${{ github.token }}"}] * 2
 
 
-def test_stacks_never_wait_for_each_other() -> None:
+def test_jobs_of_stacks_run_in_parallel() -> None:
     for _, _, job in jobs():
         assert "max-parallel" not in job.get("strategy", {})
         assert job.get("strategy", {"fail-fast": False})["fail-fast"] is False
 
 
-def test_every_job_ends() -> None:
+def test_job_has_a_timeout() -> None:
     for name, key, job in jobs():
         assert "uses" in job or job["timeout-minutes"] <= 960, f"{name}: {key}"
 
 
-def test_workflows_name_each_other_as_they_are_called() -> None:
+def test_workflow_references_are_names_of_workflows() -> None:
     called = {workflow(ROOT, name)["name"] for name in NAMES}
     for name in NAMES:
         assert workflow(ROOT, name)["name"] == name.removesuffix(".yml")
@@ -208,7 +206,7 @@ def test_workflows_name_each_other_as_they_are_called() -> None:
         assert sum(bool(evaluate(condition, contexts)) for condition in conditions) == 1
 
 
-def test_a_matrix_names_stacks_images_platforms_and_runners_of_the_graph(
+def test_matrix_has_stacks_images_platforms_and_runners(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("GITHUB_OUTPUT", raising=False)

@@ -73,7 +73,7 @@ FAULTS = {
 """Check -> what is broken for it, as root, and what it then says."""
 
 
-def test_every_check_has_its_faults() -> None:
+def test_checks_have_faults_each() -> None:
     assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
 
 
@@ -89,13 +89,13 @@ def _asked(check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", sorted(FAULTS))
-def test_a_check_passes_on_the_image(built: Built, check: str) -> None:
+def test_check_of_sound_image_passes(built: Built, check: str) -> None:
     script, options, program = _asked(check, "true")
     built().run("sh", "-c", script, options=options, text=program)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("check", "fault", "said"), [(check, *fault) for check in FAULTS for fault in FAULTS[check]])
-def test_a_check_says_no(built: Built, check: str, fault: str, said: str) -> None:
+def test_check_of_faulty_image_fails(built: Built, check: str, fault: str, said: str) -> None:
     script, options, program = _asked(check, fault)
     assert said in built().fails("sh", "-c", script, options=options, text=program)

@@ -24,7 +24,7 @@ def installed(image: Image) -> dict[str, str]:
     return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
 
 
-def test_pulumi_builds_it_and_pushes_it(published: Published) -> None:
+def test_efa_up_builds_and_pushes_the_image(published: Published) -> None:
     pushed = published.outputs()["images"]["efa"]
     repository, _, digest = pushed["ref"].partition("@")
     assert client.digest(f"{repository}:{pushed['tag']}") == digest
@@ -33,7 +33,7 @@ def test_pulumi_builds_it_and_pushes_it(published: Published) -> None:
     assert published.outputs()["images"]["efa"] == pushed
 
 
-def test_the_parts_say_what_the_stack_asked_for(built: Built) -> None:
+def test_efa_parts_have_the_versions_of_stack(built: Built) -> None:
     said = built().run("cat", "/opt/amazon/versions.txt").splitlines()
     assert said[0] == "EFA installer version: 1.51.0"
     assert "aws-ofi-nccl 1.22.0" in said
@@ -41,7 +41,7 @@ def test_the_parts_say_what_the_stack_asked_for(built: Built) -> None:
     assert "torch 2.11.0a0" in said
 
 
-def test_what_shadows_efa_is_gone_and_the_rest_of_the_parent_is_there(built: Built, upstreams: Upstreams) -> None:
+def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstreams) -> None:
     parent, image = files(Image(upstreams.parent("26.03"))), files(built())
     gone = {path for path in parent if path not in image}
     removed = (
@@ -74,7 +74,7 @@ def test_what_shadows_efa_is_gone_and_the_rest_of_the_parent_is_there(built: Bui
     assert "libibverbs1" in installed(built())
 
 
-def test_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) -> None:
+def test_efa_image_has_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) -> None:
     parent = Image(upstreams.parent("26.03"))
     entry_point, image = parent.config()["Config"]["Entrypoint"], built().config()["Config"]
     assert (image["Entrypoint"], image["WorkingDir"], image["User"]) == (entry_point, "/workspace", "0:0")
@@ -100,7 +100,7 @@ def test_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) 
     assert image["Labels"][f"{prefix}.base.name"] == "nvcr.io/nvidia/pytorch:26.03-py3"
 
 
-def test_no_layer_holds_an_archive_or_a_package_list(built: Built) -> None:
+def test_efa_layers_hold_no_archive_or_package_list(built: Built) -> None:
     for layer in built().layers():
         left = [path for path in layer.files if path.endswith((".deb", ".tar.gz", ".whl", "_Packages"))]
         assert [path for path in left if not path.startswith(("usr/share/python-wheels/", "var/lib/apt"))] == []
@@ -158,32 +158,32 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("switch", "differing", "variables"), SWITCHES)
-def test_a_switch_changes_what_is_listed_and_nothing_else(
+def test_efa_switch_changes_only_listed_files(
     built: Built, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
 ) -> None:
     normal, other = built(), built(**switch)
     check_differ(normal, other, differing, variables)
 
 
-def test_nccl_is_the_one_asked_for_as_a_package_in_either_way(built: Built) -> None:
+def test_nccl_built_or_packaged_has_requested_version(built: Built) -> None:
     package, compiled = built(nccl="2.32.3-1"), built(nccl={"version": "2.32.3-1", "source": "build"})
     for image in (package, compiled):
         assert installed(image)["libnccl2"] == installed(image)["libnccl-dev"] == "2.32.3-1+cuda13.2"
         assert "NCCL 2.32.3" in image.run("cat", "/opt/amazon/versions.txt")
 
 
-def test_a_rebuilt_openmpi_takes_the_pmix_asked_for(built: Built) -> None:
+def test_rebuilt_openmpi_links_requested_pmix(built: Built) -> None:
     linked = built(openmpi={"pmix": "4.2.6"}).run("sh", "-c", "ldd /opt/amazon/openmpi/lib/openmpi/mca_pmix_ext3x.so")
     assert "libpmix.so.2 => /opt/pmix/lib/libpmix.so.2" in linked
     assert "openmpi40-aws" not in installed(built(openmpi={"pmix": "4.2.6"}))
 
 
-def test_xformers_is_compiled_for_the_architectures_of_the_stack(built: Built) -> None:
+def test_xformers_of_stack_is_installed(built: Built) -> None:
     said = built(extras={"xformers": "0.0.35"}).run("pip", "list", "--disable-pip-version-check")
     assert re.search(r"^xformers +0\.0\.35$", said, re.MULTILINE)
 
 
-def test_an_older_installer_has_its_plugin_found_by_the_same_name(built: Built) -> None:
+def test_older_installer_has_its_plugin_under_the_same_name(built: Built) -> None:
     """One folder deeper, and without the flag that it does not know."""
     image = built(efa={"installer": "1.43.0"})
     assert "aws-ofi-nccl 1.16.1" in image.run("cat", "/opt/amazon/versions.txt")
@@ -191,7 +191,7 @@ def test_an_older_installer_has_its_plugin_found_by_the_same_name(built: Built) 
     assert link == "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"
 
 
-def test_the_seeds_stack(built: Built) -> None:
+def test_efa_2310_has_upstream_versions(built: Built) -> None:
     image = built("efa-2310")
     said = image.run("cat", "/opt/amazon/versions.txt")
     assert said.startswith("EFA installer version: 1.29.0\n")
@@ -218,13 +218,13 @@ def test_the_seeds_stack(built: Built) -> None:
         ({"WITH_PMIX": "9.9.9"}, "fetch-archive: cannot download http"),
     ],
 )
-def test_a_build_ends_with_one_line_that_says_why(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
+def test_efa_build_mistake_is_one_line(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
     done = build("", {**upstreams.arguments(), **wrong}, image="efa")
     assert done.returncode != 0
     assert said in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
 
 
-def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, context: Path) -> None:
+def test_build_with_failing_check_fails(built: Built, upstreams: Upstreams, context: Path) -> None:
     built()
     check_planted(context, "efa/checks/build", upstreams.arguments(), image="efa")

@@ -104,7 +104,7 @@ PARTS = DOCKERFILES / "common/checks"
 """What checks are made of."""
 
 
-def test_every_check_that_is_not_on_the_real_torch_has_its_fault() -> None:
+def test_checks_without_real_torch_have_a_fault_each() -> None:
     found = (path for name in FOLDERS for path in (DOCKERFILES / name / "checks").rglob("*") if path.is_file())
     checks = [path for path in found if path.parent not in {CHECKS, PARTS}]
     elsewhere = {"torch/checks/gpu.py", "torch-extras/checks/gpu.py"}
@@ -114,7 +114,7 @@ def test_every_check_that_is_not_on_the_real_torch_has_its_fault() -> None:
 @pytest.mark.parametrize(
     "check", [pytest.param(check, marks=stacks(stack)[0].marks) for check, (stack, *_) in sorted(FAULTS.items())]
 )
-def test_a_check_says_no(built: Built, check: str) -> None:
+def test_check_of_faulty_image_fails(built: Built, check: str) -> None:
     stack, name, fault, said = FAULTS[check]
     user = "exec" if name == "nccl-tests" else USER
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; {user} /tmp/check"
@@ -126,7 +126,7 @@ def test_a_check_says_no(built: Built, check: str) -> None:
 @pytest.mark.parametrize(
     ("folder", "stack", "name"), [pytest.param(*run, marks=stacks(run[1])[0].marks) for run in sorted(RUN)]
 )
-def test_a_failing_check_fails_the_build(built: Built, context: Path, folder: str, stack: str, name: str) -> None:
+def test_build_with_failing_check_fails(built: Built, context: Path, folder: str, stack: str, name: str) -> None:
     made = built(stack)
     arguments, flags = chain.asked(made.planned[name], made.names)
     check_planted(context, folder, arguments, *flags, image=name)

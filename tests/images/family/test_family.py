@@ -48,7 +48,7 @@ def installed(image: Image) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("stack", stacks(*STACKS))
-def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, stack: str) -> None:
+def test_chain_has_the_versions_of_its_stack(built: Built, stack: str) -> None:
     made = built(stack)
     args = made.planned["torch"].args
     have = pip(made.image("torch-extras"))
@@ -63,7 +63,7 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
 
 
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("base"))))
-def test_a_base_image_has_no_compiler_and_no_development_package(built: Built, stack: str) -> None:
+def test_base_image_has_no_compiler_or_development_package(built: Built, stack: str) -> None:
     made = built(stack)
     for image in map(made.image, RUN):
         found = image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true")
@@ -80,13 +80,13 @@ def test_a_base_image_has_no_compiler_and_no_development_package(built: Built, s
 
 
 @pytest.mark.parametrize("stack", stacks("base-cu121"))
-def test_torchs_extension_builder_has_the_setuptools_that_it_takes(built: Built, stack: str) -> None:
+def test_cpp_extension_of_torch_imports_with_setuptools(built: Built, stack: str) -> None:
     """That of torch 2.0.1 imports pkg_resources, which the newest on the index has not."""
     for image in map(built(stack).image, RUN):
         image.run("python", "-c", "import torch.utils.cpp_extension")
 
 
-def test_an_extra_that_wants_other_setuptools_ends_the_build(built: Built, tmp_path: Path) -> None:
+def test_extra_needing_other_setuptools_fails_the_build(built: Built, tmp_path: Path) -> None:
     made = built("base-cu121")
     wheel(tmp_path, "xformers", "0.0.20", ["setuptools>=82"])
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY *.whl /dist/\n")
@@ -101,7 +101,7 @@ def test_an_extra_that_wants_other_setuptools_ends_the_build(built: Built, tmp_p
 
 
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("nccl"))))
-def test_an_nccl_image_is_linked_with_hpcx_and_compiles(built: Built, stack: str) -> None:
+def test_nccl_image_links_hpcx_and_compiles(built: Built, stack: str) -> None:
     made = built(stack)
     linked = made.image("torch").run("sh", "-c", "ldd /opt/venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so")
     assert "libucc.so.1 => /opt/hpcx/ucc/lib/libucc.so.1" in linked
@@ -112,7 +112,7 @@ def test_an_nccl_image_is_linked_with_hpcx_and_compiles(built: Built, stack: str
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
-def test_no_layer_holds_a_wheel_a_source_or_a_package_list(built: Built, stack: str) -> None:
+def test_layers_hold_no_wheel_source_or_package_list(built: Built, stack: str) -> None:
     made = built(stack)
     parts = {"src", "dist", "source", "wheels", "built", "out"}
     for layer in made.image("torch-extras").layers():  # those of torch are among them
@@ -123,7 +123,7 @@ def test_no_layer_holds_a_wheel_a_source_or_a_package_list(built: Built, stack: 
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
-def test_labels_user_and_environment(built: Built, stack: str) -> None:
+def test_image_config_has_labels_user_and_environment(built: Built, stack: str) -> None:
     made = built(stack)
     archs = made.planned["torch"].args["ARCH_LIST"]
     for name, planned in made.planned.items():
@@ -143,7 +143,7 @@ def test_labels_user_and_environment(built: Built, stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
-def test_the_layers_lie_in_the_planned_order(built: Built, stack: str) -> None:
+def test_layers_are_in_the_planned_order(built: Built, stack: str) -> None:
     """What is slow to change lies below; in `nccl` the parent has the CUDA libraries."""
     made = built(stack)
     layers = made.image("torch-extras").layers()
@@ -165,14 +165,14 @@ def test_the_layers_lie_in_the_planned_order(built: Built, stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
-def test_a_second_up_changes_nothing(up: Up, stack: str) -> None:
+def test_second_up_changes_nothing(up: Up, stack: str) -> None:
     _, published = up(stack)
     before = published.refs()
     assert re.search(r"Resources:\n\s+\d+ unchanged", published.up())
     assert published.refs() == before
 
 
-def test_a_second_build_takes_all_from_the_cache(built: Built, world: World, tmp_path: Path) -> None:
+def test_second_build_takes_all_from_cache(built: Built, world: World, tmp_path: Path) -> None:
     """From another stack's state, and pushed elsewhere; an image that is built anew has another date, and so another id."""
     first = built("base-cu121")
     second, _ = chain.published("base-cu121", world, tmp_path)
@@ -191,14 +191,14 @@ EXTRAS_OFF = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("off", "less"), EXTRAS_OFF)
-def test_an_extra_that_is_off_is_missing_and_nothing_else(built: Built, off: dict[str, bool], less: set[str]) -> None:
+def test_extra_switched_off_is_missing_alone(built: Built, off: dict[str, bool], less: set[str]) -> None:
     normal = pip(built("base-cu121").image("torch-extras"))
     without = pip(built("base-cu121", extras={**OLD, **off}).image("torch-extras"))
     assert without == {name: version for name, version in normal.items() if name not in less}
 
 
 @pytest.mark.slow
-def test_xformers_is_there_when_it_is_asked_for(built: Built) -> None:
+def test_xformers_requested_is_installed(built: Built) -> None:
     normal = pip(built("base-cu121").image("torch-extras"))
     assert pip(built("base-cu121", **XFORMERS).image("torch-extras")) == {**normal, "xformers": "0.0.20"}
 
@@ -211,18 +211,14 @@ def test_xformers_is_there_when_it_is_asked_for(built: Built) -> None:
         ({"flashAttention3": False}, {"flash-attn-3", "einops"}),
     ],
 )
-def test_a_switch_of_torch_that_is_off_is_missing_and_nothing_else(
-    built: Built, off: dict[str, bool], less: set[str]
-) -> None:
+def test_torch_part_switched_off_is_missing_alone(built: Built, off: dict[str, bool], less: set[str]) -> None:
     normal = pip(built("base-cu129").image("torch"))
     without = pip(built("base-cu129", **off).image("torch"))
     assert without == {name: version for name, version in normal.items() if name not in less}
 
 
 @pytest.mark.slow
-def test_wheels_and_a_parent_that_others_published_make_the_image_that_building_them_makes(
-    built: Built, world: World
-) -> None:
+def test_published_wheels_and_parent_make_the_same_image(built: Built, world: World) -> None:
     compiled = built("nccl-cu118")
     index = world.publish(*(compiled.image(f"{name}-wheel") for name in ("torch", "vision", "audio")))
     torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "source": "wheel"}

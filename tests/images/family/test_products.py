@@ -23,9 +23,7 @@ def compiled(engine_: str) -> int:
 
 
 @pytest.mark.slow
-def test_on_an_empty_engine_another_vision_compiles_itself_and_nothing_else(
-    up: Up, world: World, empty_engine: str, tmp_path: Path
-) -> None:
+def test_new_vision_on_empty_engine_compiles_alone(up: Up, world: World, empty_engine: str, tmp_path: Path) -> None:
     _, stack = up("base-cu121")
     torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2"}
     bumped = stack.copy(tmp_path / "bumped")
@@ -43,9 +41,7 @@ def test_on_an_empty_engine_another_vision_compiles_itself_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_on_an_empty_engine_images_are_made_anew_of_what_was_compiled_elsewhere(
-    up: Up, empty_engine: str, tmp_path: Path
-) -> None:
+def test_images_on_empty_engine_reuse_published_products(up: Up, empty_engine: str, tmp_path: Path) -> None:
     _, stack = up("base-cu121")
     again = Published(tmp_path, stack.stack, **stack.more)  # which knows nothing of the other's state
     again.up(DOCKER_HOST=empty_engine)
@@ -56,9 +52,7 @@ def test_on_an_empty_engine_images_are_made_anew_of_what_was_compiled_elsewhere(
 
 
 @pytest.mark.slow
-def test_on_an_empty_engine_another_extra_compiles_itself_and_nothing_else(
-    up: Up, empty_engine: str, tmp_path: Path
-) -> None:
+def test_new_extra_on_empty_engine_compiles_alone(up: Up, empty_engine: str, tmp_path: Path) -> None:
     _, stack = up("base-cu121")
     more = stack.copy(tmp_path / "more")
     more.configure(extras={**stack.more["extras"], "xformers": "0.0.20"})

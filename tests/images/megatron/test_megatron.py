@@ -37,14 +37,14 @@ def with_gpus(upstreams: Upstreams, count: int, **variables: object) -> tuple[st
     return (f"--volume={upstreams.driver}:{DRIVER}:ro", *(f"--env={name}={value}" for name, value in given.items()))
 
 
-def test_pulumi_builds_it_pushes_it_and_gives_it_latest_too(published: Published) -> None:
+def test_megatron_up_pushes_its_tag_and_latest(published: Published) -> None:
     pushed = published.outputs()["images"]["megatron-lm"]
     repository, _, digest = pushed["ref"].partition("@")
     assert client.digest(f"{repository}:latest") == client.digest(f"{repository}:{pushed['tag']}") == digest
     assert pushed["tag"].endswith("-doca3.2.1")
 
 
-def test_its_user_folder_environment_and_health_check(image: Image, upstreams: Upstreams) -> None:
+def test_megatron_config_has_user_folder_and_health_check(image: Image, upstreams: Upstreams) -> None:
     parent, config = Image(upstreams.parent("26.03")), image.config()["Config"]
     assert (config["User"], config["WorkingDir"], config["Cmd"]) == ("1000:1000", "/megatron-lm", ["healthcheck"])
     assert config["Entrypoint"] == parent.config()["Config"]["Entrypoint"]
@@ -64,7 +64,7 @@ def test_its_user_folder_environment_and_health_check(image: Image, upstreams: U
     assert config["Labels"][f"{prefix}.base.name"] == "nvcr.io/nvidia/pytorch:26.03-py3"
 
 
-def test_the_parts_are_what_the_environment_and_the_stack_say(image: Image, upstreams: Upstreams) -> None:
+def test_megatron_parts_have_the_versions_of_stack(image: Image, upstreams: Upstreams) -> None:
     said = image.run("cat", "/opt/megatron/versions.txt").splitlines()
     assert f"Megatron-LM {upstreams.commits['NVIDIA/Megatron-LM']}" in said
     assert f"NeMo Framework Launcher {upstreams.commits['NVIDIA/NeMo-Framework-Launcher']}" in said
@@ -83,7 +83,7 @@ def test_the_parts_are_what_the_environment_and_the_stack_say(image: Image, upst
     assert image.run("nemo-launcher", "hydra.run.dir=/tmp/launched") == "nvcr.io/nvidia/nemo:24.09\n"
 
 
-def test_as_its_user_the_program_starts_and_compiles_nothing(image: Image) -> None:
+def test_megatron_starts_as_its_user_without_compiling(image: Image) -> None:
     assert image.run("id", "-un") == "slipway\n"
     assert "--tensor-model-parallel-size" in image.run("python3", "pretrain_gpt.py", "--help")
     assert "up to date" in image.run("make", "-C", "megatron/core/datasets")
@@ -91,14 +91,12 @@ def test_as_its_user_the_program_starts_and_compiles_nothing(image: Image) -> No
     assert where == "/megatron-lm/megatron/core/__init__.py\n"
 
 
-def test_the_topology_file_is_the_pinned_one_and_nothing_of_a_repository_stays(
-    image: Image, upstreams: Upstreams
-) -> None:
+def test_megatron_has_pinned_topology_and_no_repository(image: Image, upstreams: Upstreams) -> None:
     assert image.run("sha256sum", "/etc/ndv5-topo.xml").split()[0] == upstreams.topology["sha256"]
     assert image.run("find", "/etc/apt", "-name", "*doca*") == ""
 
 
-def test_healthy_with_the_gpus_expected(image: Image, upstreams: Upstreams) -> None:
+def test_healthcheck_with_expected_gpus_passes(image: Image, upstreams: Upstreams) -> None:
     said = image.run(options=with_gpus(upstreams, 8, EXPECTED_GPUS=8)).splitlines()
     assert said[1:3] == ["CUDA 13.2 on a driver up to CUDA 13.2", "8 GPUs"]
     assert "megatron.core 0.18.2" in said
@@ -123,21 +121,21 @@ FAULTS: list[tuple[str, int, dict[str, object], str]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "gpus", "variables", "said"), FAULTS)
-def test_unhealthy_in_one_line_that_says_why(
+def test_healthcheck_failure_is_one_line(
     image: Image, upstreams: Upstreams, fault: str, gpus: int, variables: dict[str, object], said: str
 ) -> None:
     options = ("--user=root", *with_gpus(upstreams, gpus, **variables))
     assert said in image.fails("sh", "-c", f"{fault} && exec healthcheck", options=options)
 
 
-def test_unhealthy_without_a_driver(image: Image) -> None:
+def test_healthcheck_without_driver_fails(image: Image) -> None:
     assert "no NVIDIA driver in this container; was it run with --gpus" in image.fails("healthcheck")
     assert image.fails("healthcheck", "--all") == "healthcheck [--imports | --compute]\n"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "status"), [(8, "healthy"), (7, "unhealthy")])
-def test_the_engine_knows_whether_it_is_healthy(image: Image, upstreams: Upstreams, gpus: int, status: str) -> None:
+def test_healthcheck_result_is_the_engines_status(image: Image, upstreams: Upstreams, gpus: int, status: str) -> None:
     quick = ("--health-interval=1s", "--health-start-period=1ms", "--health-retries=1")
     options = (*with_gpus(upstreams, gpus, EXPECTED_GPUS=8), *quick)
     name = docker("run", "--detach", *options, image.tag, "sleep", "600").stdout.strip()
@@ -151,7 +149,7 @@ def test_the_engine_knows_whether_it_is_healthy(image: Image, upstreams: Upstrea
         docker("rm", "--force", name)
 
 
-def test_profiles(image: Image) -> None:
+def test_profiles_set_their_variables(image: Image) -> None:
     show = ("sh", "-c", "env | grep -E '^(NCCL|UCX|SHARP|CUDA_DEVICE|OMPI)_' | sort")
     plain = set(image.run(*show).splitlines())
     ndv5 = set(image.run("with-profile", "aks-ndv5", "--", *show).splitlines()) - plain
@@ -177,11 +175,11 @@ def test_profiles(image: Image) -> None:
         ((), "the profiles are: aks-gb200 aks-gb300 aks-ndv5 sharp"),
     ],
 )
-def test_a_profile_that_is_not_there(image: Image, words: tuple[str, ...], said: str) -> None:
+def test_profile_unknown_is_refused(image: Image, words: tuple[str, ...], said: str) -> None:
     assert said in image.fails("with-profile", *words)
 
 
-def test_a_profile_of_other_nodes_than_the_image_is_for(image: Image) -> None:
+def test_profile_without_its_topology_file_is_refused(image: Image) -> None:
     script = "rm /etc/ndv5-topo.xml && exec with-profile aks-ndv5 -- true"
     said = image.fails("sh", "-c", script, options=("--user=root",))
     assert "NCCL_TOPO_FILE is '/etc/ndv5-topo.xml', which is not in this image" in said
@@ -206,7 +204,7 @@ def test_a_profile_of_other_nodes_than_the_image_is_for(image: Image) -> None:
         pytest.param({"TOKENIZERS_VERSION": "0.15.0"}, "conflict", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
-def test_a_build_ends_with_one_line_that_says_why(
+def test_megatron_build_mistake_is_one_line(
     image: Image, upstreams: Upstreams, wrong: dict[str, str], said: str
 ) -> None:
     """All that is right is in the engine's cache by now."""
@@ -256,7 +254,7 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("switch", "differing", "variables"), SWITCHES)
-def test_a_switch_changes_what_is_listed_and_nothing_else(
+def test_megatron_switch_changes_only_listed_files(
     built: Built, upstreams: Upstreams, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
 ) -> None:
     launcher = {**upstreams.values()["launcher"], **switch.get("launcher", {})}
@@ -265,7 +263,7 @@ def test_a_switch_changes_what_is_listed_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_the_seeds_stack(built: Built, upstreams: Upstreams) -> None:
+def test_megatron_2503_has_upstream_versions(built: Built, upstreams: Upstreams) -> None:
     image = built("aks-megatron-2503")
     said = image.run("cat", "/opt/megatron/versions.txt")
     assert "doca-ofed-userspace 2.9.1-018000\n" in said
@@ -277,6 +275,6 @@ def test_the_seeds_stack(built: Built, upstreams: Upstreams) -> None:
 
 
 @pytest.mark.slow
-def test_a_failing_check_fails_the_build(built: Built, upstreams: Upstreams, context: Path) -> None:
+def test_build_with_failing_check_fails(built: Built, upstreams: Upstreams, context: Path) -> None:
     built()
     check_planted(context, "megatron/checks/build", upstreams.arguments(), image="megatron")

@@ -42,7 +42,7 @@ def whole(built: Built, distro: str, more: dict[str, Any], found: dict[str, Any]
     [("rockylinux9", CPU), ("ubi9", CPU), ("rockylinux8", CPU), ("rockylinux8", {})],
     ids=["rocky", "ubi", "rocky-8", "rocky-cuda"],
 )
-def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: str, more: dict[str, Any]) -> None:
+def test_chain_on_dnf_distribution_builds(built: Built, mirrors: Mirrors, distro: str, more: dict[str, Any]) -> None:
     made = whole(built, distro, more, mirrors(distro))
     image, args = made.image("train"), made.planned["train"].args
     assert distro in args["BASE_IMAGE"] or distro.replace("rockylinux", "rockylinux:") in args["BASE_IMAGE"]
@@ -68,7 +68,7 @@ def test_the_whole_chain_stands_on_it(built: Built, mirrors: Mirrors, distro: st
     assert left == ""
 
 
-def test_a_refresh_asks_anew_for_what_the_distribution_has_mended(built: Built, world: World, mirrors: Mirrors) -> None:
+def test_refresh_installs_new_distribution_packages(built: Built, world: World, mirrors: Mirrors) -> None:
     """And for nothing of NVIDIA's, which has something newer too. The archive's address is the same every day."""
     asked: dict[str, Any] = {"distro": "rockylinux8", "train": [ALICE]}
     found = mirrors("rockylinux8")
@@ -100,7 +100,7 @@ def test_a_refresh_asks_anew_for_what_the_distribution_has_mended(built: Built, 
     docker("rmi", "--force", monday.tag, tuesday.tag)
 
 
-def test_all_is_fetched_from_a_mirror_with_a_root_certificate_of_its_own(
+def test_mirror_with_own_root_certificate_serves_everything(
     built: Built, world: World, mirrors: Mirrors, tmp_path: Path
 ) -> None:
     """By dnf, curl, pip and micromamba, in the image of compilers and in one's own; what is in the latter trusts it too."""
@@ -157,7 +157,9 @@ def mounted(environment: dict[str, str]) -> tuple[str, ...]:
         ("less", {"DOWNLOADS_ROCKY": "mirror.example"}, "DOWNLOADS_ROCKY is 'mirror.example', which is no http://"),
     ],
 )
-def test_dnf_says_no(mirrors: Mirrors, package: str, environment: dict[str, str], said: str) -> None:
+def test_dnf_install_mistake_is_one_line(
+    mirrors: Mirrors, package: str, environment: dict[str, str], said: str
+) -> None:
     found = mirrors("rockylinux9")
     rocky = found["downloads"]["https://dl.rockylinux.org"]
     given = {"DOWNLOADS_ROCKY": rocky, **{name: value.format(rocky=rocky) for name, value in environment.items()}}
@@ -166,7 +168,7 @@ def test_dnf_says_no(mirrors: Mirrors, package: str, environment: dict[str, str]
     assert "secret" not in told
 
 
-def test_a_certificate_is_trusted_by_what_asks_debians_bundle_and_red_hats(mirrors: Mirrors) -> None:
+def test_certificate_is_in_bundles_of_debian_and_red_hat(mirrors: Mirrors) -> None:
     name = ["-subj", "/CN=slipway-test", "-days", "1", "-nodes", "-keyout", "/dev/null"]
     made = subprocess.run(["openssl", "req", "-x509", *name], check=True, capture_output=True, text=True).stdout
     line = made.splitlines()[1]

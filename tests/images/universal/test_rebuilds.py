@@ -20,9 +20,7 @@ COMPILED = "mount / from exec /srv/layers/sealed /mnt/build /source/src /dist"
 
 
 @pytest.mark.slow
-def test_another_time_zone_or_user_rebuilds_ones_own_image_alone_on_an_empty_engine_too(
-    world: World, empty_engine: str, tmp_path: Path
-) -> None:
+def test_new_time_zone_or_user_rebuilds_train_image_alone(world: World, empty_engine: str, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     made, here = chain.published("universal-cu113", world, tmp_path / "here", train=[{"tz": "Asia/Seoul"}, BOB])
     elsewhere = here.copy(tmp_path / "elsewhere")
@@ -54,7 +52,7 @@ def steps(engine: docker.DockerClient) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_clean_build_takes_nothing_from_the_cache(built: Built) -> None:
+def test_clean_build_takes_nothing_from_cache(built: Built) -> None:
     engine = docker.from_env()
     built("universal-cu113", clean="monday", train=[{}])
     before = steps(engine)

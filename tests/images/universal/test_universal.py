@@ -51,7 +51,7 @@ def pip(image: Image) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, stack: str) -> None:
+def test_chain_has_the_versions_of_its_stack(built: Built, stack: str) -> None:
     made = built(stack, train=PEOPLE)
     args = made.planned["train"].args
     for name in ("train", "train-alice", "train-root"):
@@ -69,7 +69,7 @@ def test_the_whole_chain_is_built_with_the_versions_of_the_stack(built: Built, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
-def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
+def test_torch_has_magma_and_lapack(built: Built, stack: str) -> None:
     image = built(stack, train=PEOPLE).image("train")
     code = "import ctypes, torch; f = torch._library.torch_magma; f.restype = ctypes.c_char_p; print(f().decode())"
     assert image.run("python", "-c", code).strip() == "magma_dgetrf_gpu"
@@ -77,7 +77,7 @@ def test_torch_has_magma_and_a_lapack(built: Built, stack: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_image_is_ones_own(built: Built) -> None:
+def test_train_image_has_its_user_and_settings(built: Built) -> None:
     made = built(STACK, train=PEOPLE)
     own, alice, root = (made.image(name) for name in ("train", "train-alice", "train-root"))
     assert own.run("id").strip() == "uid=1000(user) gid=1000(user) groups=1000(user),999(conda)"
@@ -101,7 +101,7 @@ def test_the_image_is_ones_own(built: Built) -> None:
 
 
 @pytest.mark.slow
-def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
+def test_user_installation_keeps_torch(built: Built, world: World) -> None:
     """Another torch on the index does not replace the one that was built."""
     image = built(STACK, train=PEOPLE).image("train")
     index = world.mirrors["pythonIndex"]
@@ -114,7 +114,7 @@ def test_a_user_installs_and_torch_stays(built: Built, world: World) -> None:
 
 
 @pytest.mark.slow
-def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> None:
+def test_layers_of_torch_are_shared_by_train_images(built: Built) -> None:
     """Two people who ask conda for the same have them in common, and root too."""
     made = built(STACK, train=PEOPLE)
     own, root = (made.image(name).layers() for name in ("train", "train-root"))
@@ -127,7 +127,7 @@ def test_the_layers_of_pytorch_are_one_persons_as_another_s(built: Built) -> Non
 
 
 @pytest.mark.slow
-def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
+def test_time_zone_is_in_train_image_alone(built: Built) -> None:
     made = built(STACK, train=PEOPLE)
     for name, planned in made.planned.items():
         environment = made.image(name).config()["Config"]["Env"] or []
@@ -135,7 +135,7 @@ def test_a_time_zone_is_in_the_train_image_alone(built: Built) -> None:
 
 
 @pytest.mark.slow
-def test_the_labels_say_what_it_is(built: Built) -> None:
+def test_train_image_has_planned_labels(built: Built) -> None:
     made = built(STACK, train=PEOPLE)
     for name in ("train", "train-alice", "train-root"):
         config = made.image(name).config()["Config"]
@@ -151,7 +151,7 @@ def extracted(made: Image, folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
+def test_wheels_are_in_tmp_dist(built: Built, tmp_path: Path) -> None:
     made = built(STACK, train=PEOPLE)
     names = extracted(made.image("dist"), tmp_path)
     assert [name.split("-")[:2] for name in names] == [
@@ -166,9 +166,7 @@ def test_the_wheels_lie_in_tmp_dist(built: Built, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "tmp").iterdir()) == ["dist"]
 
 
-def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
-    built: Built, world: World, tmp_path: Path
-) -> None:
+def test_cpu_wheels_import_outside_a_container(built: Built, world: World, tmp_path: Path) -> None:
     made = built(STACK, **CPU, train=[{}])
     assert made.image("train").run("python", "-c", "import torch; print(torch.version.cuda)").strip() == "None"
     parent = Image(made.planned["train"].args["BASE_IMAGE"])
@@ -188,7 +186,7 @@ def test_wheels_for_the_cpu_import_in_a_clean_environment_outside_any_container(
     assert done.stdout.strip() == "1.9.1"
 
 
-def test_a_failing_check_fails_the_build(built: Built, context: Path) -> None:
+def test_build_with_failing_check_fails(built: Built, context: Path) -> None:
     made = built(STACK, **CPU, train=[{}])
     arguments, flags = chain.asked(made.planned["train"], made.names)
     check_planted(context, "universal/checks/build", arguments, *flags, image="universal")

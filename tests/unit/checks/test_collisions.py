@@ -23,11 +23,11 @@ def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **
     return StackImages(stack, repository, parents_first(flavors.flavor(flavor).images(config)))
 
 
-def test_equal_stacks_and_stacks_with_unequal_tags_do_not_collide() -> None:
+def test_stacks_equal_or_with_unequal_tags_do_not_collide() -> None:
     assert collisions([built("a"), built("b"), built("c", "nccl", nccl="2.28.9-1"), built("d", cuda="12.9.1")]) == []
 
 
-def test_another_repository_does_not_collide() -> None:
+def test_stacks_of_different_repositories_do_not_collide() -> None:
     assert collisions([built("a"), built("b", repository="r.example/other", archList="9.0")]) == []
 
 
@@ -66,13 +66,13 @@ def test_another_repository_does_not_collide() -> None:
         ),
     ],
 )
-def test_what_no_field_of_a_tag_names_is_reported_and_a_suffix_mends_it(values: dict[str, Any], line: str) -> None:
+def test_collision_of_tags_is_resolved_by_a_suffix(values: dict[str, Any], line: str) -> None:
     (reported,) = collisions([built("a"), built("b", **values)])
     assert reported.startswith(line)
     assert collisions([built("a"), built("b", **values, tagSuffix="other")]) == []
 
 
-def test_the_build_products_of_stacks_told_apart_by_a_suffix_are_still_shared() -> None:
+def test_products_of_stacks_with_own_suffix_are_shared() -> None:
     one = built("a", "nccl", nccl="2.28.9-1")
     other = built("b", "nccl", nccl="2.28.9-1", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
     files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in one.specs}
@@ -82,7 +82,7 @@ def test_the_build_products_of_stacks_told_apart_by_a_suffix_are_still_shared() 
     }
 
 
-def test_check_reports_a_collision_and_fails(tmp_path: Path) -> None:
+def test_check_with_collision_fails(tmp_path: Path) -> None:
     for folder in ("cli", "dockerfiles", "oci", "stacks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     written = stack_file("base-cu121", tmp_path).read_text()
@@ -95,7 +95,7 @@ def test_check_reports_a_collision_and_fails(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_repository_has_one_owner() -> None:
+def test_repository_created_by_two_stacks_is_reported() -> None:
     assert shared_repositories({"a": {"r/x"}, "b": {"r/y"}, "c": set()}) == []
     (line,) = shared_repositories({"a": {"r/x", "r/y", "r/z"}, "b": {"r/y", "r/z"}})
     assert line == (

@@ -30,7 +30,7 @@ def _signed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "ml")
 
 
-def test_each_image_has_a_repository_with_all_that_it_should_have() -> None:
+def test_ecr_repository_of_image_has_its_settings() -> None:
     recorder, _ = run(registry=ECR)
     provider = recorder.of_type(PROVIDER)["registry-aws"]
     assert (provider["region"], json.loads(provider["allowedAccountIds"])) == ("eu-west-1", ["123456789012"])
@@ -49,13 +49,13 @@ def test_each_image_has_a_repository_with_all_that_it_should_have() -> None:
     assert json.loads(policies["registry-torch"]["policy"]) == lifecycle(30)
 
 
-def test_a_products_tag_may_be_pushed_by_whoever_builds_it_too() -> None:
+def test_ecr_repository_of_product_has_mutable_tags() -> None:
     recorder, _ = run(registry=ECR, products=("torch",))
     mutability = {name: inputs["imageTagMutability"] for name, inputs in recorder.of_type(REPOSITORY).items()}
     assert mutability == {"registry-torch": "MUTABLE", "registry-extras": "IMMUTABLE_WITH_EXCLUSION"}
 
 
-def test_choices_reach_aws() -> None:
+def test_ecr_options_reach_aws() -> None:
     registry = {
         **ECR,
         "kmsKey": KEY,
@@ -78,7 +78,7 @@ def test_choices_reach_aws() -> None:
     }
 
 
-def test_repositories_of_another_stack_are_used_and_not_owned() -> None:
+def test_ecr_repositories_of_other_stack_are_not_declared() -> None:
     caches = {"docker.io": {"credential": HUB}}
     recorder, _ = run(registry={**ECR, "create": "false", "pullThroughCache": caches})
     assert not recorder.of_type(REPOSITORY) | recorder.of_type(POLICY) | recorder.of_type(CACHE)
@@ -92,7 +92,7 @@ def secret(value: Any) -> Any:
     return value["value"]
 
 
-def test_every_push_has_a_token_of_its_own_that_is_a_secret() -> None:
+def test_ecr_push_has_a_secret_token_of_its_own() -> None:
     recorder, values = run(registry=ECR)
     assert all(args == {"registryId": "123456789012"} for _, args in recorder.calls)
     logins = [secret(image["registry"]) for image in recorder.of_type("docker:index/image:Image").values()]
@@ -107,7 +107,7 @@ def test_every_push_has_a_token_of_its_own_that_is_a_secret() -> None:
     assert TOKEN not in repr(elsewhere) + repr(values["outputs"])
 
 
-def test_a_childs_token_is_asked_for_after_its_parent_is_there() -> None:
+def test_ecr_token_of_child_follows_its_parent() -> None:
     """12 hours of it must not pass with its parents' compilation."""
     recorder, _ = run(registry=ECR)
     order = [key[1] for key in recorder.resources if key[0] == "docker:index/image:Image"]
@@ -116,7 +116,7 @@ def test_a_childs_token_is_asked_for_after_its_parent_is_there() -> None:
     assert int(tokens["torch"].removeprefix(TOKEN)) < int(tokens["extras"].removeprefix(TOKEN))
 
 
-def test_every_exported_digest_is_kept_under_the_stacks_name() -> None:
+def test_ecr_exported_digest_has_a_tag_of_its_stack() -> None:
     recorder, values = run(registry=ECR)
     tags = recorder.of_type(EXTRA_TAG)
     assert {name: (tag["ref"], tag["tag"]) for name, tag in tags.items()} == {
@@ -125,7 +125,7 @@ def test_every_exported_digest_is_kept_under_the_stacks_name() -> None:
     assert {tag["ref"] for tag in tags.values()} == {image["ref"] for image in values["outputs"]["images"].values()}
 
 
-def test_a_preview_asks_for_no_token_and_takes_credentials_of_the_machine_as_they_are() -> None:
+def test_ecr_preview_requests_no_token() -> None:
     recorder, _ = run(registry=ECR, preview=True)
     assert not recorder.calls
     assert recorder.image("torch")["registry"] == {"server": HOST}
@@ -133,7 +133,7 @@ def test_a_preview_asks_for_no_token_and_takes_credentials_of_the_machine_as_the
     assert sorted(recorder.of_type(REPOSITORY)) == ["registry-extras", "registry-torch"]
 
 
-def test_a_preview_without_credentials_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ecr_preview_without_credentials_skips_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.registry.aws_environment.signed", lambda: False)
     provider = run(registry=ECR, preview=True)[0].of_type(PROVIDER)["registry-aws"]
     assert "allowedAccountIds" not in provider
@@ -142,7 +142,7 @@ def test_a_preview_without_credentials_does_without(monkeypatch: pytest.MonkeyPa
     assert "accessKey" not in for_real
 
 
-def test_without_pushing_there_is_nothing_of_aws() -> None:
+def test_ecr_unpublished_declares_nothing_of_aws() -> None:
     recorder, _ = run(registry={**ECR, "pullThroughCache": {"docker.io": {"credential": HUB}}}, publish=False)
     assert not recorder.calls
     assert not [typ for typ, _ in recorder.resources if "aws" in typ]
@@ -150,7 +150,7 @@ def test_without_pushing_there_is_nothing_of_aws() -> None:
     assert recorder.image("torch")["registry"] == {"server": HOST}
 
 
-def test_the_first_rule_keeps_what_is_exported_and_the_last_the_newest() -> None:
+def test_ecr_lifecycle_keeps_exported_and_newest_images() -> None:
     """By the ECR user guide: unique priorities, ``any`` last and without a prefix list, counts of 1 and more."""
     policy = lifecycle(5)
     first, last = policy["rules"]
@@ -160,7 +160,7 @@ def test_the_first_rule_keeps_what_is_exported_and_the_last_the_newest() -> None
     assert 100 <= len(json.dumps(policy)) <= 30720  # bounds of LifecyclePolicyText
 
 
-def test_where_images_are_signed_signatures_stay_and_move_with_the_tags_that_are_asked_for() -> None:
+def test_ecr_with_signing_keeps_signatures_and_extra_tags() -> None:
     recorder, _ = run(registry=ECR, signing={"key": KMS_SIGNER}, extraTags=["latest"])
     repository = recorder.of_type(REPOSITORY)["registry-torch"]
     filters = [entry["filter"] for entry in repository["imageTagMutabilityExclusionFilters"]]
@@ -171,12 +171,12 @@ def test_where_images_are_signed_signatures_stay_and_move_with_the_tags_that_are
     assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [ATTACHED], None]
 
 
-def test_encryption_is_aws_own_unless_a_key_is_named() -> None:
+def test_ecr_encryption_without_a_key_is_of_aws() -> None:
     assert encryption(None) == {"encryption_type": "AES256"}
     assert encryption(KEY) == {"encryption_type": "KMS", "kms_key": KEY}
 
 
-def test_a_stack_that_does_not_push_to_ecr_does_not_load_its_sdk() -> None:
+def test_stack_without_ecr_does_not_load_its_sdk() -> None:
     code = "import sys, components.deployment; print([name for name in sys.modules if name.startswith('pulumi_aws')])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -143,7 +143,7 @@ def used(made: dict[str, Stage], kind: str, rest: str) -> set[str]:
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_a_step_reads_no_argument_that_its_stage_does_not_have(dockerfile: str) -> None:
+def test_step_reads_only_arguments_of_its_stage(dockerfile: str) -> None:
     made = stages(dockerfile)
     every = {name for stage in made.values() for name in declared(stage.steps)} | MIRRORS
     for name, stage in made.items():
@@ -163,7 +163,7 @@ def test_a_step_reads_no_argument_that_its_stage_does_not_have(dockerfile: str) 
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_a_stage_declares_no_argument_that_nothing_reads_or_that_it_has_from_its_parent(dockerfile: str) -> None:
+def test_stage_declares_no_unused_or_inherited_argument(dockerfile: str) -> None:
     made = stages(dockerfile)
     for name, stage in made.items():
         have = {argument for older in lineage(made, name) for argument in declared(older.steps)}
@@ -176,7 +176,7 @@ def test_a_stage_declares_no_argument_that_nothing_reads_or_that_it_has_from_its
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_what_a_stage_runs_on_an_image_from_outside_is_run_as_root_and_after_the_nonce(dockerfile: str) -> None:
+def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> None:
     """Whoever the image runs as; and a step that the cache has would be the parent of steps that it has."""
     made = stages(dockerfile)
     nonces = NONCES & {name for stage in made.values() for name in declared(stage.steps)}

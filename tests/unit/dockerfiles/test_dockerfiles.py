@@ -39,13 +39,13 @@ def set_by(dockerfile: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_an_address_is_the_default_of_an_argument(dockerfile: str) -> None:
+def test_address_in_dockerfile_is_default_of_argument(dockerfile: str) -> None:
     for line in code(FOLDER / dockerfile).splitlines():
         if ADDRESS.search(line):
             assert re.fullmatch(rf"ARG [A-Z_]+={ADDRESS.pattern}", line), line
 
 
-def test_a_script_names_no_address_that_no_argument_replaces() -> None:
+def test_address_in_script_is_default_of_argument() -> None:
     public = {default for name in DOCKERFILES for default in arguments(FOLDER / name).values() if default}
     assert SCRIPTS
     for script in SCRIPTS:
@@ -54,7 +54,7 @@ def test_a_script_names_no_address_that_no_argument_replaces() -> None:
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
-def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerfile: str) -> None:
+def test_readme_marks_exactly_the_arguments_set_by_hand(dockerfile: str) -> None:
     given = {
         name
         for spec in every_spec().values()
@@ -73,7 +73,7 @@ def test_a_readme_says_by_hand_of_what_no_stack_sets_and_of_nothing_else(dockerf
     }
 
 
-def test_what_is_compiled_has_its_limit_of_jobs_and_its_key_and_nothing_else_has() -> None:
+def test_jobs_table_lists_exactly_the_compiled_components() -> None:
     rows = (line.split() for line in code(FOLDER / "common/build/jobs.txt").splitlines())
     limits = {name: (int(memory), int(most)) for name, memory, most in rows}
     recipes = {path.name for path in (FOLDER / "wheels/recipes").iterdir()}

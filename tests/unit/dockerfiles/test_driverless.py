@@ -34,7 +34,7 @@ def imported(code: str, *folders: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_kernel_that_is_tuned_is_decorated_without_a_gpu(tmp_path: Path) -> None:
+def test_tuned_kernel_is_decorated_without_gpu(tmp_path: Path) -> None:
     (tmp_path / "triton/runtime").mkdir(parents=True)
     (tmp_path / "triton/__init__.py").touch()
     (tmp_path / "triton/runtime/__init__.py").write_text(DRIVER)
@@ -45,6 +45,6 @@ def test_a_kernel_that_is_tuned_is_decorated_without_a_gpu(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("code", ["", "import triton"])
-def test_where_there_is_no_triton_nothing_changes(code: str) -> None:
+def test_driverless_without_triton_changes_nothing(code: str) -> None:
     done = imported(code, CHECKS)
     assert done.stderr.count("Error") == bool(code)

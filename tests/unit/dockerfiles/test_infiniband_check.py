@@ -39,7 +39,7 @@ def judge(log: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_yes_to_infiniband() -> None:
+def test_infiniband_check_of_infiniband_log_passes() -> None:
     done = judge(INFINIBAND)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "aks-ndv5-0:311: IBext_v8\naks-ndv5-1:90: IB\n"
@@ -65,7 +65,7 @@ def test_yes_to_infiniband() -> None:
         ("iteration 10", {}, "there is no line of NCCL's; was it run with NCCL_DEBUG=INFO?\n"),
     ],
 )
-def test_no_to_anything_else(log: str, environment: dict[str, str], said: str) -> None:
+def test_infiniband_check_of_other_log_fails(log: str, environment: dict[str, str], said: str) -> None:
     done = judge(log, **environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert said in done.stderr

@@ -79,13 +79,13 @@ def judged(log: str, *files: Path) -> subprocess.CompletedProcess[str]:
         (EFA_OF_THE_SEED, "ip-10-1-41-139:6171: aws-ofi-nccl 1.7.3-aws, provider efa, 4 devices\n"),
     ],
 )
-def test_yes_to_efa(log: str, said: str) -> None:
+def test_provider_check_of_efa_log_passes(log: str, said: str) -> None:
     done = judged(log)
     assert (done.returncode, done.stderr) == (0, "")
     assert said in done.stdout
 
 
-def test_yes_to_what_was_recorded_on_efa() -> None:
+def test_provider_check_of_recorded_efa_log_passes() -> None:
     done = judged("", LOGS / "efa-mpirun.log", LOGS / "efa-training.log")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -113,7 +113,7 @@ def test_yes_to_what_was_recorded_on_efa() -> None:
         ("NET/OFI Selected provider is efa, fabric is efa (found 4 nics)", "there is no line of NCCL's"),
     ],
 )
-def test_no_to_anything_else(log: str, said: str) -> None:
+def test_provider_check_of_other_log_fails(log: str, said: str) -> None:
     done = judged(log)
     assert (done.returncode, done.stdout) == (1, "")
     assert said in done.stderr
@@ -128,13 +128,13 @@ def test_no_to_anything_else(log: str, said: str) -> None:
         ("net-forced", "has selected no provider (NET/Plugin: Could not find: libnccl-net.so)"),
     ],
 )
-def test_no_to_a_machine_without_efa_for_each_process(log: str, said: str) -> None:
+def test_provider_check_without_efa_in_each_process_fails(log: str, said: str) -> None:
     done = judged("", LOGS / f"{log}.log")
     assert (done.returncode, done.stdout) == (1, "")
     assert [line.partition(" ")[2] for line in done.stderr.splitlines()] == [said, said]
 
 
-def test_all_files_are_read(tmp_path: Path) -> None:
+def test_provider_check_reads_all_files(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_text(EFA)
     bad.write_text(NO_EFA)

@@ -15,7 +15,7 @@ RENOVATE = json.loads((ROOT / "renovate.json").read_text())
 (MANAGER,) = RENOVATE["customManagers"]
 
 
-def test_it_finds_each_parent_and_replaces_its_digest_as_lock_would(tmp_path: Path) -> None:
+def test_renovate_replaces_digests_as_lock_does(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     lock.write(tmp_path, dict.fromkeys(NAMES, OLD), "2026-11-21")
     text = lock.path(tmp_path).read_text()
@@ -31,7 +31,7 @@ def test_it_finds_each_parent_and_replaces_its_digest_as_lock_would(tmp_path: Pa
     assert text == lock.path(tmp_path).read_text()
 
 
-def test_it_is_the_lock_that_it_reads() -> None:
+def test_renovate_reads_the_lock_file() -> None:
     (pattern,) = MANAGER["managerFilePatterns"]
     path = lock.path(ROOT).relative_to(ROOT)
     assert re.fullmatch(pattern.strip("/"), str(path))

@@ -30,7 +30,7 @@ def image(name: str, *parents: str, **changes: Any) -> ImageSpec:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_parents_come_before_children_in_whatever_order_they_are_given(order: list[str]) -> None:
+def test_parents_first_of_any_order_is_the_same(order: list[str]) -> None:
     graph = {"a": image("a"), "b": image("b", "a"), "c": image("c", "a", "b"), "d": image("d", "c")}
     names = [spec.name for spec in parents_first(graph[name] for name in order)]
     assert names == ["a", "b", "c", "d"]
@@ -44,13 +44,13 @@ def test_parents_come_before_children_in_whatever_order_they_are_given(order: li
         ([image("a", "b"), image("b", "a")], "images cannot be each other's parents: "),
     ],
 )
-def test_a_graph_that_cannot_be_is_one_line(specs: list[ImageSpec], message: str) -> None:
+def test_parents_first_of_impossible_graph_is_one_line(specs: list[ImageSpec], message: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         parents_first(specs)
     assert str(caught.value).startswith(message)
 
 
-def test_labels_carry_versions_and_no_revision() -> None:
+def test_labels_have_versions_and_no_revision() -> None:
     spec = image("a")
     assert spec.labels == {
         "org.opencontainers.image.title": "a",
@@ -63,7 +63,7 @@ def test_labels_carry_versions_and_no_revision() -> None:
     assert set(spec.label_args.values()) == set(spec.labels.values())
 
 
-def test_an_argument_is_a_value_or_a_parent() -> None:
+def test_argument_as_value_and_parent_is_refused() -> None:
     with pytest.raises(ValueError, match="BASE_IMAGE: an argument is a parent or a value, not both"):
         image("a", args={"BASE_IMAGE": "x"})
 
@@ -76,13 +76,13 @@ def prints(changed: dict[str, Any], files: dict[str, dict[str, str]] | None = No
 
 
 @pytest.mark.parametrize("change", [{"args": {"X": "2"}}, {"target": "t"}, {"platform": "linux/arm64"}])
-def test_a_change_of_the_parent_changes_parent_and_child(change: dict[str, Any]) -> None:
+def test_fingerprint_of_changed_parent_changes_child(change: dict[str, Any]) -> None:
     before, after = prints({}), prints(change)
     assert before["a"] != after["a"]
     assert before["b"] != after["b"]
 
 
-def test_a_changed_file_changes_its_image_and_those_above() -> None:
+def test_fingerprint_of_changed_file_changes_image_and_children() -> None:
     before = prints({})
     assert before == prints({})
     own = prints({}, {**FILES, "b/Dockerfile": {"b/Dockerfile": "3"}})

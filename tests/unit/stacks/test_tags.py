@@ -63,17 +63,17 @@ SUFFIXES = st.builds(
         "a1b2c3d-efa-ngc23.10-efa1.29.0-ofi1.7.3-seed",
     ],
 )
-def test_known_forms_parse_and_render_the_same(tag: str) -> None:
+def test_parse_of_known_forms_renders_the_same(tag: str) -> None:
     assert render(*parse(tag)) == tag
 
 
-def test_the_fields_are_told_apart() -> None:
+def test_parse_separates_the_fields() -> None:
     revision, suffix = parse("fix-a1b2c3d-nccl-cuda11.8.0-nccl2.16.2-1-torch2.0.0-rc1-vision0.15.0")
     assert revision == Revision(branch="fix", commit="a1b2c3d")
     assert suffix == Suffix(variant="nccl", cuda="11.8.0", nccl="2.16.2-1", torch="2.0.0-rc1", vision="0.15.0")
 
 
-def test_a_tail_is_told_from_the_fields_and_the_revision() -> None:
+def test_parse_separates_tail_from_fields_and_revision() -> None:
     _, suffix = parse("a1b2c3d-base-cuda11.8.0-torch2.0.1-vision0.15.2-flash_attn1.0.9")
     assert suffix == Suffix(variant="base", cuda="11.8.0", torch="2.0.1", vision="0.15.2", tail="flash_attn1.0.9")
     revision, suffix = parse("x-a1b2c3d-abcdefa-base")
@@ -96,12 +96,12 @@ def test_a_tail_is_told_from_the_fields_and_the_revision() -> None:
         ("rc1", "looks like one of the tag's fields"),
     ],
 )
-def test_what_would_be_read_as_something_else_is_no_tail(tail: str, reason: str) -> None:
+def test_tail_that_reads_as_a_field_is_refused(tail: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Suffix(variant="base", tail=tail)
 
 
-def test_render_128_characters_is_allowed_and_129_are_not() -> None:
+def test_render_of_129_characters_is_refused() -> None:
     revision = Revision(commit="a1b2c3d")
     tag = render(revision, Suffix(variant="base", tail="t" * 115))
     assert tag == "a1b2c3d-base-" + "t" * 115
@@ -111,7 +111,7 @@ def test_render_128_characters_is_allowed_and_129_are_not() -> None:
 
 
 @given(REVISIONS, SUFFIXES)
-def test_every_tag_is_one_docker_takes_and_comes_back(revision: Revision, suffix: Suffix) -> None:
+def test_render_of_any_tag_is_valid_and_parses_back(revision: Revision, suffix: Suffix) -> None:
     length = len(f"{revision.render()}-{suffix.render()}")
     if length > LIMIT:
         with pytest.raises(SlipwayError, match=f"has {length} characters, at most 128 are allowed"):
@@ -125,7 +125,7 @@ def test_every_tag_is_one_docker_takes_and_comes_back(revision: Revision, suffix
 
 
 @given(st.text(max_size=40))
-def test_a_branch_becomes_a_prefix_or_one_line(branch: str) -> None:
+def test_branch_prefix_of_any_text_is_valid_or_one_line(branch: str) -> None:
     try:
         prefix = branch_prefix(branch)
     except SlipwayError as error:
@@ -134,7 +134,7 @@ def test_a_branch_becomes_a_prefix_or_one_line(branch: str) -> None:
     assert prefix is None or re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", prefix)
 
 
-def test_branches() -> None:
+def test_branch_prefix_of_known_names() -> None:
     assert branch_prefix("main") is None
     assert branch_prefix("feature/UCC Ünicode") == "feature-UCC-nicode"
     for branch in ("///", "ÄÖÜ", "分支"):
@@ -145,7 +145,7 @@ def test_branches() -> None:
         )
 
 
-def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
+def test_render_of_long_tag_names_what_to_shorten() -> None:
     revision = Revision(branch="b" * 100, commit="a1b2c3d")
     with pytest.raises(
         SlipwayError, match=rf"has 1\d\d characters, at most {LIMIT} are allowed; shorten the branch name"
@@ -158,11 +158,11 @@ def test_a_tag_that_is_too_long_says_what_to_shorten() -> None:
 @pytest.mark.parametrize(
     "tag", ["latest", "", "a1b2c3d", "A1B2C3D-base", "a1b2c3d-base-torch", "a1b2c3d-base-torch2 0"]
 )
-def test_what_is_no_tag_is_refused(tag: str) -> None:
+def test_parse_of_invalid_tag_is_refused(tag: str) -> None:
     with pytest.raises(SlipwayError, match="is not a tag of the form"):
         parse(tag)
 
 
-def test_what_cannot_stand_in_a_tag_is_refused() -> None:
+def test_suffix_with_invalid_character_is_refused() -> None:
     with pytest.raises(SlipwayError, match=r"torch: '2\.0\.1\+cu118' is not valid in a tag"):
         Suffix(variant="base", torch="2.0.1+cu118")

@@ -46,32 +46,32 @@ def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "config.json"
 
 
-def test_a_helper_is_asked_again_when_the_push_comes() -> None:
+def test_keychain_helper_runs_again_for_the_push() -> None:
     keychain = Keychain(image(Registry(server=HOST)))
     before, then = keychain.for_push, keychain.for_push
     assert (before.username, before.password) == ("AWS", "token-2")
     assert then.password == "token-3"
 
 
-def test_what_the_program_gives_comes_first_and_nobody_else_is_asked(docker_config: Path) -> None:
+def test_keychain_with_login_of_program_runs_no_helper(docker_config: Path) -> None:
     keychain = Keychain(image(Registry(HOST, "me", "mine")))
     assert (keychain.for_push.username, keychain.for_push.password) == ("me", "mine")
     assert keychain.for_host(HOST) == keychain.for_push
     assert not docker_config.with_name("asked").exists()
 
 
-def test_without_a_push_nobody_is_asked(docker_config: Path) -> None:
+def test_keychain_without_push_runs_no_helper(docker_config: Path) -> None:
     assert not Keychain(image(Registry(server=HOST), skip_push=True)).for_push.payload()
     assert not docker_config.with_name("asked").exists()
 
 
-def test_a_configuration_that_cannot_be_read_is_said_before_the_build(docker_config: Path) -> None:
+def test_keychain_missing_helper_is_reported_before_build(docker_config: Path) -> None:
     docker_config.write_text(json.dumps({"credHelpers": {HOST: "missing"}}))
     with pytest.raises(ProviderError, match=f"credentials for {HOST}: .*docker-credential-missing"):
         Keychain(image(Registry(server=HOST)))
 
 
-def test_a_tag_that_does_not_move_is_said_to_be_there_and_not_to_be_pushed_again() -> None:
+def test_push_error_of_immutable_tag_advises_no_new_push() -> None:
     """As ECR has it, where another machine has built and pushed the same."""
     said = "tag invalid: The image tag 'a' already exists in the 'x' repository and cannot be overwritten because ..."
     line = _push_error(reference.parse(f"{HOST}/x:a"), said)
