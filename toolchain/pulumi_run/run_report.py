@@ -78,7 +78,7 @@ class RunReport:
                 case "resOutputsEvent":
                     self._end(content["metadata"])
                 case "resOpFailedEvent":
-                    self._progress.end(_name(content["metadata"]))
+                    self._progress.end(_title(content["metadata"]))
                 case "stdoutEvent":
                     self._progress.say(content["message"].rstrip("\n"))
                 case "errorEvent":
@@ -112,16 +112,17 @@ class RunReport:
         elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), _default(step)) == "same":
             self._unchanged = [image for image in self._unchanged if image != _parent(step).rpartition("::")[2]]
             self._progress.say(*_resource(name, step))
-        if not self._preview and kind == _BUILD and op in _MARKS and op != "delete":
-            self._progress.begin(name)
+        if not self._preview and step.get("provider") and op in _MARKS and op != "replace":
+            self._progress.begin(_title(step))
 
     def _end(self, step: Mapping[str, Any]) -> None:
         outputs = (step.get("new") or {}).get("outputs") or {}
         if step["type"] == _STACK and outputs:
             self.outputs = outputs
             self._changed_outputs = list(_values(*map(_others, _sides(step, "outputs"))))
-        elif step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
-            seconds = self._progress.end(_name(step))
+            return
+        seconds = self._progress.end(_title(step))
+        if step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
             digest = str(outputs.get("repoDigest", "")).rpartition("@")[2]
             self._progress.say(f"{_name(step)}: done in {seconds}: {digest}")
 
@@ -138,6 +139,11 @@ class RunReport:
 
 def _name(step: Mapping[str, Any]) -> str:
     return str(step["urn"].rpartition("::")[2])
+
+
+def _title(step: Mapping[str, Any]) -> str:
+    """Return what progress calls a step; a build's name alone, by which its status lines come."""
+    return _name(step) if step["type"] == _BUILD else f"{step['type']} {_name(step)}"
 
 
 def _parent(step: Mapping[str, Any]) -> str:

@@ -182,6 +182,18 @@ def test_report_prints_line_that_is_no_event(report: Report) -> None:
     assert report("error: no stack named 't'", "", "[1]") == ["error: no stack named 't'", "[1]"]
 
 
+def test_report_of_slow_resource_has_progress(log: io.StringIO) -> None:
+    kind = "aws:ec2/instance:Instance"
+    begun = step(kind, "builder", "create", None, {})
+    begun["resourcePreEvent"]["metadata"]["provider"] = "aws"
+    with RunProgress() as progress:
+        report = RunReport(progress, log, preview=False)
+        report.follow([json.dumps(begun)])
+        assert list(progress._begun) == [f"{kind} builder"]
+        report.follow([json.dumps(ended(kind, "builder", "create", {}))])
+        assert not progress._begun
+
+
 def test_progress_in_log_names_step_and_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
