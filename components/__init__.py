@@ -1,4 +1,4 @@
-"""How what :mod:`stacks` plans exists: Pulumi component resources, and nothing else."""
+"""Pulumi component resources for the plans of :mod:`stacks`."""
 
 from components import old_states
 

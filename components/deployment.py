@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 def deploy(plan: Plan) -> dict[str, Any]:
-    """Declare everything a plan asks for and return the stack's outputs.
+    """Declare all resources of a plan and return the stack's outputs.
 
-    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``; ``products`` does the same for what they are
-    built from (sources, wheels). ``plan`` has the contents of each, and ``planFiles`` lists the files of each
-    Dockerfile's context; all of both is known at preview. ``runners`` says where the stack's runners are, and whether
-    the GPU checks passed. Where the stack asks for them, ``signed`` has each image's signature, SBOM and provenance,
-    and a product's signature, ``extraTags`` an image's further names, and ``verifiedParents`` the signers of outside
+    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``products`` does the same for sources and
+    wheels. ``plan`` has the contents of each, and ``planFiles`` lists the files of each Dockerfile's context. A preview
+    knows both. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
+
+    The other outputs depend on the stack's configuration. ``signed`` has each image's signature, SBOM and provenance,
+    and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
     parents.
     """
     registry = _registry(plan)
@@ -76,7 +77,7 @@ def _image_outputs(plan: Plan, variants: Mapping[str, ImageVariant]) -> dict[str
 
 
 def _plan_outputs(plan: Plan) -> dict[str, Any]:
-    """Return the contents of all images; the files stand apart, as images of one Dockerfile share them."""
+    """Return the contents of all images; the files are separate, because images of one Dockerfile share them."""
     contents: dict[str, Any] = {}
     files: dict[str, Any] = {}
     for image in plan.images:
@@ -122,7 +123,7 @@ def _validated(
     reference = plan.config.mirrors.image(validation.image)
     image, after = (variant.ref, [variant]) if variant else (reference, [])
     server = registry.server if variant else qualified(reference).partition("/")[0]
-    # Only a login that lasts: a token, as ECR and Azure give, would be another at each update.
+    # Only a lasting login: the tokens of ECR and Azure would change at each update.
     private = (server, registry.login([])) if server == registry.server and registry.lasts else None
     return {"validation": cluster.validate(image, after, plan.gpu_checks, private)}
 
@@ -147,7 +148,7 @@ def _variant_args(
     return ImageVariantArgs(
         image=image,
         registry=registry,
-        # An engine elsewhere may reach a registry that this machine does not; who signs asks it from here.
+        # A remote engine may reach a registry that this machine does not. Signing needs the registry from here.
         needed=plan.config.publish and (plan.config.build_on == "engine" or plan.config.signing is not None),
         signer=plan.config.signing if plan.config.publish else None,
         parents={argument: variants[parent] for argument, parent in image.siblings.items()},

@@ -16,12 +16,12 @@ from stacks.spec import CONTEXT, PRODUCT_ARG
 
 @dataclass(frozen=True)
 class ImageVariantArgs:
-    """What an :class:`ImageVariant` is made of.
+    """The arguments of an :class:`ImageVariant`.
 
-    ``image`` is the image as planned, and ``parents`` has the sibling images whose references become arguments. A
-    product that the registry has is taken instead of built; with a ``signer`` it must have that signature. ``needed``
-    says that the registry must answer, which is not so where nothing is pushed from here. ``after`` is what must have
-    succeeded before the build.
+    ``image`` is the planned image. ``parents`` has the sibling images whose references become arguments. A product in
+    the registry is reused instead of built; with a ``signer``, it must have that signature. ``needed`` says that the
+    registry must answer; it is false if this machine pushes nothing. ``after`` are the resources that must exist before
+    the build.
     """
 
     image: PlannedImage
@@ -84,7 +84,7 @@ class ImageVariant(pulumi.ComponentResource):
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
-        """Return the argument by which a product's Dockerfile takes what the registry has of it, and builds nothing."""
+        """Return the argument that makes a product's Dockerfile copy the published product instead of building."""
         if not args.image.spec.product:
             return {}
         from components.supply_chain.published_product import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
@@ -98,8 +98,8 @@ def _parent_args(args: ImageVariantArgs) -> dict[str, pulumi.Input[str]]:
     """Return the arguments that name sibling images.
 
     A pushed parent is named by its digest. One that is not pushed has only an image id, which BuildKit cannot use in
-    ``FROM``: it is named by its local name, and its id stands beside it as an argument that no Dockerfile
-    reads, so that the child still follows it.
+    ``FROM``: it is named by its local name, and its id is a further argument, which no Dockerfile reads, so that
+    a new parent still changes the child.
     """
     result: dict[str, pulumi.Input[str]] = {}
     for argument, parent in args.parents.items():

@@ -1,4 +1,4 @@
-"""What a program may know of AWS's credentials on its machine: whether there is a sign of any."""
+"""Whether this machine shows signs of AWS credentials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILES = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE"
 def signed() -> bool:
     """Tell whether the environment or AWS's files say where credentials are (AWS SDKs reference, credential chain).
 
-    Nothing is asked: an EC2 instance that gets them from its metadata alone counts as having none.
+    No request is sent: an EC2 instance with credentials only in its metadata counts as having none.
     """
     return any(os.environ.get(name) for name in _VARIABLES) or any(
         Path(os.environ.get(name) or default).expanduser().is_file() for name, default in _FILES.items()

@@ -37,7 +37,7 @@ def immutable(moving: Sequence[str]) -> dict[str, Any]:
 
 
 MUTABLE: Mapping[str, Any] = {"image_tag_mutability": "MUTABLE"}
-"""A product's tag names its content: two stacks that build it push one tag, with other times in the layers."""
+"""Products' tags may move: two stacks that build a product push the same tag, with other times in the layers."""
 
 _TOKEN = "aws:ecr/getAuthorizationToken:getAuthorizationToken"  # noqa: S105 - a function's name
 
@@ -50,7 +50,7 @@ _DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
 
 @dataclass(frozen=True, kw_only=True)
 class EcrRegistryArgs(RegistryArgs):
-    """What an :class:`EcrRegistry` is made of.
+    """The arguments of an :class:`EcrRegistry`.
 
     ``repository`` is in the registry of ``account`` and ``region``. Each of ``images`` and ``products`` gets a
     repository, unless ``create`` is false. ``stack`` names the tag that keeps its images. ``moving`` are patterns of
@@ -76,7 +76,7 @@ class EcrRegistryArgs(RegistryArgs):
 class EcrRegistry(Registry):
     """Amazon's registry: a repository for each image, immutable tags, scans, encryption and a lifecycle policy.
 
-    Where the stack does not push, none of these exist, nor an AWS provider, nor a token.
+    A stack that pushes nothing has none of these, no AWS provider and no token.
     """
 
     def __init__(self, name: str, args: EcrRegistryArgs, opts: pulumi.ResourceOptions | None = None) -> None:

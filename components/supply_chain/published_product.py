@@ -64,16 +64,16 @@ class FindPublished(ImageAction):
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Drop a product that was deleted, and find one that was pushed since, say by an interrupted update.
 
-        A refresh has only the machine's own login: what that may not see stays as it is. The signer is that of the
-        last update; with another signer the next update looks the product up again.
+        A refresh has only the machine's own login. A product that this login may not see stays as it is. The signer is
+        that of the last update; with another signer, the next update looks the product up again.
         """
         from oci.client import Repository  # noqa: PLC0415 - as above
 
-        found = props.get("found")
+        reference = props.get("found")
         with suppress(SlipwayError):
-            if not found:
+            if not reference:
                 props = props | {"found": _by_digest(props, None)}
-            elif not Repository(found).exists():
+            elif not Repository(reference).exists():
                 props = props | {"found": ""}
         return ReadResult(id_, props)
 

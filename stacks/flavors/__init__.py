@@ -1,8 +1,9 @@
 """One module or package per flavor: a ``Config`` model with its keys, and ``images(config)``, the specs that it builds.
 
-A module may have two functions more: ``requirements(config)`` and ``job(config, images, nodes)``.
+A module may also have the functions ``requirements(config)`` and ``job(config, images, nodes)``.
 
-Whatever here has a ``Config`` is a flavor; nothing else lists them. ``torch_family`` has none: flavors share it.
+Each module or package here with a ``Config`` is a flavor; no list names them. ``torch_family`` has none, because it is
+shared by flavors.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Flavor(Protocol):
 
 @runtime_checkable
 class HasRequirements(Protocol):
-    """What a flavor's module also offers, if its images do not run as most do."""
+    """A flavor's module whose images differ from the defaults of :class:`Requirements`."""
 
     def requirements(self, config: Any) -> Requirements:
         """Return what its images need of the machines that run them."""
@@ -39,7 +40,7 @@ class HasRequirements(Protocol):
 
 @runtime_checkable
 class HasJob(Protocol):
-    """What a flavor's module offers as well that has an example of a job."""
+    """A flavor's module with an example of a job."""
 
     def job(self, config: Any, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
         """Return Kubernetes objects; ``images`` maps the stack's images to their references."""
@@ -57,7 +58,7 @@ def names() -> list[str]:
 
 
 def _flavor(name: str) -> Flavor | None:
-    """Return a flavor's module; None where there is none of the name."""
+    """Return a flavor's module; None if no flavor has the name."""
     if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
         return None
     module = importlib.import_module(f"{__name__}.{name}")

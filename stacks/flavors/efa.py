@@ -150,7 +150,7 @@ class Config(StackConfig):
 def images(config: Config) -> list[ImageSpec]:
     """Return the one image of an ``efa`` stack."""
     efa, nccl, plugin = config.efa, config.nccl, config.efa.plugin
-    # A parent whose NCCL is not known is newer than the rule.
+    # The table names the NCCL of every parent that is old enough for the rule.
     sync_memops = needs_sync_memops(efa.installer, config.nccl_version or "99")
     environment = efa_environment(config.environment)
     return [

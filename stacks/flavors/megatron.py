@@ -112,7 +112,7 @@ class Config(StackConfig):
 
     @property
     def doca_machine(self) -> str:
-        """How DOCA's repositories call the platform; empty where there is no DOCA."""
+        """The platform's name in DOCA's repositories; empty without DOCA."""
         machine = self.platform.removeprefix("linux/")
         return doca_machine(self.doca, self.ngc, machine) if self.doca else ""
 
@@ -172,7 +172,7 @@ def requirements(config: Config) -> Requirements:
 
 
 def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str, Any]]:
-    """Return a PyTorchJob that trains a GPT of 337 million parameters on made-up text, one copy of it on each GPU."""
+    """Return a PyTorchJob that trains a GPT of 337 million parameters on generated text, with a copy on each GPU."""
     kind, name, batch = aks_node(config.nodes), "megatron-lm", 4
     # The operator gives the first pod, and the service before it, this name.
     meeting = f"{name}-master-0:29400"

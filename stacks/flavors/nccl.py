@@ -33,7 +33,7 @@ _TAGGED = re.compile(
 
 
 def _tagged(reference: str) -> dict[str, str]:
-    """Return what the tag of an nccl-tests image, ours or coreweave's, names; nothing for another tag."""
+    """Return the versions in the tag of an nccl-tests image, Slipway's or coreweave's; none for other tags."""
     tag = reference.partition("@")[0].rpartition("/")[2].partition(":")[2]
     if match := _TAGGED.fullmatch(tag):
         return match.groupdict()

@@ -25,7 +25,7 @@ ATTRIBUTES: Final = ".gitattributes"
 _EXPORT_ALL: Final = b"\n* -export-ignore -export-subst\n"
 
 _MOST_LINKS: Final = 40
-"""How many links Linux follows in one path (path_resolution(7))."""
+"""The most links that Linux follows in one path (path_resolution(7))."""
 
 
 def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:
@@ -106,7 +106,7 @@ class ArchivedContext:
         return self._content.get(self._follow(path))
 
     def _follow(self, path: str) -> str:
-        """Return where a path leads once its symbolic links are followed, as far as they stay in the context."""
+        """Return the path behind a path's symbolic links, which are followed within the context only."""
         for _ in range(_MOST_LINKS):
             prefixes = accumulate(path.split("/"), posixpath.join)
             link = next((prefix for prefix in prefixes if prefix in self._links), None)

@@ -1,4 +1,4 @@
-"""Results kept between runs, each in a file named after its key; losing them costs only time."""
+"""Results kept between runs, each in a file named after its key. They can be deleted: a run then takes longer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Cache:
-    """A folder ``.slipway/cache/<name>`` of the checkout; where it cannot be written nothing is kept."""
+    """A folder ``.slipway/cache/<name>`` of the checkout. If it cannot be written, nothing is kept."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._folder = root / ".slipway" / "cache" / name
@@ -22,7 +22,8 @@ class Cache:
     def get(self, key: object, compute: Callable[[], T], keep: Callable[[T], bool] = bool) -> T:
         """Return the value kept under a key, or compute it and keep it; key and value must be JSON.
 
-        ``keep`` says whether a computed value is kept. Empty values are not: a failure that passes can be the cause.
+        ``keep`` says whether a computed value is kept. By default, empty values are not, because a passing failure may
+        be their cause.
         """
         name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
         path = self._folder / f"{name}.json"

@@ -58,13 +58,13 @@ def ignore_patterns(context: str, dockerfile: str) -> list[str]:
 
 
 def walk(root: str, ignored: Matcher) -> Iterator[Entry]:
-    """Yield the entries of a context, directories before their contents, each directory sorted by name.
+    """Yield the entries of a context, each directory before its contents, sorted by name.
 
-    An ignored directory is yielded only when an exception takes something in it back in.
+    An ignored directory is yielded only if an exception includes something in it.
 
     Args:
         root: the context; the path's last part is no link.
-        ignored: the patterns of what to leave out.
+        ignored: the patterns of ignored files.
 
     Raises:
         OSError: a directory that is not ignored cannot be read.
@@ -104,8 +104,8 @@ def _walk(
 def files(context: Path, dockerfile: str) -> dict[str, str]:
     """Return a SHA-256 of each file that a build sees, in hexadecimal, by its path in the context.
 
-    It covers what git keeps of a file: the content, whether it is executable and, for a link, the target. So it is the
-    same in every clone, whatever the umask. The Dockerfile is included even when the ignore file leaves it out.
+    The hash covers what git keeps of a file: its content, its executable bit and, for a link, the target. So the hash
+    is the same in every clone, whatever the umask. The Dockerfile is included even when the ignore file leaves it out.
 
     Raises:
         SlipwayError: the Dockerfile is missing, or a file cannot be read.

@@ -1,7 +1,7 @@
 """A script that runs in another tree and prints the specs of the stacks named, as JSON, from that tree's own code.
 
-It imports the standard library and the tree's ``stacks`` alone. It calls ``stacks.plan.describe``; in older trees,
-which do not have that, the command ``python -m stacks specs STACK``. One process resolves all stacks, as
+It imports the standard library and the tree's ``stacks`` alone. It calls ``stacks.plan.describe``. In older trees
+without that function, it runs the command ``python -m stacks specs STACK``. One process resolves all stacks, as
 starting Python and loading the models takes longer than resolving a stack.
 """
 

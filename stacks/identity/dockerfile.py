@@ -24,7 +24,7 @@ _ARGUMENT = re.compile(
 
 
 def arguments(path: Path) -> dict[str, str | None]:
-    """Return a Dockerfile's arguments and the default of each, None where no stage gives one.
+    """Return a Dockerfile's arguments and the default of each, None if no stage sets one.
 
     Raises:
         SlipwayError: there is no such file.
@@ -94,7 +94,7 @@ def separate_comments(files: Mapping[str, str], name: str, path: Path) -> dict[s
 
 
 def mirrored(values: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:
-    """Return the arguments whose value is a public address that has a mirror, with the mirror's address as value.
+    """Return the arguments whose value is a public address with a mirror; their value here is the mirror's address.
 
     ``mirrors`` maps public addresses to their mirrors; an entry holds for the addresses below it, and the longest wins.
     """

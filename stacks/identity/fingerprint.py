@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from stacks.spec import ImageSpec
 
 _IN_LABELS = {"suffix", "description", "licenses"}
-"""Fields that reach the image only as labels, and count as such."""
+"""Fields that reach the image only as labels. They count through the labels."""
 
 
 def fingerprints(
@@ -19,9 +19,9 @@ def fingerprints(
 ) -> dict[str, str]:
     """Return, for each image, the SHA-256 of its spec, its context and its parents' fingerprints, in hexadecimal.
 
-    ``ordered`` has parents before children. ``files`` maps a Dockerfile to its context's files. ``labels`` are given
-    where another tree's rule makes them. Mirrors, registries, machines and a tag's tail do not count: images that
-    differ in nothing else are the same image.
+    ``ordered`` has parents before children. ``files`` maps a Dockerfile to its context's files. ``labels`` are those of
+    another tree, which its own code made; by default, this code makes them. Mirrors, registries, machines and a tag's
+    tail do not count: images that differ in nothing else are the same image.
     """
     prints: dict[str, str] = {}
     for spec in ordered:

@@ -9,7 +9,7 @@ from stacks.errors import SlipwayError, one_line
 
 
 def git(root: Path, *arguments: str) -> str | None:
-    """Run git in a folder and return what it prints; None when it fails or is not there."""
+    """Run git in a folder and return what it prints; None if it fails or is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
     except OSError:

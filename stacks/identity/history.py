@@ -1,8 +1,8 @@
 """Which commit an image comes from: the last one that changed what is built, which is often not the newest.
 
-A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the one since
-which the fingerprint has stayed what it is in the newest commit. The code in each commit's tree says what that commit
-builds (:mod:`stacks.identity.older_trees`). Running that code takes about a second, so the search halves the history.
+A fingerprint (:mod:`stacks.identity.fingerprint`) says what is built. An image's commit is the first one with the
+fingerprint that all later commits have too. The code in each commit's tree says what that commit builds
+(:mod:`stacks.identity.older_trees`). Running that code takes about a second, so the search halves the history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
 
 BRANCH_VARIABLE = "SLIPWAY_BRANCH"
-"""Environment variable with the branch whose name tags get, whatever is checked out."""
+"""Environment variable with the branch for tags, in place of the one that is checked out."""
 
 _ABBREVIATION = 7
 
@@ -38,10 +38,10 @@ def find(
 
     ``fingerprints`` are the images' present ones and ``files`` their contexts' files. Where the tree or the
     configuration differs from every commit, the revision is the last commit's with a mark after it. Without git, in a
-    shallow clone, or where the folders are not tracked, the mark stands alone.
+    shallow clone, or where the folders are not tracked, the tag has the mark alone.
 
     Raises:
-        SlipwayError: no character of the branch's name can stand in a tag.
+        SlipwayError: no character of the branch's name is valid in a tag.
     """
     marks = {name: Revision(mark=fingerprint[:8]) for name, fingerprint in fingerprints.items()}
     description = git(root, "rev-parse", "--is-shallow-repository", "HEAD", "--abbrev-ref", "HEAD")
@@ -71,7 +71,7 @@ def prefix(root: Path) -> str | None:
     """Return what the branch puts before tags: nothing for ``main``, nor without git.
 
     Raises:
-        SlipwayError: the branch has a name of which nothing can stand in a tag.
+        SlipwayError: no character of the branch's name is valid in a tag.
     """
     name = git(root, "rev-parse", "--abbrev-ref", "HEAD")
     return None if name is None else branch_prefix(_branch(name.strip()))
@@ -131,7 +131,7 @@ def _last_edit(root: Path, head: str, files: tuple[str, ...]) -> str | None:
 
 @functools.cache
 def _rules() -> str:
-    """Return a hash of the code that makes fingerprints: what was kept under other rules no longer holds."""
+    """Return a hash of the code that makes fingerprints: results of other code are not used."""
     sources = sorted(Path(__file__).parents[1].rglob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
@@ -146,7 +146,7 @@ def _fingerprints(root: Path, commits: Iterable[str]) -> dict[str, Fingerprints]
 
 @functools.cache
 def _fingerprints_at(root: Path, commit: str) -> Fingerprints:
-    """Return what a commit builds; nothing where git cannot read it, no image that its code cannot resolve."""
+    """Return what a commit builds, without stacks that its code cannot resolve; nothing if git cannot read it."""
     try:
         return Cache(root, "revisions").get(
             ["at", _rules(), _objects(root, commit)],

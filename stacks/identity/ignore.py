@@ -37,7 +37,7 @@ class Pattern:
 
     Attributes:
         text: the cleaned pattern, without the `!`.
-        exception: whether it takes files back in (`!`).
+        exception: whether it includes ignored files again (`!`).
         match: says whether a path, relative and slash-separated, fits the pattern itself.
     """
 
@@ -143,8 +143,7 @@ class Matcher:
     def tops(self) -> set[str] | None:
         """Return the only names at the root that can belong to the context; None where any can.
 
-        After a first `*`, only exceptions take something back in. A folder with many images' folders then need not be
-        walked for each image.
+        After a first `*`, only exceptions include something. So the other images' folders are not walked.
         """
         if not self.patterns or self.patterns[0].exception or self.patterns[0].text != "*":
             return None

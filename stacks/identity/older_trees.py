@@ -55,7 +55,7 @@ Contents = Mapping[str, Content]
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree's stacks by name; ``unresolved`` says in one line why its own code cannot resolve each of the others."""
+    """A tree's stacks by name; ``unresolved`` says why its own code cannot resolve each other stack, in one line."""
 
     stacks: Mapping[str, Contents] = field(default_factory=dict)
     unresolved: Mapping[str, str] = field(default_factory=dict)
@@ -83,8 +83,8 @@ def objects(commit: str, root: Path) -> dict[str, str]:
 def at(commit: str, root: Path, variables: Iterable[str] = ()) -> Tree:
     """Return what a commit builds, as its own code says. ``root`` is the checkout.
 
-    The code sees the tree's ``stacks`` alone, and of this environment the ``variables`` and what any program needs. Its
-    output is kept for other commits with the same ``stacks``.
+    The code sees the tree's ``stacks`` alone. Of this environment it gets the ``variables`` and what any program needs.
+    Its output is kept for other commits with the same ``stacks``.
 
     Raises:
         SlipwayError: git cannot read the commit, or there is no room for its ``stacks``.
@@ -149,11 +149,11 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
 
 
 def _contents(description: Mapping[str, Any], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
-    """Return a stack's images; today's rule says which files belong to one, as it is Docker's."""
+    """Return a stack's images; today's rule, which is Docker's, says which files belong to one."""
     if "error" in description:
         raise SlipwayError(description["error"])
     items = _SPECS.validate_python(description["specs"])
-    # The first trees did not print labels: today's rule makes theirs.
+    # The first trees printed no labels, so today's rule makes them.
     labels = [item.pop("labels", None) for item in items]
     images = contents([ImageSpec.model_validate(item) for item in items], files)
     return {

@@ -35,7 +35,7 @@ def pytorch_job(
         "resources": resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            # InfiniBand locks memory; the limit of it is that of the node's containerd, which AKS sets to none.
+            # InfiniBand locks memory. AKS sets no limit for that in the node's containerd.
             "capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]},
         },
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - what NCCL shares within a node
@@ -58,7 +58,7 @@ def pytorch_job(
         },
         "automountServiceAccountToken": False,
         "initContainers": [{"name": "check", **container, "command": list(check)}],
-        # By this name the operator knows where to put its variables.
+        # The operator sets its variables in the container with this name.
         "containers": [{"name": "pytorch", **container, "command": list(command), "livenessProbe": liveness}],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}],
     }

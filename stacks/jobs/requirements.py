@@ -12,7 +12,7 @@ class Workspace(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    folder: str = Field("/workspace", description="Where the container has the project's folder.")
+    folder: str = Field("/workspace", description="The project's folder in the container.")
     uid: int | None = Field(None, description="User id that the image was made for. None: for anybody.")
     groups: tuple[str, ...] = Field((), description="Groups of the image that its user needs, by name.")
 
@@ -25,5 +25,5 @@ class Requirements(BaseModel):
     gpus_per_node: int = Field(8, description="GPUs of a node. Default: those of DGX, of HGX, and of EC2's p4d and p5.")
     no_gpu: str | None = Field(None, description="The key and value that leave CUDA out. None: the images have CUDA.")
     workspaces: Mapping[str, Workspace] = Field(
-        default_factory=dict, description="How to work in an image, by its name, where it is not as in most."
+        default_factory=dict, description="How to work in an image, by its name, if it differs from the default."
     )

@@ -95,7 +95,7 @@ def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca"
         raise Incompatible(field, version, "is not a known release of DOCA", tuple(releases), _DOCA, known=False)
     ubuntu = ngc_release(parent).ubuntu
     if ubuntu and ubuntu not in releases[version]["ubuntu"]:
-        why = f"has no packages for Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
+        why = f"has no packages for Ubuntu {ubuntu}, the system of nvcr.io/nvidia/pytorch:{parent}-py3"
         fitting = [release for release, row in releases.items() if ubuntu in row["ubuntu"]]
         raise Incompatible(field, version, why, fitting, _DOCA)
     machines: dict[str, str] = table("doca")["machine"]

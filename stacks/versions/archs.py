@@ -71,7 +71,7 @@ def arch_list(text: str, version: str, *, torch: str | None = None, field: str =
         text: the list as written: spaces, commas or semicolons; ``8.6``, ``86``, ``sm_86``, ``8.6+PTX``, ``Hopper``.
         version: full CUDA version that is to compile for them.
         torch: torch's version, if its build of extensions has to know them too.
-        field: where the list stands in the config.
+        field: the list's key, for errors.
 
     Raises:
         Incompatible: unreadable, or not compiled by this CUDA, or not known to this torch.
@@ -112,7 +112,8 @@ def default_archs(
 ) -> str:
     """Return a profile's default list for a CUDA version, in canonical form.
 
-    What this CUDA does not compile, or this torch does not know, is left out; ``+PTX`` moves to the newest left.
+    Capabilities that this CUDA does not compile, or this torch does not know, are left out. ``+PTX`` moves
+    to the newest remaining one.
 
     Raises:
         Incompatible: no such profile, or nothing of its list is left.

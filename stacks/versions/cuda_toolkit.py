@@ -54,7 +54,7 @@ def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
     """Return the row of CUDA ``version``.
 
     Raises:
-        Incompatible: no such release is in the table; ``12.1`` is answered with ``12.1.1``.
+        Incompatible: no such release is in the table; for ``12.1``, the error suggests ``12.1.1``.
     """
     tables = table("cuda")
     if version not in tables["release"]:
@@ -92,8 +92,8 @@ def cuda_parent(
         edition: ``base``, ``runtime`` or ``devel``; ``base`` never has cuDNN.
         distro: distribution as in the tags.
         cudnn: major version of cuDNN to have in it, such as ``8``; None for none.
-        packages: what must install packages on a distribution to be named instead; None for either.
-        field: where the distribution stands in the config.
+        packages: the package manager of distributions that an error may suggest; None for any.
+        field: the distribution's key, for errors.
 
     Raises:
         Incompatible: no such image was ever published.

@@ -24,7 +24,7 @@ class Distro:
         python: the version of its own python3.
         pythons: every Python that it offers, its own first.
         gcc: the major version of its own gcc.
-        packages: what installs packages on it.
+        packages: its package manager.
     """
 
     name: str

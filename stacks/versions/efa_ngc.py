@@ -42,7 +42,7 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
     """Return the row of an EFA installer.
 
     Raises:
-        Incompatible: no such installer is in the table; ``latest`` is none, an installer is always pinned.
+        Incompatible: the table has no such installer. ``latest`` is refused, because an installer is always pinned.
     """
     tables = table("efa")
     if version not in tables["installer"]:
@@ -75,7 +75,7 @@ def check_efa_ubuntu(installer: str, parent: str, *, field: str = "efa.installer
     """
     ubuntu = ngc_release(parent).ubuntu
     if ubuntu and ubuntu not in efa_installer(installer, field=field).ubuntus:
-        why = f"does not support Ubuntu {ubuntu}, on which nvcr.io/nvidia/pytorch:{parent}-py3 stands"
+        why = f"does not support Ubuntu {ubuntu}, the system of nvcr.io/nvidia/pytorch:{parent}-py3"
         fitting = [version for version in efa_versions() if ubuntu in efa_installer(version).ubuntus]
         raise Incompatible(field, installer, why, fitting, _EFA)
 
@@ -101,7 +101,7 @@ def ofi_nccl_tag(version: str, *, field: str = "efa.ofiNccl") -> str:
     """Return the git tag of an aws-ofi-nccl release, ``v1.7.3-aws`` or ``v1.19.0``.
 
     Raises:
-        Incompatible: not a version, or its ``-aws`` suffix is missing (below 1.14.0) or too many (from then on).
+        Incompatible: not a version, or its ``-aws`` suffix is missing (below 1.14.0) or superfluous (from 1.14.0 on).
     """
     rule = table("efa")["rule"]["aws_suffix"]
     match = _OFI.fullmatch(version)

@@ -24,7 +24,7 @@ class Extra:
         name: of its recipe, such as ``flash-attention``.
         title: its name as people write it.
         image: the image that it is in.
-        default: the version or commit that a stack has unless it names one; False for none.
+        default: the version or commit for a stack that names none; False leaves the extra out.
         description: of its key.
         commit_only: whether it is built at a commit only.
         pins_torch: whether its metadata pins one torch.
@@ -47,7 +47,7 @@ class Extra:
 
     @property
     def key(self) -> str:
-        """Where it stands in a stack's file: ``extras.flashAttention``, or ``flashAttention3`` in ``torch``."""
+        """Its key in a stack's file: ``extras.flashAttention``; in the image torch, ``flashAttention3``."""
         first, *others = self.name.split("-")
         key = first + "".join(word.capitalize() for word in others)
         return key if self.image == "torch" else f"extras.{key}"
@@ -85,10 +85,11 @@ def extras_of(image: Image) -> tuple[Extra, ...]:
 
 
 def extra_archs(name: str, version: str, archs: str) -> str:
-    """Return the compute capabilities whose machine code a component's wheel has, when it is to run on ``archs``.
+    """Return the compute capabilities that a component's wheel has machine code for, to run on ``archs``.
 
-    Those are ``archs`` themselves, unless the table says that the extra has code for some only, and no PTX: then either
-    those from its oldest on, or, of the few that it is written for, what runs on each (``8.0`` on ``8.9``).
+    By default those are ``archs`` themselves. The table limits some extras, whose wheels have no PTX either. An extra
+    with an oldest capability has code for that one and newer. An extra with a list has, for each of ``archs``, the code
+    of the list that runs on it (``8.0`` on ``8.9``).
 
     Args:
         name: the component; one that is no extra compiles for any capability.
@@ -134,7 +135,8 @@ def check_extra(
 ) -> None:
     """Refuse an extra that CUDA, cuDNN, Python or torch does not go with, or that has no code for any of ``archs``.
 
-    Versions between the table's rows have the older row's; of a commit, only what holds for all is known.
+    A version between two rows of the table follows the older row. For a commit, only the row
+    ``any`` and the compute capabilities are checked.
 
     Args:
         name: which extra.
@@ -144,7 +146,7 @@ def check_extra(
         cudnn: cuDNN's version, if known.
         torch: torch's version, if known.
         archs: the compute capabilities to compile for, in canonical form.
-        field: where the extra stands in the config; its own key if not given.
+        field: the extra's key, for errors. Default: its own key.
 
     Raises:
         Incompatible: naming the oldest that does, or the capabilities that it has code for.

@@ -18,12 +18,12 @@ class Incompatible(ValueError):
     """A value that a table rules out; ``str()`` is one line: field, value, reason, allowed values, source.
 
     Args:
-        field: where the value stands in the user's config, such as ``torch.vision``.
-        value: what they wrote.
+        field: the value's key in the stack's file, such as ``torch.vision``.
+        value: the value in the file.
         why: what is wrong with it, as the rest of a sentence that starts with the value.
         allowed: the values that would do, in the order to show them.
         source: where the rule is from.
-        known: whether the value is known as such, only not here; an unknown one gets the nearest as a suggestion.
+        known: whether the value exists but does not fit here. For an unknown value, the error suggests the nearest.
     """
 
     def __init__(
@@ -49,15 +49,15 @@ def _listed(value: str, allowed: tuple[str, ...]) -> str:
 def nearest(value: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed value that ``value`` most likely means, or None.
 
-    A leading ``v`` is not part of a version. An unfinished version means the newest that it begins (``12.1`` ->
-    ``12.1.1``), one with a wrong last number the newest of its line, and any other version nothing: a version that
-    only looks alike is another one. Names are matched by likeness.
+    A leading ``v`` is ignored. For an unfinished version, it is the newest that begins so (``12.1`` -> ``12.1.1``). For
+    a wrong last number, it is the newest of the same line. For any other version it is None, because versions that look
+    alike are still different. Names are matched by likeness.
     """
     known, bare = list(allowed), value.strip().removeprefix("v")
     if bare in known:
         return bare
-    for begun in filter(None, (bare, bare.rpartition(".")[0])):
-        versions = [version for version in known if version.startswith((f"{begun}.", f"{begun}-"))]
+    for prefix in filter(None, (bare, bare.rpartition(".")[0])):
+        versions = [version for version in known if version.startswith((f"{prefix}.", f"{prefix}-"))]
         if versions:
             return max(versions, key=order)
     if re.fullmatch(r"[\d.]+(-\d+)?", bare):

@@ -134,7 +134,7 @@ def _fitting(package: Companion, torch: str) -> tuple[str, ...]:
 def _released_as(package: Companion, version: str) -> str:
     """Return the release that a release candidate became: its own number, or the next of its line.
 
-    No torchvision is called 0.15.0: what was 0.15.0-rc1 came out as 0.15.1. Other versions are unchanged.
+    There is no torchvision 0.15.0: the candidate 0.15.0-rc1 was released as 0.15.1. Other versions are unchanged.
     """
     final = final_version(version)
     if final == version:
@@ -152,7 +152,7 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
         torch: torch's version.
         package: which companion.
         version: the companion's version.
-        field: where that stands in the config; ``torch.<package>`` if not given.
+        field: the companion's key, for errors. Default: ``torch.<package>``.
 
     Raises:
         Incompatible: they do not go together, or torch's version is unknown.
@@ -208,7 +208,7 @@ def check_torch_cuda(
         version: full CUDA version.
         source: ``wheel`` where an official wheel is installed, ``build`` where torch is compiled.
         machine: for which architecture; builds are the same for all.
-        field: where the CUDA version stands in the config.
+        field: the CUDA version's key, for errors.
 
     Raises:
         Incompatible: there is no such wheel, or such a build fails.
@@ -242,7 +242,7 @@ def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: s
 
 
 def _lines_before(release: TorchRelease) -> tuple[str, ...]:
-    """Return the CUDA that a torch builds with, where some is too new for it: ``11.x``, ``12.x before 12.9``."""
+    """Return the CUDA lines that a torch builds with, with their limits: ``11.x``, ``12.x before 12.9``."""
     first, torch = table("cuda_torch")["first"], order(final_version(release.version))
     limit = next(row for row, needs in first.items() if order(needs["torch"]) > torch)
     majors = [row for row in first if order(release.cuda_min)[:1] <= order(row) < order(limit) and "." not in row]
@@ -289,7 +289,7 @@ def gcc_min(torch: str) -> int:
 
 
 def constraints(torch: str) -> str:
-    """Return what torch is compiled and runs with beyond its metadata: pip's constraints, ``numpy<2 setuptools<82``."""
+    """Return pip's constraints for torch that its metadata lacks: ``numpy<2 setuptools<82``."""
     return " ".join(_from_torch("constraints", torch))
 
 
@@ -302,7 +302,7 @@ def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, f
         torch: torch's version.
         audio: torchaudio's version.
         cuda_line: CUDA (major.minor) of the index that both come from. Default: the Python index, with one of each.
-        field: where torchaudio's version stands in the config.
+        field: torchaudio's key, for errors.
 
     Raises:
         Incompatible: there is no such wheel, or the two on the Python index were compiled with different CUDA versions.

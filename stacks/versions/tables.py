@@ -25,7 +25,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def older(version: str, than: str) -> bool:
-    """Say whether a version is older than another, as far as it is known: ``9`` is not older than ``9.3``."""
+    """Say whether a version is older than another, by their common numbers: ``9`` is not older than ``9.3``."""
     numbers = order(version)
     return numbers < order(than)[: len(numbers)]
 
@@ -41,7 +41,7 @@ def newest_from(rows: Iterable[str], version: str) -> str | None:
 
 
 def applying(rows: Mapping[str, T], version: str) -> T:
-    """Return the row that applies to ``version``: that of the newest not newer, or the oldest where all are."""
+    """Return the row that applies to ``version``: the newest that is not newer, or else the oldest."""
     return rows[newest_from(rows, version) or min(rows, key=order)]
 
 

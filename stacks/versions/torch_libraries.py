@@ -45,7 +45,7 @@ def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> Ncc
     """Return an NCCL release as it exists for a CUDA.
 
     Raises:
-        Incompatible: no such release (``2.18.3`` is answered with ``2.18.3-1``), or too old for this CUDA.
+        Incompatible: no such release (for ``2.18.3``, the error suggests ``2.18.3-1``), or too old for this CUDA.
     """
     releases, toolkit = nccl_versions(), cuda_release(cuda_version)
     if version not in releases:
@@ -67,7 +67,7 @@ def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> Ncc
 
 
 def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") -> None:
-    """Refuse an NCCL release of which NVIDIA's apt archive cannot have a package for a CUDA.
+    """Refuse an NCCL release that cannot have a package for a CUDA in NVIDIA's apt archive.
 
     A package that may exist is not refused: see ``NcclRelease.apt_known``.
 
@@ -96,7 +96,7 @@ class Magma:
     """MAGMA for one CUDA.
 
     Attributes:
-        package: its name, ``magma-cuda113``: a package of conda's channel pytorch, or how an archive is called.
+        package: its name, ``magma-cuda113``: a package of conda's channel pytorch, or the start of an archive's name.
         archive: an archive of PyTorch's, ``magma-cuda132-2.6.1-1.tar.bz2``; None for a conda package.
     """
 

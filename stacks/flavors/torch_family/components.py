@@ -16,14 +16,14 @@ from stacks.versions.extras import extras
 from stacks.versions.pytorch import torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
-"""Parent of the sources: any that has git in its archive. One for all stacks, so that each source is fetched once."""
+"""Parent of the sources: it only needs git. All stacks share it, so that each source is fetched once."""
 
 _TITLES = {"torch": "PyTorch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
 
 
 @dataclass(frozen=True)
 class Component:
-    """One source and the wheel made of it, at a version, and at a commit or the one that the lock has of a branch."""
+    """A source and the wheel made of it: at a version, or at a commit or branch that the lock pins."""
 
     name: str
     version: str | None
@@ -52,9 +52,9 @@ class Component:
 
     @property
     def fields(self) -> dict[str, str | None]:
-        """The fields of its products' tags: the grammar's field of its name, else a tail, v0.9.4 or g38a1269."""
+        """The fields of its products' tags: the grammar's field with its name, else a tail, v0.9.4 or g38a1269."""
         own = {self.name: self.version} if self.name in Suffix.model_fields else {}
-        # A tail has no '-', as 0.18.0-rc1 has.
+        # A tail cannot have the '-' of 0.18.0-rc1.
         tail = f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}".replace("-", "_")
         if self.branch:
             tail = "b_" + re.sub(r"[^A-Za-z0-9_.]", "_", self.branch.name)
@@ -62,7 +62,7 @@ class Component:
 
 
 def torch_components(versions: Mapping[str, str], commits: Model) -> list[Component]:
-    """Return torch and its companions at their versions, each built from the commit or branch that ``commits`` has."""
+    """Return torch and its companions at their versions, each with its commit or branch in ``commits``."""
     components = []
     for name, version in versions.items():
         ref: str | None = getattr(commits, name)

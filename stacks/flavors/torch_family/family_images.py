@@ -1,7 +1,7 @@
 """The graph of the torch family: sources -> wheels -> torch -> torch-extras.
 
-Everything that takes long is a product of its own, so that it is built once: a changed torchvision compiles no torch,
-and a changed DeepSpeed nothing but DeepSpeed.
+Each long step is a product of its own, which is built once. A changed torchvision compiles no torch. A changed
+DeepSpeed compiles only DeepSpeed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Variant:
 
 
 def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
-    """Return torch, torch-extras and all that they are made of."""
+    """Return torch, torch-extras and the products that they are made of."""
     built = config.torch.components if config.torch.source == "build" else []
     in_torch, extras = [*built, *_extras(config, "torch")], _extras(config, "torch-extras")
     specs = [*_products(config, variant, in_torch), _torch(config, variant, in_torch)]
@@ -138,7 +138,7 @@ def _final_suffix(config: FamilyConfig, variant: Variant) -> Suffix:
 
 
 def _index(config: FamilyConfig) -> dict[str, str]:
-    """Return the index of published wheels for this CUDA as an argument, where the Python index has another CUDA's."""
+    """Return the index of wheels for this CUDA as an argument, if the Python index has wheels for another CUDA."""
     release, toolkit = torch_release(config.torch.version), cuda_release(config.cuda)
     listed = release.cuda if config.machine == "amd64" else release.cuda_arm64
     if config.torch.source == "build" or listed == toolkit.line:

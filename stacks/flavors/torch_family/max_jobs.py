@@ -21,6 +21,6 @@ class MaxJobs(Model):
     audio: JobCount = Field(None, description="torchaudio.")
 
     def of(self, component: str) -> int | None:
-        """Return a component's number of jobs; None where its build chooses it."""
+        """Return a component's number of jobs; None if its build chooses."""
         jobs: int | None = getattr(self, component.replace("-", "_"))
         return jobs or self.default

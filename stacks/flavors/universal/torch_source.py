@@ -24,7 +24,7 @@ Ref = Annotated[str, AfterValidator(_commit_or_branch)]
 
 
 class Commits(Model):
-    """Commits to build instead of the releases' own; a branch is one once `slipway lock` has said which."""
+    """Commits or branches to build instead of the releases' own. `slipway lock` pins a branch to a commit."""
 
     torch: Ref | None = Field(None, description="Commit or branch of pytorch/pytorch.")
     vision: Ref | None = Field(None, description="Commit or branch of pytorch/vision.")

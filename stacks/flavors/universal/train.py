@@ -22,7 +22,7 @@ VARIABLES = 8
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET = re.compile(r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/]*@")
-"""The part of an address that has ``user:password@``."""
+"""An address with ``user:password@``."""
 _RESERVED_VARIABLES = {
     "TZ": "it is set by tz",
     "PATH": "it is the image's own",
@@ -69,7 +69,7 @@ def _pip(value: str) -> str:
 
 def _not_removed(value: str) -> str:
     if value.endswith("-"):
-        raise ValueError("to apt-get install a '-' at the end means to remove the package: leave it out")
+        raise ValueError("apt-get install removes a package whose name ends with '-': leave the '-' out")
     return value
 
 
@@ -88,7 +88,7 @@ PipPackage = Annotated[str, AfterValidator(_pip), AfterValidator(_not_of_stack)]
 
 
 class Train(Model):
-    """One image for training: its user, and its packages besides the PyTorch that all of them share."""
+    """One image for training: its user, and its packages in addition to PyTorch, which all these images share."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(
         "train", description="The image's name is train-<name>, or train by default."

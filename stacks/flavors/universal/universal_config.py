@@ -34,14 +34,14 @@ _RESERVED_FOLDERS = re.compile(
     r"|/(home|opt)"
     r"|/opt/(conda|nvidia)(/.*)?"
 )
-"""Folders of the image in which no project can lie: the system's (Filesystem Hierarchy Standard 3.0, chapters 3 and 6),
-on some of which the build has something else mounted, and conda's and the entry point's of nvidia/cuda's images.
+"""Folders of the image that cannot hold a project: those of the system (Filesystem Hierarchy Standard 3.0, chapters 3
+and 6), where the build also mounts other things, and those of conda and of nvidia/cuda's entry point.
 """
 
 
 def _project_folder(value: str) -> str:
     if not re.fullmatch(r"(/[A-Za-z0-9_.-]+)+", value) or {".", ".."} & set(value.split("/")):
-        raise ValueError("expected an absolute path of letters, digits and . _ -, without . and .. as parts of it")
+        raise ValueError("expected an absolute path of letters, digits and . _ -, without the parts . and ..")
     if _RESERVED_FOLDERS.fullmatch(value):
         raise ValueError(
             "belongs to the image: choose a folder for the project, such as /opt/project or /home/user/project"

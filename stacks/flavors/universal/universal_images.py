@@ -20,16 +20,16 @@ _WITHOUT_CUDA = {"text"}
 
 
 def images(config: Config) -> list[ImageSpec]:
-    """Return what is built of sources, in one image of compilers, and the images to train in."""
+    """Return the image of compilers, the products that are compiled in it, and the images to train in."""
     return [_install(config), *_products(config), _dist(config), *(_train(config, one) for one in config.train)]
 
 
 def requirements(config: Config) -> Requirements:
     """Return the user and the project folder of each train image, and whether there is CUDA.
 
-    The environment of a train image belongs to the group ``conda``, whose id differs by image. An engine reads a user's
-    own groups from the image only where the container names no group, and looks further groups up by name in the
-    image's /etc/group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
+    The environment of a train image belongs to the group ``conda``, whose id differs by image. So the group is given by
+    name: an engine looks names up in the image's /etc/group. It reads a user's own groups only if the container names
+    no group (moby, daemon/oci_linux.go and github.com/moby/sys/user).
     """
     return Requirements(
         no_gpu=None if config.cuda else "slipway:cuda: 'false'",

@@ -119,7 +119,7 @@ def test_dockerfile_defaults_equal_the_table() -> None:
         ),
         (
             {"efa": {"installer": "1.29.0", "ofiNccl": "1.7.3-aws"}},
-            "slipway:efa.installer: '1.29.0' does not support Ubuntu 24.04, on which nvcr.io/nvidia/pytorch:26.03-py3 stands",
+            "slipway:efa.installer: '1.29.0' does not support Ubuntu 24.04, the system of nvcr.io/nvidia/pytorch:26.03-py3",
         ),
         ({"efa": {"ofiNccl": "1.19.0-aws"}}, "slipway:efa.ofiNccl: '1.19.0-aws' is not how that release is named"),
         ({"efa": {"ofiNccl": "1.7.3"}}, "allowed: 1.7.3-aws;"),
@@ -166,10 +166,10 @@ def test_dockerfile_defaults_equal_the_table() -> None:
         ({"archList": "7.0"}, "slipway:archList: '7.0' cannot be compiled by CUDA 13.2.0"),
         ({"extras": {"xformers": "main"}}, "slipway:extras.xformers: 'main': expected a version"),
         ({"cuda": "13.2.1"}, "unknown key 'cuda'"),
-        ({"nccl": {"tests": "latest"}}, "slipway:nccl.tests: 'latest': expected a version such as 2.15.0, with a number and a dot"),
-        ({"openmpi": {"pmix": "latest"}}, "slipway:openmpi.pmix: 'latest': expected a version such as 2.15.0, with a"),
-        ({"openmpi": {"pmix": 0}}, "slipway:openmpi.pmix: '0': expected a version such as 2.15.0, with a number and a dot"),
-        ({"openmpi": {"version": "v4.1"}}, "slipway:openmpi.version: 'v4.1': expected a version such as 2.15.0, with a"),
+        ({"nccl": {"tests": "latest"}}, "slipway:nccl.tests: 'latest': expected a version such as 2.15.0, beginning with a number and a dot"),
+        ({"openmpi": {"pmix": "latest"}}, "slipway:openmpi.pmix: 'latest': expected a version such as 2.15.0, beginning with a"),
+        ({"openmpi": {"pmix": 0}}, "slipway:openmpi.pmix: '0': expected a version such as 2.15.0, beginning with a number and a dot"),
+        ({"openmpi": {"version": "v4.1"}}, "slipway:openmpi.version: 'v4.1': expected a version such as 2.15.0, beginning with a"),
     ],
 )  # fmt: skip
 def test_config_mistake_fails_with_one_line_and_advice(values: dict[str, Any], message: str) -> None:

@@ -136,7 +136,7 @@ def test_tables_hold_full_hashes_and_commits() -> None:
         ({"launcher": {"nemo": "25.02"}}, "slipway:launcher.nemo: '25.02' is no known release of nvcr.io/nvidia/nemo"),
         (
             {"ngc": "24.05", "doca": "3.3.0"},
-            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, on which nvcr.io/nvidia/pytorch:24.05-py3 stands; allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.1; rule: stacks/versions/doca.toml",
+            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, the system of nvcr.io/nvidia/pytorch:24.05-py3; allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.1; rule: stacks/versions/doca.toml",
         ),
         ({"doca": "3.4.0"}, "slipway:doca: '3.4.0' has no packages for Ubuntu 24.04"),
         ({"doca": "2.9"}, "slipway:doca: '2.9' is not a known release of DOCA (did you mean '2.9.2'?)"),
@@ -157,8 +157,8 @@ def test_tables_hold_full_hashes_and_commits() -> None:
         ({"nodes": "aks-gb300", "platform": "linux/arm64", "ngc": "25.03", "doca": "2.9.1"}, "'10.3' cannot be compiled by CUDA 12.8.1"),
         ({"transformerEngine": "stable"}, "slipway:transformerEngine: 'stable': expected a version"),
         ({"transformerEngine": "1.9"}, "slipway:transformerEngine: '1.9' does not build with cuda 13.2; allowed: 1.11 and newer; rule: "),
-        ({"packages": {"datasets": "latest"}}, "slipway:packages.datasets: 'latest': expected a version such as 2.15.0, with"),
-        ({"packages": {"huggingfaceHub": "5"}}, "slipway:packages.huggingfaceHub: '5': expected a version such as 2.15.0, with"),
+        ({"packages": {"datasets": "latest"}}, "slipway:packages.datasets: 'latest': expected a version such as 2.15.0, beginning with"),
+        ({"packages": {"huggingfaceHub": "5"}}, "slipway:packages.huggingfaceHub: '5': expected a version such as 2.15.0, beginning with"),
         ({"packages": {"dataset": "1.0"}}, "unknown key 'dataset' (did you mean 'datasets'?)"),
     ],
 )  # fmt: skip

@@ -246,8 +246,8 @@ def test_build_mistake_fails_with_one_line() -> None:
         ({"env": {"WANDB_MODE": None}}, "train.0.env.WANDB_MODE: has no value"),
         ({"env": {"A": ["b"]}}, "train.0.env.A: "),
         ({"dnf": ["git=2.43"]}, "train.0.dnf.0: 'git=2.43': expected a package such as tmux or git-2.43.5-2.el9"),
-        ({"apt": ["tmux-"]}, "train.0.apt.0: 'tmux-': to apt-get install a '-' at the end means to remove the package"),
-        ({"apt": ["tmux=1.0-"]}, "train.0.apt.0: 'tmux=1.0-': to apt-get install a '-' at the end means to remove"),
+        ({"apt": ["tmux-"]}, "train.0.apt.0: 'tmux-': apt-get install removes a package whose name ends with '-'"),
+        ({"apt": ["tmux=1.0-"]}, "train.0.apt.0: 'tmux=1.0-': apt-get install removes a package"),
         ({"apt": ["--force-yes"]}, "train.0.apt.0: '--force-yes': expected a package such as tmux"),
         ({"conda": ["numpy; rm"]}, "train.0.conda.0: 'numpy; rm': expected a package such as numpy=1.20.3"),
         ({"pip": ["-r x"]}, "train.0.pip.0: '-r x': expected a requirement of pip's"),
@@ -267,8 +267,8 @@ def test_train_mistake_fails_with_one_line(person: dict[str, Any], message: str)
 )
 def test_project_root_not_absolute_is_refused(path: str) -> None:
     assert refusal(projectRoot=path) == (
-        f"stack x: slipway:projectRoot: '{path}': expected an absolute path of letters, digits and . _ -, without . and .. "
-        "as parts of it"
+        f"stack x: slipway:projectRoot: '{path}': expected an absolute path of letters, digits and . _ -, without the "
+        "parts . and .."
     )
 
 

@@ -30,7 +30,7 @@ _FOLDER = Path(".slipway/builder")
 _LONGEST = 107 - 17
 """Maximal characters of a socket's path (unix(7)), less ssh's temporary suffix."""
 
-_CONFIG = """# Written by Slipway at `pulumi up`. From this checkout: ssh -F {shown} {host}
+_CONFIG = """# Written by Slipway at `pulumi up`. From this checkout: ssh -F {config} {host}
 Host {host}
   User {user}
   IdentityFile "{folder}/key"
@@ -75,7 +75,7 @@ def rendered(region: str, name: str, root: Path = ROOT, python: str = sys.execut
     escaped = {key: str(path).replace("%", "%%") for key, path in paths.items()}  # ssh expands %
     shared = len(f"{folder(name, root)}/s") <= _LONGEST
     text = _CONFIG + (_SHARED if shared else "")
-    return text.format(host=HOST, user=USER, shown=config(name), proxy=_PROXY, region=region, name=name, **escaped)
+    return text.format(host=HOST, user=USER, config=config(name), proxy=_PROXY, region=region, name=name, **escaped)
 
 
 def write(region: str, name: str, root: Path = ROOT) -> None:
