@@ -90,7 +90,7 @@ def between(then: Tree, now: Mapping[str, Contents]) -> Affected:
 
 
 def _base(ref: str, root: Path) -> str | None:
-    """Return the commit to compare with; None where ``ref`` stands for the time before the first commit."""
+    """Return the commit to compare with; None if ``ref`` is before the first commit."""
     shallow = git(root, "rev-parse", "--is-shallow-repository")
     if shallow is None:
         raise SlipwayError(

@@ -90,10 +90,10 @@ def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str
 
 def _differences(pairs: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> str:
     """Return the first places where contents differ; an argument that goes to many images counts once."""
-    found: dict[tuple[str, str], str] = {}
+    differing: dict[tuple[str, str], str] = {}
     for one, other in pairs:
         for key in {**one, **other}:
             if one.get(key) != other.get(key):
                 values = f"{quoted(one.get(key))} and {quoted(other.get(key))}"
-                found.setdefault((key.rpartition(" ")[2], values), f"{key} ({values})")
-    return ", ".join(list(found.values())[:_MOST])
+                differing.setdefault((key.rpartition(" ")[2], values), f"{key} ({values})")
+    return ", ".join(list(differing.values())[:_MOST])
