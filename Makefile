@@ -2,6 +2,7 @@
 PYTHON ?= python3
 STACK  ?= local
 PYTEST_ARGS ?=
+TESTS  ?=
 WORKERS ?= 3
 export STACK
 
@@ -33,15 +34,15 @@ lint: ## check style, types, Dockerfiles, shell scripts and workflows
 	@$(toolchain) packages
 	@$(toolchain) lint
 
-test: lint ready ## lint, then all tests but the slow ones
-	@. .slipway/env && exec $(pytest) -m "not slow"
+test: lint ready ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
+	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
 
 test-unit: ## the tests that need nothing but Python, in seconds
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
 
-test-all: lint ready ## lint, then all tests
-	@. .slipway/env && exec $(pytest)
+test-all: lint ready ## lint, then all tests (TESTS=tests/engine: only these)
+	@. .slipway/env && exec $(pytest) $(TESTS)
 
 bench: ready ## measure against bare Pulumi, docker buildx bake and plain pip
 	@. .slipway/env && exec python -m bench

@@ -14,8 +14,18 @@ from tests.engine.project import DOCKERFILE, FLAVOR
 from tests.fakes.github.actions import WORKFLOWS, Event
 from tests.helpers.sample_repository import Checkout
 
-CODE = ("ci", "components", "stacks", "toolchain", WORKFLOWS)
-FILES = ("Pulumi.yaml", "__main__.py", "requirements.lock", ".gitignore")
+CODE = (".ci", "ci", "cli", "components", "oci", "stacks", "toolchain", WORKFLOWS)
+FILES = ("Pulumi.yaml", "__main__.py", "pyproject.toml", "requirements.lock", ".gitignore")
+
+MAKEFILE = """\
+test-all:
+\t@echo tests: $(TESTS)
+\t@mkdir reports
+\t@echo "$(PYTEST_ARGS)" > $(patsubst --junitxml=%,%,$(filter --junitxml=%,$(PYTEST_ARGS)))
+down:
+\t@echo down
+"""
+"""In place of the project's own, which would run its tests: what they are given, and a report where one is to be."""
 
 
 class Repository(Checkout):
@@ -30,6 +40,7 @@ class Repository(Checkout):
             shutil.copytree(ROOT / code, self.root / code, ignore=ignored)
         for file in FILES:
             shutil.copy(ROOT / file, self.root)
+        self.write("Makefile", MAKEFILE)
         self.write("stacks/flavors/chain.py", FLAVOR)
         for number in range(2):
             self.write(f"dockerfiles/link{number}/Dockerfile", DOCKERFILE.format(number=number))

@@ -181,6 +181,21 @@ def test_nightly_lock_has_the_token_for_private_parents() -> None:
     assert [step["env"] for step in locking] == [{"GITHUB_TOKEN": "${{ github.token }}"}] * 2
 
 
+def test_nightly_shards_hold_each_test_file_once() -> None:
+    shards = workflow(ROOT, "nightly.yml")["jobs"]["tests"]["strategy"]["matrix"]["include"]
+    paths = [path for shard in shards for pattern in shard["tests"].split() for path in ROOT.glob(pattern)]
+    files = [file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])]
+    assert sorted(files) == sorted((ROOT / "tests").rglob("test_*.py"))
+    assert len({shard["shard"] for shard in shards}) == len(shards)
+
+
+def test_makefile_tests_variable_reaches_pytest() -> None:
+    for target, marks in (("test", ' -m "not slow"'), ("test-all", "")):
+        command = ["make", "--dry-run", f"--directory={ROOT}", target, "TESTS=tests/jobs", "PYTEST_ARGS=--durations=50"]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        assert [line for line in lines if line.endswith(f"--dist loadscope --durations=50{marks} tests/jobs")], lines
+
+
 def test_jobs_of_stacks_run_in_parallel() -> None:
     for _, _, job in jobs():
         assert "max-parallel" not in job.get("strategy", {})
@@ -225,4 +240,4 @@ def test_matrix_has_stacks_images_platforms_and_runners(
     read = {
         name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
     }
-    assert read <= set(rows[0]) | {"image", "ref"}
+    assert read <= set(rows[0]) | {"image", "ref"} | {"shard", "tests"}  # of a scan, of the night's tests

@@ -29,6 +29,9 @@ WORKFLOWS = ".github/workflows"
 TOOLS = ("PATH", "SLIPWAY_REGISTRY", "SLIPWAY_MIRRORS", "DOCKER_HOST", "SLIPWAY_DOCKER_PROVIDER")
 """How a machine's programs are found, and what it runs; all else is as on a machine of GitHub's."""
 
+SUDO = 'sudo() { while [[ $1 == -* ]]; do shift; done; "$@"; }'
+"""In place of the program, which a machine of GitHub's has: the tests run as root, or need none."""
+
 
 def workflow(root: Path, name: str) -> dict[str, Any]:
     """Read a workflow; YAML takes its key ``on`` for a truth."""
@@ -241,7 +244,7 @@ class _Workflow:
             **more,
         }
         done = subprocess.run(
-            ["bash", "-e", "-c", line],
+            ["bash", "-e", "-c", f"{SUDO}\n{line}"],
             cwd=place / "checkout",
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -83,10 +83,12 @@ def test_readme_length_is_at_most_180_lines() -> None:
 
 
 @pytest.mark.parametrize(("command", "path"), [pair for pair in COMMANDS if pair[0].startswith("make ")])
-def test_make_command_names_a_target_and_a_stack(command: str, path: str) -> None:
-    target, *variables = command.split()[1:]
+def test_make_command_names_what_there_is(command: str, path: str) -> None:
+    target, *variables = shlex.split(command)[1:]
     assert target in MAKE, path
-    assert {one.removeprefix("STACK=") for one in variables} <= STACKS, path
+    for name, value in (variable.split("=", 1) for variable in variables):
+        assert name in {"STACK", "TESTS"}, path
+        assert value in STACKS if name == "STACK" else all((ROOT / test).exists() for test in value.split()), path
 
 
 @pytest.mark.parametrize(("command", "path"), slipway_commands())
