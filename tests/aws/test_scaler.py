@@ -395,9 +395,9 @@ def test_approval_without_delivery_is_polled(scaler: Scaler, monkeypatch: pytest
     scaler.github.jobs[1] = "waiting"
     scaler.round()
     scaler.github.jobs[1] = "queued"
-    asked = len(scaler.github.asked)
+    count = len(scaler.github.requests)
     scaler.round()
-    assert "GET /repos/acme/images/actions/jobs/1" not in scaler.github.asked[asked:]
+    assert "GET /repos/acme/images/actions/jobs/1" not in scaler.github.requests[count:]
     monkeypatch.setattr(keeper, "LATER", -1)
     scaler.round()
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}

@@ -44,14 +44,14 @@ class Index:
     """
 
     def __init__(self, folder: Path, archives: dict[str, str] | None = None, certificate: Path | None = None) -> None:
-        self.folder, self.asked = folder, list[str]()
+        self.folder, self.requests = folder, list[str]()
         index = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                index.asked.append(self.path)
+                index.requests.append(self.path)
                 status, body = index.answer(self.path, archives or {})
                 self.send_response(status)
                 self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")

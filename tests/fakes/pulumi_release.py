@@ -28,7 +28,7 @@ def archive(folder: str, files: dict[str, str]) -> bytes:
 class Release:
     """Serves files; `truncated` cuts them short, `silent` takes requests and never answers.
 
-    `asked` counts the requests for each path.
+    `requests` counts the requests for each path.
     """
 
     def __init__(self, version: str) -> None:
@@ -43,7 +43,7 @@ class Release:
         self.truncated: set[str] = set()
         self.silent = threading.Event()
         self.released = threading.Event()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -53,7 +53,7 @@ class Release:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 name = self.path.strip("/")
-                release.asked.append(name)
+                release.requests.append(name)
                 if release.silent.is_set():
                     release.released.wait()
                     return

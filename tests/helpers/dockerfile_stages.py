@@ -47,21 +47,21 @@ class Dockerfile:
 
     def arguments(self, target: str | None) -> dict[str, bool]:
         """Return the arguments that a target's stages take, and whether each has a default wherever it is taken."""
-        found: dict[str, bool] = {}
-        waiting, seen = [target or ""], set()
+        arguments: dict[str, bool] = {}
+        waiting, visited = [target or ""], set()
         while waiting:
             name = waiting.pop()
-            if name in seen or name not in self.stages:
+            if name in visited or name not in self.stages:
                 continue
-            seen.add(name)
+            visited.add(name)
             stage = self.stages[name]
             for argument, default in stage.args.items():
                 given = default or self.globals.get(argument, False)
-                found[argument] = found.get(argument, True) and given
+                arguments[argument] = arguments.get(argument, True) and given
             for argument in _VARIABLE.findall(stage.parent):
-                found[argument] = found.get(argument, True) and self.globals[argument]
+                arguments[argument] = arguments.get(argument, True) and self.globals[argument]
             waiting += [*self._named(stage.parent), *stage.needs]
-        return found
+        return arguments
 
     def _named(self, parent: str) -> list[str]:
         """Return the stages that a parent can be: an argument at the end of a stage's name stands for any.

@@ -47,7 +47,7 @@ def drawn(*, links: bool) -> st.SearchStrategy[Layer]:
     def folder(path: str, depth: int) -> st.SearchStrategy[list[Item]]:
         return st.lists(st.sampled_from(_NAMES), unique=True, max_size=3).flatmap(
             lambda names: st.tuples(*(item(f"{path}{name}", depth) for name in names)).map(
-                lambda found: [*chain(*found)]
+                lambda nested: [*chain(*nested)]
             )
         )
 
@@ -59,20 +59,20 @@ def drawn(*, links: bool) -> st.SearchStrategy[Layer]:
         ]
         if depth == 0:
             return st.one_of(leaves)
-        said = st.sampled_from([[], [Item(path, "directory", mode=0o755)], [Item(path, "directory", mode=0o1777)]])
+        modes = st.sampled_from([[], [Item(path, "directory", mode=0o755)], [Item(path, "directory", mode=0o1777)]])
         hides = st.sampled_from([[], [], [Item(path, "opaque")]])
-        below = st.tuples(said, folder(f"{path}/", depth - 1), hides).map(lambda found: [*chain(*found)])
+        below = st.tuples(modes, folder(f"{path}/", depth - 1), hides).map(lambda nested: [*chain(*nested)])
         return st.one_of(below, *leaves)
 
     def with_links(items: list[Item]) -> st.SearchStrategy[list[Item]]:
-        files = [found.path for found in items if found.kind == "file"]
+        files = [one.path for one in items if one.kind == "file"]
         more: list[st.SearchStrategy[list[Item]]] = [st.just([])]
         if files:
             more.append(st.sampled_from(files).map(lambda path: [Item("h", "hardlink", path)]))
         if links:
             more.append(st.sampled_from(_NAMES).map(lambda name: [Item("l", "symlink", name)]))
             more.append(st.just([Item("l/d", "file", "through")]))
-        return st.one_of(more).map(lambda found: [*items, *found])
+        return st.one_of(more).map(lambda others: [*items, *others])
 
     return folder("", 2).flatmap(with_links)
 
@@ -168,32 +168,32 @@ Seen = tuple[str, int | None, str]
 
 def seen(root: Path) -> dict[str, Seen]:
     """Return all that is in a folder, by path."""
-    found: dict[str, Seen] = {}
+    entries: dict[str, Seen] = {}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = Path(folder, name)
             mode = stat.S_IMODE(path.lstat().st_mode)
             key = str(path.relative_to(root))
             if path.is_symlink():
-                found[key] = ("symlink", None, str(path.readlink()))
+                entries[key] = ("symlink", None, str(path.readlink()))
             elif path.is_dir():
-                found[key] = ("directory", None if mode == UNSAID else mode, "")
+                entries[key] = ("directory", None if mode == UNSAID else mode, "")
             else:
-                found[key] = ("file", mode, path.read_text())
-    return found
+                entries[key] = ("file", mode, path.read_text())
+    return entries
 
 
 def differing(before: Mapping[str, Seen], after: Mapping[str, Seen]) -> dict[str, str]:
     """Return what differs but for folders that are in one only, by path: added, removed or changed."""
-    found = {}
+    differences = {}
     for path in {**before, **after}:
         was, now = before.get(path), after.get(path)
         old, new = (there if there and there[0] != "directory" else None for there in (was, now))
         if old and new:
             if old != new:
-                found[path] = "changed"
+                differences[path] = "changed"
         elif old or new:
-            found[path] = "removed" if old else "added"
+            differences[path] = "removed" if old else "added"
         elif was and now and was != now and None not in {was[1], now[1]}:
-            found[path] = "changed"
-    return found
+            differences[path] = "changed"
+    return differences

@@ -13,14 +13,14 @@ from pathlib import Path
 
 def environment(state: Path, **more: str) -> dict[str, str]:
     """Return this environment with the state in a folder, under a passphrase of the tests' own."""
-    own = {**os.environ, "PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "test", **more}
-    own.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
-    return own
+    variables = {**os.environ, "PULUMI_BACKEND_URL": state.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "test", **more}
+    variables.pop("PULUMI_CONFIG_PASSPHRASE_FILE", None)
+    return variables
 
 
-def plain(shown: str) -> str:
+def plain(output: str) -> str:
     """Return what was shown without colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
 @cache

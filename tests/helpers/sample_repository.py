@@ -50,11 +50,11 @@ def config(version: str = "2.14.1", comment: str = "") -> str:
 
 def make(root: Path) -> Checkout:
     """Write a checkout with one stack; it is no repository yet."""
-    made = Checkout(root)
+    checkout = Checkout(root)
     for folder in ("cli", "oci", "stacks"):
-        shutil.copytree(ROOT / folder, made.root / folder, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
-    made.write(".gitignore", ".slipway\n__pycache__\n")
-    made.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\n")
-    made.write(DOCKERFILE, "FROM scratch\n")
-    made.write(STACK, config())
-    return made
+        shutil.copytree(ROOT / folder, checkout.root / folder, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
+    checkout.write(".gitignore", ".slipway\n__pycache__\n")
+    checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\n")
+    checkout.write(DOCKERFILE, "FROM scratch\n")
+    checkout.write(STACK, config())
+    return checkout

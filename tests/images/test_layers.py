@@ -188,9 +188,9 @@ def test_build_uses_mirror_with_root_certificate(
         TORCH_INDEX_URL="",
         target="installed",
     )
-    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.asked)
-    assert any(path.startswith("/files/torch-2.1.0") for path in mirror.asked)
-    assert any(path.startswith("/debian-security/") for path in mirror.asked)
+    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
+    assert any(path.startswith("/files/torch-2.1.0") for path in mirror.requests)
+    assert any(path.startswith("/debian-security/") for path in mirror.requests)
     fetch = f"import urllib.request; print(urllib.request.urlopen('{mirror.url}torch/').status)"
     assert image.run("python", "-c", fetch, options=("--network=host",)) == "200\n"
     assert "CERTIFICATE_VERIFY_FAILED" in built().fails("python", "-c", fetch, options=("--network=host",))
@@ -203,7 +203,7 @@ def test_mirror_leaves_no_trace_in_the_image(built: Built, index: Index, archive
     """Layers from a mirror are those from the distribution's archive."""
     mirror = Index(index.folder, archives)
     mirrored = built("--no-cache", APT_MIRROR=mirror.address + "/")
-    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.asked)
+    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
     assert mirrored.diff_ids() == built().diff_ids()
     mirror.close()
 

@@ -64,9 +64,9 @@ def test_cli_is_official_release_where_reachable(clone: Clone, release: Release)
 
 def test_second_run_downloads_nothing(clone: Clone, release: Release) -> None:
     first = clone.get("pulumi_cli")
-    asked = len(release.asked)
+    count = len(release.requests)
     assert clone.get("pulumi_cli") == first
-    assert len(release.asked) == asked
+    assert len(release.requests) == count
 
 
 def _truncate(release: Release) -> None:
@@ -168,7 +168,7 @@ def test_silent_host_is_probed_once_in_a_run(monkeypatch: pytest.MonkeyPatch) ->
         begun = time.monotonic()
         assert net.unreachable([f"{release.url}/b"])
         assert time.monotonic() - begun < 0.1
-        assert release.asked == ["a"]
+        assert release.requests == ["a"]
 
 
 def test_cli_without_download_and_go_is_one_line(clone: Clone, builder: Path) -> None:
@@ -197,7 +197,7 @@ def test_cli_on_path_is_used_unless_older_than_sdk(clone: Clone, release: Releas
     if usable:
         assert (part["used"], part["version"], part["path"]) == (str(clone.programs / "pulumi"), text, [])
         assert clone.get("language_host")["used"] == str(clone.programs / "pulumi-language-python")
-        assert not release.asked
+        assert not release.requests
     else:
         assert part["used"] == str(clone.checkout.bin / "pulumi")
         assert f"{clone.programs / 'pulumi'} is {text}, the SDK needs {release.version} or newer" in part["why"]
@@ -257,7 +257,7 @@ def test_killed_build_is_repeated(clone: Clone, builder: Path) -> None:
 def test_killed_download_is_repeated(clone: Clone, release: Release) -> None:
     release.silent.set()
     process = clone.start("pulumi_cli")
-    while not release.asked:
+    while not release.requests:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -318,9 +318,9 @@ def test_docker_provider_is_official_where_reachable(installable: Clone, release
     )
     program = provider_choice._program(installable.checkout)
     assert provider_choice.MODULE not in program.read_text()
-    asked = len(release.asked)
+    count = len(release.requests)
     assert installable.get("plugins.provider_choice") == part
-    assert len(release.asked) == asked
+    assert len(release.requests) == count
 
 
 def test_docker_provider_is_embedded_where_unreachable(installable: Clone, release: Release) -> None:

@@ -57,13 +57,17 @@ def _mutability(inputs: Properties) -> dict[str, Any]:
 
 
 def _create_repository(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_repository(
+    repository = client.create_repository(
         repositoryName=inputs["name"],
         **_mutability(inputs),
         imageScanningConfiguration=inputs.get("imageScanningConfiguration", {}),
         encryptionConfiguration=inputs.get("encryptionConfigurations", [{"encryptionType": "AES256"}])[0],
     )["repository"]
-    more = {"arn": made["repositoryArn"], "registryId": made["registryId"], "repositoryUrl": made["repositoryUri"]}
+    more = {
+        "arn": repository["repositoryArn"],
+        "registryId": repository["registryId"],
+        "repositoryUrl": repository["repositoryUri"],
+    }
     return inputs["name"], {**inputs, **more}
 
 
@@ -79,8 +83,8 @@ def _delete_repository(client: Client, name: str, olds: Properties) -> None:
 
 
 def _put_policy(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.put_lifecycle_policy(repositoryName=inputs["repository"], lifecyclePolicyText=inputs["policy"])
-    return inputs["repository"], {**inputs, "registryId": made["registryId"]}
+    policy = client.put_lifecycle_policy(repositoryName=inputs["repository"], lifecyclePolicyText=inputs["policy"])
+    return inputs["repository"], {**inputs, "registryId": policy["registryId"]}
 
 
 def _create_cache_rule(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -165,7 +169,7 @@ class AwsProvider(Provider):
             answer = self._session.client("ecr").get_authorization_token(registryIds=[args["registryId"]])
         data = answer["authorizationData"][0]
         username, _, password = base64.b64decode(data["authorizationToken"]).decode().partition(":")
-        found = {
+        token = {
             "authorizationToken": data["authorizationToken"],
             "expiresAt": data["expiresAt"].isoformat(),
             "id": self._session.region_name,
@@ -174,7 +178,7 @@ class AwsProvider(Provider):
             "region": self._session.region_name,
             "userName": username,
         }
-        return _invoked(found)
+        return _invoked(token)
 
     def Check(self, request: provider_pb2.CheckRequest, context: grpc.ServicerContext) -> provider_pb2.CheckResponse:
         return provider_pb2.CheckResponse(inputs=request.news)
@@ -188,27 +192,29 @@ class AwsProvider(Provider):
             return provider_pb2.CreateResponse(properties=request.properties)
         with _one_line(request.urn.rpartition("::")[2]):
             kind = KINDS[_type(request.urn)]
-            made, outputs = kind.create(self._session.client(kind.service), plain(decode_struct(request.properties)))
-        return provider_pb2.CreateResponse(id=made, properties=encode_struct(outputs))
+            identifier, outputs = kind.create(
+                self._session.client(kind.service), plain(decode_struct(request.properties))
+            )
+        return provider_pb2.CreateResponse(id=identifier, properties=encode_struct(outputs))
 
     def Read(self, request: provider_pb2.ReadRequest, context: grpc.ServicerContext) -> provider_pb2.ReadResponse:
         """Read back what the state has, of its inputs those alone that were given; in an import, all that there is."""
         kind = KINDS[_type(request.urn)]
-        known, asked = plain(decode_struct(request.properties)), plain(decode_struct(request.inputs))
+        known, declared = plain(decode_struct(request.properties)), plain(decode_struct(request.inputs))
         with _one_line(request.urn.rpartition("::")[2]):
             known = known or reads.unpacked(kind.shape, request.id)
             try:
-                found = kind.read(self._session.client(kind.service), request.id, known)
+                resource = kind.read(self._session.client(kind.service), request.id, known)
             except reads.Gone:
                 return provider_pb2.ReadResponse()
             except ClientError as error:
                 if reads.not_found(error):
                     return provider_pb2.ReadResponse()
                 raise
-        inputs = {key: found.inputs.get(key, value) for key, value in asked.items()} or found.inputs
-        outputs = {**known, **found.inputs, **found.more}
+        inputs = {key: resource.inputs.get(key, value) for key, value in declared.items()} or resource.inputs
+        outputs = {**known, **resource.inputs, **resource.more}
         return provider_pb2.ReadResponse(
-            id=found.id or request.id, inputs=encode_struct(inputs), properties=encode_struct(outputs)
+            id=resource.id or request.id, inputs=encode_struct(inputs), properties=encode_struct(outputs)
         )
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
@@ -244,9 +250,9 @@ def _note(model: Any, **_: Any) -> None:
             calls.write(f"{_IAM.get(service, service)}:{model.name}\n")
 
 
-def _invoked(found: Properties) -> provider_pb2.InvokeResponse:
+def _invoked(outputs: Properties) -> provider_pb2.InvokeResponse:
     response = provider_pb2.InvokeResponse()
-    getattr(response, "return").CopyFrom(encode_struct(found))
+    getattr(response, "return").CopyFrom(encode_struct(outputs))
     return response
 
 

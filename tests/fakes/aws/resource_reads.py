@@ -57,11 +57,11 @@ def unpacked(shape: str, given: str) -> Properties:
     return dict(zip(names, parts, strict=True))
 
 
-def _one(found: list[Any]) -> Any:
+def _one(items: list[Any]) -> Any:
     """Return the only one."""
-    if not found:
+    if not items:
         raise Gone
-    (one,) = found
+    (one,) = items
     return one
 
 
@@ -97,8 +97,8 @@ def _texts(value: Any) -> Any:
     return {key: str(item).lower() if key in _TEXTS else _texts(item) for key, item in value.items()}
 
 
-def _only(found: Mapping[str, Any], *names: str) -> Properties:
-    return {name: found[name] for name in names if name in found}
+def _only(properties: Mapping[str, Any], *names: str) -> Properties:
+    return {name: properties[name] for name in names if name in properties}
 
 
 def template(client: Client, name: str, _: Properties) -> Found:
@@ -109,57 +109,63 @@ def template(client: Client, name: str, _: Properties) -> Found:
     # Moto has the template's own tags among those of what it launches
     data["tagSpecifications"] = [one for one in data["tagSpecifications"] if one["resourceType"] != "launch-template"]
     now = client.describe_tags(Filters=[{"Name": "resource-id", "Values": [name]}])["Tags"]  # the others are its first
-    own = {"name": head["LaunchTemplateName"], "tags": tags(now)}
-    return Found({**data, **own}, {"latestVersion": head["LatestVersionNumber"], "arn": "unused"})
+    inputs = {"name": head["LaunchTemplateName"], "tags": tags(now)}
+    return Found({**data, **inputs}, {"latestVersion": head["LatestVersionNumber"], "arn": "unused"})
 
 
 def security_group(client: Client, name: str, _: Properties) -> Found:
     """A security group without its rules, which are resources of their own."""
-    found = _one(client.describe_security_groups(GroupIds=[name])["SecurityGroups"])
-    own = {"name": found["GroupName"], "description": found["Description"], "vpcId": found["VpcId"]}
-    return Found({**own, "tags": tags(found.get("Tags", []))})
+    description = _one(client.describe_security_groups(GroupIds=[name])["SecurityGroups"])
+    inputs = {
+        "name": description["GroupName"],
+        "description": description["Description"],
+        "vpcId": description["VpcId"],
+    }
+    return Found({**inputs, "tags": tags(description.get("Tags", []))})
 
 
 def rule(client: Client, name: str, _: Properties) -> Found:
     """A rule of a security group, of either direction."""
-    found = _one(client.describe_security_group_rules(SecurityGroupRuleIds=[name])["SecurityGroupRules"])
-    whole = camel(found)
-    own = {"securityGroupId": found["GroupId"], **_only(whole, "ipProtocol", "cidrIpv4")}
-    if found["IpProtocol"] != "-1":
-        own |= _only(whole, "fromPort", "toPort")
-    if "ReferencedGroupInfo" in found:
-        own["referencedSecurityGroupId"] = found["ReferencedGroupInfo"]["GroupId"]
-    return Found(own)
+    description = _one(client.describe_security_group_rules(SecurityGroupRuleIds=[name])["SecurityGroupRules"])
+    whole = camel(description)
+    inputs = {"securityGroupId": description["GroupId"], **_only(whole, "ipProtocol", "cidrIpv4")}
+    if description["IpProtocol"] != "-1":
+        inputs |= _only(whole, "fromPort", "toPort")
+    if "ReferencedGroupInfo" in description:
+        inputs["referencedSecurityGroupId"] = description["ReferencedGroupInfo"]["GroupId"]
+    return Found(inputs)
 
 
 def endpoint(client: Client, name: str, _: Properties) -> Found:
     """An endpoint in a VPC."""
-    found = _one(client.describe_vpc_endpoints(VpcEndpointIds=[name])["VpcEndpoints"])
-    own = _only(camel(found), "vpcId", "serviceName", "vpcEndpointType", "privateDnsEnabled", "subnetIds", "tags")
-    return Found({**own, "securityGroupIds": [group["GroupId"] for group in found["Groups"]]})
+    description = _one(client.describe_vpc_endpoints(VpcEndpointIds=[name])["VpcEndpoints"])
+    inputs = _only(
+        camel(description), "vpcId", "serviceName", "vpcEndpointType", "privateDnsEnabled", "subnetIds", "tags"
+    )
+    return Found({**inputs, "securityGroupIds": [group["GroupId"] for group in description["Groups"]]})
 
 
 def volume(client: Client, name: str, _: Properties) -> Found:
     """A volume."""
-    found = _one(client.describe_volumes(VolumeIds=[name])["Volumes"])
-    own = _only(camel(found), "availabilityZone", "size", "encrypted", "iops", "throughput", "tags")
-    return Found({**own, "type": found["VolumeType"]})
+    description = _one(client.describe_volumes(VolumeIds=[name])["Volumes"])
+    inputs = _only(camel(description), "availabilityZone", "size", "encrypted", "iops", "throughput", "tags")
+    return Found({**inputs, "type": description["VolumeType"]})
 
 
 def instance(client: Client, name: str, _: Properties) -> Found:
     """A machine; one that has been ended is none."""
     reservation = _one(client.describe_instances(InstanceIds=[name])["Reservations"])
-    found = _one(reservation["Instances"])
-    if found["State"]["Name"] in {"shutting-down", "terminated"}:
+    description = _one(reservation["Instances"])
+    if description["State"]["Name"] in {"shutting-down", "terminated"}:
         raise Gone
-    told = client.describe_instance_attribute(InstanceId=name, Attribute="userData")["UserData"]["Value"]
-    whole = camel(found)
+    user_data = client.describe_instance_attribute(InstanceId=name, Attribute="userData")["UserData"]["Value"]
+    whole = camel(description)
     return Found(
         {
             **_only(whole, "instanceType", "subnetId", "ebsOptimized", "tags"),
-            "ami": found["ImageId"],
-            "vpcSecurityGroupIds": [group["GroupId"] for group in found["SecurityGroups"]],
-            "iamInstanceProfile": found["IamInstanceProfile"]["Arn"].rpartition("/")[2],
+            "ami": description["ImageId"],
+            "vpcSecurityGroupIds": [group["GroupId"] for group in description["SecurityGroups"]],
+            "iamInstanceProfile": description["IamInstanceProfile"]["Arn"].rpartition("/")[2],
             "metadataOptions": _only(
                 whole["metadataOptions"],
                 "httpEndpoint",
@@ -167,34 +173,35 @@ def instance(client: Client, name: str, _: Properties) -> Found:
                 "httpPutResponseHopLimit",
                 "instanceMetadataTags",
             ),
-            "userData": base64.b64decode(told).decode(),
+            "userData": base64.b64decode(user_data).decode(),
         }
     )
 
 
 def attachment(client: Client, _: str, known: Properties) -> Found:
     """A volume on a machine: the plugin's id of it is of its own making, and says nothing."""
-    found = _one(client.describe_volumes(VolumeIds=[known["volumeId"]])["Volumes"])
-    there = [one for one in found["Attachments"] if one["InstanceId"] == known["instanceId"]]
-    own = {"deviceName": _one(there)["Device"], **_only(known, "volumeId", "instanceId")}
-    return Found(own, id=f"vai-{known['volumeId']}")
+    description = _one(client.describe_volumes(VolumeIds=[known["volumeId"]])["Volumes"])
+    there = [one for one in description["Attachments"] if one["InstanceId"] == known["instanceId"]]
+    inputs = {"deviceName": _one(there)["Device"], **_only(known, "volumeId", "instanceId")}
+    return Found(inputs, id=f"vai-{known['volumeId']}")
 
 
 def group(client: Client, name: str, _: Properties) -> Found:
     """An Auto Scaling group; how many machines it has is not the stack's to say."""
-    found = _one(client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"])
-    own = _only(camel(found), "minSize", "maxSize", "healthCheckType", "capacityRebalance")  # its grace moto makes up
+    description = _one(client.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"])
+    # Moto makes up the grace of health checks.
+    inputs = _only(camel(description), "minSize", "maxSize", "healthCheckType", "capacityRebalance")
     return Found(
         {
-            **own,
+            **inputs,
             "name": name,
-            "vpcZoneIdentifiers": found["VPCZoneIdentifier"].split(","),
-            "protectFromScaleIn": found["NewInstancesProtectedFromScaleIn"],
-            "suspendedProcesses": sorted(one["ProcessName"] for one in found["SuspendedProcesses"]),
-            "mixedInstancesPolicy": _mixed(camel(found["MixedInstancesPolicy"])),
-            "tags": [_only(camel(tag), "key", "value", "propagateAtLaunch") for tag in found["Tags"]],
+            "vpcZoneIdentifiers": description["VPCZoneIdentifier"].split(","),
+            "protectFromScaleIn": description["NewInstancesProtectedFromScaleIn"],
+            "suspendedProcesses": sorted(one["ProcessName"] for one in description["SuspendedProcesses"]),
+            "mixedInstancesPolicy": _mixed(camel(description["MixedInstancesPolicy"])),
+            "tags": [_only(camel(tag), "key", "value", "propagateAtLaunch") for tag in description["Tags"]],
         },
-        {"arn": found["AutoScalingGroupARN"]},
+        {"arn": description["AutoScalingGroupARN"]},
     )
 
 
@@ -210,120 +217,120 @@ def hook(client: Client, name: str, known: Properties) -> Found:
     name, of = known["name"], known["autoscalingGroupName"]
     hooks = client.describe_lifecycle_hooks(AutoScalingGroupName=of, LifecycleHookNames=[name])["LifecycleHooks"]
     whole = camel(_one(hooks))
-    own = _only(whole, "lifecycleTransition", "heartbeatTimeout", "defaultResult")
-    return Found({**own, "name": name, "autoscalingGroupName": of}, id=name)
+    inputs = _only(whole, "lifecycleTransition", "heartbeatTimeout", "defaultResult")
+    return Found({**inputs, "name": name, "autoscalingGroupName": of}, id=name)
 
 
 def role(client: Client, name: str, _: Properties) -> Found:
     """A role without its policies, which are resources of their own."""
-    found = client.get_role(RoleName=name)["Role"]
-    trust = json.dumps(found["AssumeRolePolicyDocument"])
-    own = {"name": name, "assumeRolePolicy": trust, "tags": tags(found.get("Tags", []))}
-    return Found(own, {"arn": found["Arn"], "uniqueId": found["RoleId"]})
+    description = client.get_role(RoleName=name)["Role"]
+    trust = json.dumps(description["AssumeRolePolicyDocument"])
+    inputs = {"name": name, "assumeRolePolicy": trust, "tags": tags(description.get("Tags", []))}
+    return Found(inputs, {"arn": description["Arn"], "uniqueId": description["RoleId"]})
 
 
 def role_policy(client: Client, _: str, known: Properties) -> Found:
     """A policy of a role alone."""
-    found = client.get_role_policy(RoleName=known["role"], PolicyName=known["name"])
-    return Found({**_only(known, "role", "name"), "policy": json.dumps(found["PolicyDocument"])})
+    description = client.get_role_policy(RoleName=known["role"], PolicyName=known["name"])
+    return Found({**_only(known, "role", "name"), "policy": json.dumps(description["PolicyDocument"])})
 
 
 def profile(client: Client, name: str, _: Properties) -> Found:
     """A machine's profile."""
-    found = client.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-    roles = [one["RoleName"] for one in found["Roles"]]
-    return Found({"name": name, "role": roles[0] if roles else ""}, {"arn": found["Arn"]})
+    description = client.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+    roles = [one["RoleName"] for one in description["Roles"]]
+    return Found({"name": name, "role": roles[0] if roles else ""}, {"arn": description["Arn"]})
 
 
 def log_group(client: Client, name: str, _: Properties) -> Found:
     """A group of logs."""
     groups = client.describe_log_groups(logGroupNamePrefix=name)["logGroups"]
-    found = _one([one for one in groups if one["logGroupName"] == name])
-    arn = found["arn"].removesuffix(":*")
-    own = {"name": name, "tags": client.list_tags_for_resource(resourceArn=arn)["tags"]}
-    return Found({**own, "retentionInDays": found.get("retentionInDays", 0)}, {"arn": arn})
+    description = _one([one for one in groups if one["logGroupName"] == name])
+    arn = description["arn"].removesuffix(":*")
+    inputs = {"name": name, "tags": client.list_tags_for_resource(resourceArn=arn)["tags"]}
+    return Found({**inputs, "retentionInDays": description.get("retentionInDays", 0)}, {"arn": arn})
 
 
 def table(client: Client, name: str, _: Properties) -> Found:
     """A table."""
-    found = client.describe_table(TableName=name)["Table"]
+    description = client.describe_table(TableName=name)["Table"]
     ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    listed = client.list_tags_of_resource(ResourceArn=found["TableArn"]).get("Tags", [])
-    own = {
+    listed = client.list_tags_of_resource(ResourceArn=description["TableArn"]).get("Tags", [])
+    inputs = {
         "name": name,
-        "billingMode": found["BillingModeSummary"]["BillingMode"],
-        "hashKey": found["KeySchema"][0]["AttributeName"],
+        "billingMode": description["BillingModeSummary"]["BillingMode"],
+        "hashKey": description["KeySchema"][0]["AttributeName"],
         "attributes": [
-            {"name": one["AttributeName"], "type": one["AttributeType"]} for one in found["AttributeDefinitions"]
+            {"name": one["AttributeName"], "type": one["AttributeType"]} for one in description["AttributeDefinitions"]
         ],
         "ttl": {"attributeName": ttl["AttributeName"], "enabled": ttl["TimeToLiveStatus"] == "ENABLED"},
         "tags": tags(listed),
     }
-    return Found(own, {"arn": found["TableArn"]})
+    return Found(inputs, {"arn": description["TableArn"]})
 
 
 def function(client: Client, name: str, _: Properties) -> Found:
     """A function without its code, which the plugin does not read back either."""
     answer = client.get_function(FunctionName=name)
-    found = answer["Configuration"]
-    own = _only(camel(found), "role", "runtime", "architectures", "handler", "timeout", "memorySize")
-    variables = found["Environment"]["Variables"]  # named as the user has them
+    description = answer["Configuration"]
+    inputs = _only(camel(description), "role", "runtime", "architectures", "handler", "timeout", "memorySize")
+    variables = description["Environment"]["Variables"]  # named as the user has them
     more = {"environment": {"variables": variables}, "tags": answer.get("Tags", {})}
-    return Found({**own, **more, "name": name}, {"arn": found["FunctionArn"]})
+    return Found({**inputs, **more, "name": name}, {"arn": description["FunctionArn"]})
 
 
 def function_url(client: Client, name: str, _: Properties) -> Found:
     """The address of a function."""
-    found = client.get_function_url_config(FunctionName=name)
-    own = {"functionName": name, "authorizationType": found["AuthType"]}
-    return Found(own, {"functionUrl": found["FunctionUrl"]})
+    description = client.get_function_url_config(FunctionName=name)
+    inputs = {"functionName": name, "authorizationType": description["AuthType"]}
+    return Found(inputs, {"functionUrl": description["FunctionUrl"]})
 
 
 def invoke_config(client: Client, name: str, _: Properties) -> Found:
     """How often a function is called again that was not waited for."""
-    found = camel(client.get_function_event_invoke_config(FunctionName=name))
-    return Found({"functionName": name, **_only(found, "maximumRetryAttempts", "maximumEventAgeInSeconds")})
+    description = camel(client.get_function_event_invoke_config(FunctionName=name))
+    return Found({"functionName": name, **_only(description, "maximumRetryAttempts", "maximumEventAgeInSeconds")})
 
 
 def permission(client: Client, _: str, known: Properties) -> Found:
     """Who may call a function: a statement of its policy."""
     policy = json.loads(client.get_policy(FunctionName=known["function"])["Policy"])
     name = known["statementId"]
-    found = _one([one for one in policy["Statement"] if one["Sid"] == name])
-    principal = found["Principal"]
-    own = {
+    description = _one([one for one in policy["Statement"] if one["Sid"] == name])
+    principal = description["Principal"]
+    inputs = {
         "function": known["function"],
         "statementId": name,
-        "action": found["Action"],
+        "action": description["Action"],
         "principal": principal["Service"] if isinstance(principal, dict) else principal,
     }
-    if source := found.get("Condition", {}).get("ArnLike", {}).get("AWS:SourceArn"):
-        own["sourceArn"] = source
-    return Found(own, id=name)
+    if source := description.get("Condition", {}).get("ArnLike", {}).get("AWS:SourceArn"):
+        inputs["sourceArn"] = source
+    return Found(inputs, id=name)
 
 
 def event_rule(client: Client, name: str, _: Properties) -> Found:
     """A rule that calls by the clock."""
-    found = client.describe_rule(Name=name)
-    listed = client.list_tags_for_resource(ResourceARN=found["Arn"])["Tags"]
-    own = {"name": name, "scheduleExpression": found["ScheduleExpression"], "tags": tags(listed)}
-    return Found(own, {"arn": found["Arn"]})
+    description = client.describe_rule(Name=name)
+    listed = client.list_tags_for_resource(ResourceARN=description["Arn"])["Tags"]
+    inputs = {"name": name, "scheduleExpression": description["ScheduleExpression"], "tags": tags(listed)}
+    return Found(inputs, {"arn": description["Arn"]})
 
 
 def event_target(client: Client, _: str, known: Properties) -> Found:
     """What a rule calls."""
     targets = client.list_targets_by_rule(Rule=known["rule"])["Targets"]
-    found = _one([one for one in targets if one["Id"] == known["targetId"]])
-    retry = {"retryPolicy": camel(found["RetryPolicy"])} if "RetryPolicy" in found else {}
-    return Found({**_only(known, "rule", "targetId"), "arn": found["Arn"], **retry}, id=known["targetId"])
+    description = _one([one for one in targets if one["Id"] == known["targetId"]])
+    retry = {"retryPolicy": camel(description["RetryPolicy"])} if "RetryPolicy" in description else {}
+    return Found({**_only(known, "rule", "targetId"), "arn": description["Arn"], **retry}, id=known["targetId"])
 
 
 def alarm(client: Client, name: str, _: Properties) -> Found:
     """An alarm of a metric."""
-    found = _one(client.describe_alarms(AlarmNames=[name])["MetricAlarms"])
-    arn = found["AlarmArn"]
-    own = _only(
-        camel(found),
+    description = _one(client.describe_alarms(AlarmNames=[name])["MetricAlarms"])
+    arn = description["AlarmArn"]
+    inputs = _only(
+        camel(description),
         "alarmDescription",
         "namespace",
         "metricName",
@@ -336,25 +343,31 @@ def alarm(client: Client, name: str, _: Properties) -> Found:
         "alarmActions",
         "okActions",
     )
-    dimensions = {one["Name"]: one["Value"] for one in found["Dimensions"]}
+    dimensions = {one["Name"]: one["Value"] for one in description["Dimensions"]}
     listed = client.list_tags_for_resource(ResourceARN=arn)["Tags"]
-    return Found({**own, "name": name, "dimensions": dimensions, "tags": tags(listed)}, {"arn": arn})
+    return Found({**inputs, "name": name, "dimensions": dimensions, "tags": tags(listed)}, {"arn": arn})
 
 
 def repository(client: Client, name: str, _: Properties) -> Found:
     """A repository of images."""
-    found = _one(client.describe_repositories(repositoryNames=[name])["repositories"])
-    own = _only(found, "imageTagMutability", "imageTagMutabilityExclusionFilters", "imageScanningConfiguration")
-    encryption = {"encryptionConfigurations": [found["encryptionConfiguration"]]}
-    more = {"arn": found["repositoryArn"], "registryId": found["registryId"], "repositoryUrl": found["repositoryUri"]}
-    return Found({**own, **encryption, "name": name}, more)
+    description = _one(client.describe_repositories(repositoryNames=[name])["repositories"])
+    inputs = _only(
+        description, "imageTagMutability", "imageTagMutabilityExclusionFilters", "imageScanningConfiguration"
+    )
+    encryption = {"encryptionConfigurations": [description["encryptionConfiguration"]]}
+    more = {
+        "arn": description["repositoryArn"],
+        "registryId": description["registryId"],
+        "repositoryUrl": description["repositoryUri"],
+    }
+    return Found({**inputs, **encryption, "name": name}, more)
 
 
 def lifecycle_policy(client: Client, name: str, _: Properties) -> Found:
     """What a repository keeps."""
-    found = client.get_lifecycle_policy(repositoryName=name)
-    own = {"repository": name, "policy": found["lifecyclePolicyText"]}
-    return Found(own, {"registryId": found["registryId"]})
+    description = client.get_lifecycle_policy(repositoryName=name)
+    inputs = {"repository": name, "policy": description["lifecyclePolicyText"]}
+    return Found(inputs, {"registryId": description["registryId"]})
 
 
 def remembered(_client: Client, _name: str, known: Properties) -> Found:

@@ -53,14 +53,14 @@ def pascal(value: Any) -> Any:
         return [pascal(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for key, item in value.items():
         name = _ACRONYMS.get(key, key[:1].upper() + key[1:])
         if key == "tags" and isinstance(item, dict):
-            made[name] = tags(item)
+            arguments[name] = tags(item)
         else:
-            made[name] = item in {"true", True} if key in _BOOLEANS else _number(pascal(item))
-    return made
+            arguments[name] = item in {"true", True} if key in _BOOLEANS else _number(pascal(item))
+    return arguments
 
 
 def _number(value: Any) -> Any:
@@ -95,12 +95,12 @@ def _template_data(inputs: Properties) -> dict[str, Any]:
 
 
 def _create_template(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_launch_template(
+    response = client.create_launch_template(
         LaunchTemplateName=inputs["name"],
         LaunchTemplateData=_template_data(inputs),
         **_specified("launch-template", inputs),
     )["LaunchTemplate"]
-    return made["LaunchTemplateId"], {**inputs, "latestVersion": made["LatestVersionNumber"], "arn": "unused"}
+    return response["LaunchTemplateId"], {**inputs, "latestVersion": response["LatestVersionNumber"], "arn": "unused"}
 
 
 def _update_template(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
@@ -132,8 +132,8 @@ def _group_arguments(inputs: Properties) -> dict[str, Any]:
 def _create_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
     client.create_auto_scaling_group(**_group_arguments(inputs), Tags=_group_tags(inputs))
     client.suspend_processes(AutoScalingGroupName=inputs["name"], ScalingProcesses=inputs["suspendedProcesses"])
-    made = client.describe_auto_scaling_groups(AutoScalingGroupNames=[inputs["name"]])["AutoScalingGroups"][0]
-    return inputs["name"], {**inputs, "arn": made["AutoScalingGroupARN"]}
+    response = client.describe_auto_scaling_groups(AutoScalingGroupNames=[inputs["name"]])["AutoScalingGroups"][0]
+    return inputs["name"], {**inputs, "arn": response["AutoScalingGroupARN"]}
 
 
 def _group_tags(inputs: Properties) -> list[dict[str, Any]]:
@@ -166,15 +166,15 @@ def _put_hook(client: Client, inputs: Properties) -> tuple[str, Properties]:
 
 def _create_security_group(client: Client, inputs: Properties) -> tuple[str, Properties]:
     """As the plugin does, take away the rule that lets everything out: only what is declared goes."""
-    made = client.create_security_group(
+    group = client.create_security_group(
         GroupName=inputs["name"],
         Description=inputs["description"],
         VpcId=inputs["vpcId"],
         **_specified("security-group", inputs),
     )["GroupId"]
     everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
-    client.revoke_security_group_egress(GroupId=made, IpPermissions=everything)
-    return made, inputs
+    client.revoke_security_group_egress(GroupId=group, IpPermissions=everything)
+    return group, inputs
 
 
 def _delete_security_group(client: Client, name: str, _: Properties) -> None:
@@ -194,8 +194,8 @@ def _rule(direction: str) -> Kind:
         else:
             permission["UserIdGroupPairs"] = [{"GroupId": inputs["referencedSecurityGroupId"]}]
         authorize = getattr(client, f"authorize_security_group_{direction}")
-        made = authorize(GroupId=inputs["securityGroupId"], IpPermissions=[permission])
-        return made["SecurityGroupRules"][0]["SecurityGroupRuleId"], inputs
+        response = authorize(GroupId=inputs["securityGroupId"], IpPermissions=[permission])
+        return response["SecurityGroupRules"][0]["SecurityGroupRuleId"], inputs
 
     def delete(client: Client, name: str, olds: Properties) -> None:
         revoke = getattr(client, f"revoke_security_group_{direction}")
@@ -276,12 +276,12 @@ def _create_placement_group(client: Client, inputs: Properties) -> tuple[str, Pr
 
 
 def _create_endpoint(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_vpc_endpoint(
+    response = client.create_vpc_endpoint(
         **pascal(without(inputs, "tags", "privateDnsEnabled")),
         PrivateDnsEnabled=inputs.get("privateDnsEnabled", False),
         **_specified("vpc-endpoint", inputs),
     )
-    return made["VpcEndpoint"]["VpcEndpointId"], inputs
+    return response["VpcEndpoint"]["VpcEndpointId"], inputs
 
 
 def _update_endpoint(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
@@ -293,10 +293,10 @@ def _update_endpoint(client: Client, name: str, olds: Properties, news: Properti
 
 
 def _create_role(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_role(
+    response = client.create_role(
         RoleName=inputs["name"], AssumeRolePolicyDocument=inputs["assumeRolePolicy"], Tags=tags(inputs["tags"])
     )["Role"]
-    return inputs["name"], {**inputs, "arn": made["Arn"], "uniqueId": made["RoleId"]}
+    return inputs["name"], {**inputs, "arn": response["Arn"], "uniqueId": response["RoleId"]}
 
 
 def _update_role(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
@@ -310,9 +310,9 @@ def _put_role_policy(client: Client, inputs: Properties) -> tuple[str, Propertie
 
 
 def _create_profile(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_instance_profile(InstanceProfileName=inputs["name"])["InstanceProfile"]
+    response = client.create_instance_profile(InstanceProfileName=inputs["name"])["InstanceProfile"]
     client.add_role_to_instance_profile(InstanceProfileName=inputs["name"], RoleName=inputs["role"])
-    return inputs["name"], {**inputs, "arn": made["Arn"]}
+    return inputs["name"], {**inputs, "arn": response["Arn"]}
 
 
 def _delete_profile(client: Client, name: str, olds: Properties) -> None:
@@ -332,7 +332,7 @@ def _keep_logs(client: Client, name: str, olds: Properties, news: Properties) ->
 
 
 def _create_table(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_table(
+    response = client.create_table(
         TableName=inputs["name"],
         BillingMode=inputs["billingMode"],
         KeySchema=[{"AttributeName": inputs["hashKey"], "KeyType": "HASH"}],
@@ -341,7 +341,7 @@ def _create_table(client: Client, inputs: Properties) -> tuple[str, Properties]:
     )["TableDescription"]
     ttl = {"Enabled": inputs["ttl"]["enabled"], "AttributeName": inputs["ttl"]["attributeName"]}
     client.update_time_to_live(TableName=inputs["name"], TimeToLiveSpecification=ttl)
-    return inputs["name"], {**inputs, "arn": made["TableArn"]}
+    return inputs["name"], {**inputs, "arn": response["TableArn"]}
 
 
 def _zip(code: Mapping[str, Any]) -> bytes:
@@ -367,13 +367,13 @@ def _configuration(inputs: Properties) -> dict[str, Any]:
 
 
 def _create_function(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_function(
+    response = client.create_function(
         **_configuration(inputs),
         Architectures=inputs["architectures"],
         Code={"ZipFile": _zip(inputs["code"])},
         Tags=inputs["tags"],
     )
-    return inputs["name"], {**inputs, "arn": made["FunctionArn"]}
+    return inputs["name"], {**inputs, "arn": response["FunctionArn"]}
 
 
 def _update_function(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
@@ -383,8 +383,10 @@ def _update_function(client: Client, name: str, olds: Properties, news: Properti
 
 
 def _create_function_url(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_function_url_config(FunctionName=inputs["functionName"], AuthType=inputs["authorizationType"])
-    return inputs["functionName"], {**inputs, "functionUrl": made["FunctionUrl"]}
+    response = client.create_function_url_config(
+        FunctionName=inputs["functionName"], AuthType=inputs["authorizationType"]
+    )
+    return inputs["functionName"], {**inputs, "functionUrl": response["FunctionUrl"]}
 
 
 def _put_invoke_config(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -406,10 +408,10 @@ def _add_permission(client: Client, inputs: Properties) -> tuple[str, Properties
 
 
 def _put_rule(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.put_rule(
+    response = client.put_rule(
         Name=inputs["name"], ScheduleExpression=inputs["scheduleExpression"], Tags=tags(inputs["tags"])
     )
-    return inputs["name"], {**inputs, "arn": made["RuleArn"]}
+    return inputs["name"], {**inputs, "arn": response["RuleArn"]}
 
 
 def _put_target(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -427,12 +429,12 @@ def _put_alarm(client: Client, inputs: Properties) -> tuple[str, Properties]:
     }
     dimensions = [{"Name": name, "Value": value} for name, value in inputs["dimensions"].items()]
     client.put_metric_alarm(**arguments, Dimensions=dimensions, Tags=tags(inputs["tags"]))
-    made = client.describe_alarms(AlarmNames=[inputs["name"]])["MetricAlarms"][0]
-    return inputs["name"], {**inputs, "arn": made["AlarmArn"]}
+    response = client.describe_alarms(AlarmNames=[inputs["name"]])["MetricAlarms"][0]
+    return inputs["name"], {**inputs, "arn": response["AlarmArn"]}
 
 
 def _create_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
-    made = client.create_volume(
+    response = client.create_volume(
         AvailabilityZone=inputs["availabilityZone"],
         Size=int(inputs["size"]),
         VolumeType=inputs["type"],
@@ -441,7 +443,7 @@ def _create_volume(client: Client, inputs: Properties) -> tuple[str, Properties]
         Encrypted=inputs["encrypted"],
         **_specified("volume", inputs),
     )
-    return made["VolumeId"], inputs
+    return response["VolumeId"], inputs
 
 
 def _grow_volume(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
@@ -460,7 +462,7 @@ def _create_instance(client: Client, inputs: Properties) -> tuple[str, Propertie
         "httpPutResponseHopLimit": "HttpPutResponseHopLimit",
         "instanceMetadataTags": "InstanceMetadataTags",
     }
-    made = client.run_instances(
+    response = client.run_instances(
         MinCount=1,
         MaxCount=1,
         ImageId=inputs["ami"],
@@ -475,7 +477,7 @@ def _create_instance(client: Client, inputs: Properties) -> tuple[str, Propertie
         UserData=inputs["userData"],
         **_specified("instance", inputs),
     )["Instances"][0]
-    return made["InstanceId"], inputs
+    return response["InstanceId"], inputs
 
 
 def _attach_volume(client: Client, inputs: Properties) -> tuple[str, Properties]:
@@ -688,24 +690,26 @@ RUNNERS: Final = {
 
 
 def _instance_type(session: Any, args: Mapping[str, Any]) -> Properties:
-    found = session.client("ec2").describe_instance_types(InstanceTypes=[args["instanceType"]])["InstanceTypes"][0]
-    network = found["NetworkInfo"]
+    description = session.client("ec2").describe_instance_types(InstanceTypes=[args["instanceType"]])["InstanceTypes"][
+        0
+    ]
+    network = description["NetworkInfo"]
     return {
         "instanceType": args["instanceType"],
-        "supportedArchitectures": found["ProcessorInfo"]["SupportedArchitectures"],
+        "supportedArchitectures": description["ProcessorInfo"]["SupportedArchitectures"],
         "gpuses": [
             {"count": gpu["Count"], "manufacturer": gpu["Manufacturer"], "name": gpu["Name"]}
-            for gpu in found.get("GpuInfo", {}).get("Gpus", [])
+            for gpu in description.get("GpuInfo", {}).get("Gpus", [])
         ],
         "efaSupported": network["EfaSupported"],
         "efaMaximumInterfaces": network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
         "maximumNetworkCards": network["MaximumNetworkCards"],
         "instanceDisks": [
             {"count": disk["Count"], "size": disk["SizeInGB"]}
-            for disk in found.get("InstanceStorageInfo", {}).get("Disks", [])
+            for disk in description.get("InstanceStorageInfo", {}).get("Disks", [])
         ],
-        "supportedPlacementStrategies": found["PlacementGroupInfo"]["SupportedStrategies"],
-        "supportedUsagesClasses": found["SupportedUsageClasses"],
+        "supportedPlacementStrategies": description["PlacementGroupInfo"]["SupportedStrategies"],
+        "supportedUsagesClasses": description["SupportedUsageClasses"],
     }
 
 
@@ -741,25 +745,25 @@ def _image(session: Any, args: Mapping[str, Any]) -> Properties:
 
 def _vpc(session: Any, _: Mapping[str, Any]) -> Properties:
     filters = [{"Name": "is-default", "Values": ["true"]}]
-    found = session.client("ec2").describe_vpcs(Filters=filters)["Vpcs"]
-    if not found:
+    vpcs = session.client("ec2").describe_vpcs(Filters=filters)["Vpcs"]
+    if not vpcs:
         raise ValueError("no matching EC2 VPC found")
-    return {"id": found[0]["VpcId"]}
+    return {"id": vpcs[0]["VpcId"]}
 
 
 def _subnets(session: Any, args: Mapping[str, Any]) -> Properties:
-    found = session.client("ec2").describe_subnets(Filters=_filters(args))["Subnets"]
-    return {"id": "unused", "ids": [subnet["SubnetId"] for subnet in found]}
+    subnets = session.client("ec2").describe_subnets(Filters=_filters(args))["Subnets"]
+    return {"id": "unused", "ids": [subnet["SubnetId"] for subnet in subnets]}
 
 
 def _subnet(session: Any, args: Mapping[str, Any]) -> Properties:
-    found = session.client("ec2").describe_subnets(SubnetIds=[args["id"]])["Subnets"][0]
+    description = session.client("ec2").describe_subnets(SubnetIds=[args["id"]])["Subnets"][0]
     return {
-        "id": found["SubnetId"],
-        "vpcId": found["VpcId"],
-        "availabilityZone": found["AvailabilityZone"],
-        "cidrBlock": found["CidrBlock"],
-        "mapPublicIpOnLaunch": found["MapPublicIpOnLaunch"],
+        "id": description["SubnetId"],
+        "vpcId": description["VpcId"],
+        "availabilityZone": description["AvailabilityZone"],
+        "cidrBlock": description["CidrBlock"],
+        "mapPublicIpOnLaunch": description["MapPublicIpOnLaunch"],
     }
 
 
@@ -771,10 +775,13 @@ def _spot_price(session: Any, args: Mapping[str, Any]) -> Properties:
 
 
 def _offerings(session: Any, args: Mapping[str, Any]) -> Properties:
-    found = session.client("ec2").describe_instance_type_offerings(
+    offerings = session.client("ec2").describe_instance_type_offerings(
         LocationType=args["locationType"], Filters=_filters(args)
     )["InstanceTypeOfferings"]
-    return {"locations": [one["Location"] for one in found], "instanceTypes": [one["InstanceType"] for one in found]}
+    return {
+        "locations": [one["Location"] for one in offerings],
+        "instanceTypes": [one["InstanceType"] for one in offerings],
+    }
 
 
 def _product(session: Any, args: Mapping[str, Any]) -> Properties:

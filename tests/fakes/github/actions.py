@@ -74,8 +74,8 @@ class Run:
     artifacts: Path
 
     def job(self, name: str) -> Job:
-        (found,) = [job for job in self.jobs if job.name == name]
-        return found
+        (match,) = [job for job in self.jobs if job.name == name]
+        return match
 
     @property
     def results(self) -> dict[str, str]:
@@ -198,7 +198,7 @@ class _Workflow:
         ended = Job(name, "success", value(job["runs-on"], contexts), permissions=job.get("permissions", {}))
         steps: dict[str, Any] = {}
         contexts = {**contexts, "steps": steps, "env": {}}
-        own = {key: interpolate(str(text), contexts) for key, text in job.get("env", {}).items()}
+        variables = {key: interpolate(str(text), contexts) for key, text in job.get("env", {}).items()}
         for step in job["steps"]:
             condition = str(step.get("if", "true"))
             failed = ended.result == "failure"
@@ -209,7 +209,7 @@ class _Workflow:
             if "uses" in step:
                 self._use(step["uses"].partition("@")[0], given, place, ended)
                 continue
-            outputs, ok = self._line(step["run"], place, {**own, **more}, ended)
+            outputs, ok = self._line(step["run"], place, {**variables, **more}, ended)
             steps[step.get("id", "")] = {"outputs": outputs}
             ended.result = ended.result if ok else "failure"
         for output, text in job.get("outputs", {}).items():
@@ -264,15 +264,15 @@ class _Workflow:
                 assert given["persist-credentials"] is False
                 checkout(self.actions.remote, self.event, place / "checkout", self.depth or given.get("fetch-depth", 1))
             case "actions/upload-artifact":
-                made = place / "checkout" / given["path"]
-                if made.is_dir():
-                    shutil.copytree(made, self.store / given["name"])
+                source = place / "checkout" / given["path"]
+                if source.is_dir():
+                    shutil.copytree(source, self.store / given["name"])
                 else:
                     assert given["if-no-files-found"] == "ignore"
             case "actions/download-artifact":
                 assert given["merge-multiple"] is True
-                for found in sorted(self.store.glob(given["pattern"])):
-                    shutil.copytree(found, place / "checkout" / given["path"], dirs_exist_ok=True, symlinks=True)
+                for artifact in sorted(self.store.glob(given["pattern"])):
+                    shutil.copytree(artifact, place / "checkout" / given["path"], dirs_exist_ok=True, symlinks=True)
             case "anchore/scan-action":
                 job.scanned.append(dict(given))
             case _:
@@ -298,9 +298,9 @@ def checkout(remote: Path, event: Event, folder: Path, depth: int) -> None:
         ["checkout", "-q", "-B", branch, at] if branch else ["checkout", "-q", "--detach", at],
     ):
         subprocess.run([*git, *words], check=True)
-    made = Checkout(folder)
-    made.venv.mkdir(parents=True)
+    clone = Checkout(folder)
+    clone.venv.mkdir(parents=True)
     for part in ("bin", "lib", "pyvenv.cfg"):
-        (made.venv / part).symlink_to(Path(sys.prefix, part))
-    remember(made, Part(python_env.NAME, str(made.venv), "the tests' own", path=[str(made.venv / "bin")]),
-             python_env.key(made))  # fmt: skip
+        (clone.venv / part).symlink_to(Path(sys.prefix, part))
+    remember(clone, Part(python_env.NAME, str(clone.venv), "the tests' own", path=[str(clone.venv / "bin")]),
+             python_env.key(clone))  # fmt: skip

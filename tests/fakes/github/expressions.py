@@ -50,8 +50,8 @@ class _Parser:
         self.tokens = tokens
         self._contexts = contexts
 
-    def _next(self, *wanted: str) -> str | None:
-        return self.tokens.pop(0) if self.tokens and (not wanted or self.tokens[0] in wanted) else None
+    def _next(self, *tokens: str) -> str | None:
+        return self.tokens.pop(0) if self.tokens and (not tokens or self.tokens[0] in tokens) else None
 
     def either(self) -> Any:
         left = self._both()

@@ -42,16 +42,16 @@ class GitHub:
                 size, page = int(query["per_page"][0]), int(query["page"][0])
                 return self.comments[int(number)][size * (page - 1) : size * page]
             case "POST", ["issues", number, "comments"]:
-                made = {
+                comment = {
                     "id": sum(map(len, self.comments.values())) + 1,
                     "user": {"login": "github-actions[bot]"},
                     **body,
                 }
-                self.comments[int(number)].append(made)
-                return made
+                self.comments[int(number)].append(comment)
+                return comment
             case "PATCH", ["issues", "comments", number]:
-                (found,) = [one for of in self.comments.values() for one in of if one["id"] == int(number)]
-                return found.update(body)
+                (comment,) = [one for of in self.comments.values() for one in of if one["id"] == int(number)]
+                return comment.update(body)
             case "POST", ["actions", "workflows", name, "dispatches"]:
                 return self.dispatched.append((name, body))
         raise AssertionError(f"{method} {path}")
@@ -74,11 +74,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = _do  # noqa: N815
 
     def _send(self, status: int, body: Any) -> None:
-        said = b"" if body is None else json.dumps(body).encode()
+        content = b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
         return
@@ -89,5 +89,5 @@ def serve() -> Iterator[GitHub]:
     """Serve the API until the block ends."""
     handler: Any = type("Handler", (_Handler,), {})
     with serving(handler) as address:
-        made = handler.github = GitHub(f"http://{address}")
-        yield made
+        github = handler.github = GitHub(f"http://{address}")
+        yield github

@@ -31,7 +31,7 @@ class World:
         self.running = False
         self.unreadable: dict[int, int] = {}
         self.forbidden: str | None = None
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.tokens = {TOKEN}
         self.bearers: list[str] = []
         self.down = False
@@ -76,11 +76,11 @@ class World:
             self.again.append(int(match[1]))
             return 201, {}
         if split.path.endswith("/generate-jitconfig"):
-            made = self.register(body["name"])
-            if made is None:
+            runner = self.register(body["name"])
+            if runner is None:
                 return 409, {"message": "Already exists - A runner with the name already exists"}
             config = base64.b64encode(json.dumps(body).encode() + b" " * 4000).decode()
-            return 201, {"runner": made, "encoded_jit_config": config}
+            return 201, {"runner": runner, "encoded_jit_config": config}
         if match := re.fullmatch(r"/(?:orgs/acme|repos/acme/images)/actions/runners(?:/(\d+))?", split.path):
             return self._runner(method, match[1], parse_qs(split.query))
         return 404, {"message": "Not Found"}
@@ -123,7 +123,7 @@ def served() -> Iterator[tuple[World, str]]:
         def _do(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(length)) if length else None
-            world.asked.append(f"{self.command} {urlsplit(self.path).path}")
+            world.requests.append(f"{self.command} {urlsplit(self.path).path}")
             bearer = self.headers["Authorization"].removeprefix("Bearer ")
             world.bearers.append(bearer)
             if world.down:

@@ -67,13 +67,13 @@ class Api:
             config = yaml.safe_load(self.path.read_text())
         except OSError as error:
             raise ProviderError(f"configured Kubernetes cluster is unreachable: {error}") from error
-        wanted = context or config["current-context"]
-        found = {entry["name"]: entry["context"] for entry in config["contexts"]}
-        if wanted not in found:
-            raise ProviderError(f'configured Kubernetes cluster is unreachable: context "{wanted}" does not exist')
-        self.context = wanted
-        cluster = {entry["name"]: entry["cluster"] for entry in config["clusters"]}[found[wanted]["cluster"]]
-        user = {entry["name"]: entry["user"] for entry in config["users"]}[found[wanted]["user"]]
+        name = context or config["current-context"]
+        contexts = {entry["name"]: entry["context"] for entry in config["contexts"]}
+        if name not in contexts:
+            raise ProviderError(f'configured Kubernetes cluster is unreachable: context "{name}" does not exist')
+        self.context = name
+        cluster = {entry["name"]: entry["cluster"] for entry in config["clusters"]}[contexts[name]["cluster"]]
+        user = {entry["name"]: entry["user"] for entry in config["users"]}[contexts[name]["user"]]
         self.server = cluster["server"]
         self.session = requests.Session()
         self.session.trust_env = False
@@ -137,15 +137,15 @@ class Api:
         answer = self.session.get(
             f"{self.server}/api/v1/namespaces/{space}/pods", params={"labelSelector": selector}, timeout=30
         )
-        found: list[Properties] = _read(answer)["items"]
-        return found
+        items: list[Properties] = _read(answer)["items"]
+        return items
 
 
 def _read(answer: requests.Response) -> Properties:
-    found: Properties = answer.json()
+    content: Properties = answer.json()
     if not answer.ok:
-        raise ProviderError(f"the server refused: {found.get('message', answer.text)}")
-    return found
+        raise ProviderError(f"the server refused: {content.get('message', answer.text)}")
+    return content
 
 
 def _named(manifest: Properties) -> str:
@@ -169,9 +169,9 @@ def _done(manifest: Properties) -> bool | str:
             return str(conditions["Failed"].get("message"))
         return conditions.get("Complete", {}).get("status") == "True"
     if manifest["kind"] == "Deployment":
-        wanted = manifest["spec"].get("replicas", 1)
+        replicas = manifest["spec"].get("replicas", 1)
         current = status.get("observedGeneration") == manifest["metadata"]["generation"]
-        return bool(current and status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == wanted)
+        return bool(current and status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == replicas)
     if manifest["kind"] == "PersistentVolumeClaim":
         return bool(status.get("phase") == "Bound")
     return True
@@ -179,21 +179,21 @@ def _done(manifest: Properties) -> bool | str:
 
 def _reasons(pods: list[Properties]) -> str:
     """Say what keeps pods from running, or ended them."""
-    said = []
+    reasons = []
     for pod in pods:
         status = pod.get("status", {})
-        said += [
+        reasons += [
             f"{condition['reason']}: {condition['message']}"
             for condition in _conditions(status).values()
             if condition["status"] == "False" and condition.get("message")
         ]
-        said += [
+        reasons += [
             f"{container['name']}: {state.get('reason')}: {state.get('message', '')}".strip()
             for container in status.get("containerStatuses", [])
             for state in container.get("state", {}).values()
             if state.get("message") or state.get("reason")
         ]
-    return "; ".join(dict.fromkeys(said))
+    return "; ".join(dict.fromkeys(reasons))
 
 
 class KubernetesProvider(Provider):
@@ -245,37 +245,37 @@ class KubernetesProvider(Provider):
         annotations = manifest["metadata"].get("annotations") or {}
         if manifest["kind"] != "Job" or annotations.get("pulumi.com/replaceUnready") != "true":
             return False
-        found = self._api.find(manifest)
-        return found is not None and _done(found) is not True
+        current = self._api.find(manifest)
+        return current is not None and _done(current) is not True
 
     def Create(self, request: provider_pb2.CreateRequest, context: grpc.ServicerContext) -> provider_pb2.CreateResponse:
         inputs = decode_struct(request.properties)
         if request.preview or has_unknown(inputs):
             return provider_pb2.CreateResponse(properties=request.properties)
-        wanted = plain(inputs)
+        manifest = plain(inputs)
         if _type(request.urn) == RELEASE:
-            name, made = f"{wanted['namespace']}/{wanted['name']}", self._install(wanted)
+            name, state = f"{manifest['namespace']}/{manifest['name']}", self._install(manifest)
         else:
-            if self._api.find(wanted) is not None:
-                raise ProviderError(f"{_named(wanted)} already exists")
-            made = self._api.apply(wanted)
-            name = f"{wanted['metadata'].get('namespace', '')}/{wanted['metadata']['name']}"
+            if self._api.find(manifest) is not None:
+                raise ProviderError(f"{_named(manifest)} already exists")
+            state = self._api.apply(manifest)
+            name = f"{manifest['metadata'].get('namespace', '')}/{manifest['metadata']['name']}"
             try:
-                made = self._await(wanted, request.urn)
+                state = self._await(manifest, request.urn)
             except ProviderError as error:  # it is there, and the next update goes on with it
-                _half_made(context, name.lstrip("/"), made, request.properties, str(error))
+                _half_made(context, name.lstrip("/"), state, request.properties, str(error))
                 raise
-        return provider_pb2.CreateResponse(id=name.lstrip("/"), properties=encode_struct(made))
+        return provider_pb2.CreateResponse(id=name.lstrip("/"), properties=encode_struct(state))
 
     def Update(self, request: provider_pb2.UpdateRequest, context: grpc.ServicerContext) -> provider_pb2.UpdateResponse:
         inputs = decode_struct(request.news)
         if request.preview or has_unknown(inputs):
             return provider_pb2.UpdateResponse(properties=request.news)
-        wanted = plain(inputs)
+        manifest = plain(inputs)
         if _type(request.urn) == RELEASE:
-            return provider_pb2.UpdateResponse(properties=encode_struct(self._install(wanted)))
-        self._api.apply(wanted)
-        return provider_pb2.UpdateResponse(properties=encode_struct(self._await(wanted, request.urn)))
+            return provider_pb2.UpdateResponse(properties=encode_struct(self._install(manifest)))
+        self._api.apply(manifest)
+        return provider_pb2.UpdateResponse(properties=encode_struct(self._await(manifest, request.urn)))
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
         known = plain(decode_struct(request.properties))
@@ -290,21 +290,21 @@ class KubernetesProvider(Provider):
         annotations = manifest["metadata"].get("annotations", {})
         seconds = float(annotations.get("pulumi.com/timeoutSeconds", SECONDS))
         end = time.monotonic() + seconds
-        said: set[str] = set()
+        logged: set[str] = set()
         while True:
-            found = self._api.find(manifest)
-            if found is None:
+            current = self._api.find(manifest)
+            if current is None:
                 raise ProviderError(f"{_named(manifest)} was deleted while it was awaited")
-            done = annotations.get("pulumi.com/skipAwait") == "true" or _done(found)
+            done = annotations.get("pulumi.com/skipAwait") == "true" or _done(current)
             if done is True:
-                found["metadata"].pop("managedFields", None)
-                return found
-            reasons = _reasons(self._api.pods(found)) if "template" in found.get("spec", {}) else ""
+                current["metadata"].pop("managedFields", None)
+                return current
+            reasons = _reasons(self._api.pods(current)) if "template" in current.get("spec", {}) else ""
             if done or time.monotonic() > end:
                 why = done or f"not ready within {seconds:.0f} s"
                 raise ProviderError(f"{_named(manifest)}: {why} {reasons}".strip())
-            if reasons and reasons not in said:
-                said.add(reasons)
+            if reasons and reasons not in logged:
+                logged.add(reasons)
                 self.host.log(urn, reasons, "WARNING")
             time.sleep(0.3)
 
@@ -329,11 +329,11 @@ class KubernetesProvider(Provider):
 
 
 def _half_made(
-    context: grpc.ServicerContext, name: str, made: Properties, inputs: struct_pb2.Struct, reason: str
+    context: grpc.ServicerContext, name: str, state: Properties, inputs: struct_pb2.Struct, reason: str
 ) -> None:
     """Tell the engine that an object was made and is not as it should be, in the way that gRPC has for details."""
     failed = provider_pb2.ErrorResourceInitFailed(
-        id=name, properties=encode_struct(made), reasons=[reason], inputs=inputs
+        id=name, properties=encode_struct(state), reasons=[reason], inputs=inputs
     )
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=reason)
     status.details.add().Pack(failed)
@@ -345,10 +345,10 @@ def _type(urn: str) -> str:
 
 
 def _at(manifest: Properties, path: str) -> object:
-    found: object = manifest
+    value: object = manifest
     for key in path.split("."):
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _diff(changed: list[str], replaces: list[str]) -> provider_pb2.DiffResponse:

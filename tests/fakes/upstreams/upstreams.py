@@ -51,13 +51,13 @@ DATE = "2020-01-01T00:00:00+00:00"
 
 def digest(paths: Iterable[Path], *facts: object) -> str:
     """Return 12 hexadecimal digits that stand for files, folders and some facts."""
-    found = hashlib.sha256(repr(facts).encode())
+    total = hashlib.sha256(repr(facts).encode())
     for top in paths:
         for path in sorted(
             path for path in (top, *top.rglob("*")) if path.is_file() and "__pycache__" not in path.parts
         ):
-            found.update(f"{path.relative_to(HERE)} {path.stat().st_mode:o} ".encode() + path.read_bytes())
-    return found.hexdigest()[:12]
+            total.update(f"{path.relative_to(HERE)} {path.stat().st_mode:o} ".encode() + path.read_bytes())
+    return total.hexdigest()[:12]
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -158,8 +158,8 @@ def _index(folder: Path, tritons: Iterable[str]) -> None:
         "--python-version=3.11",
     ]
     command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files)]
-    for asked in (REAL, OTHER):
-        subprocess.run([*command, *asked], check=True)
+    for wheels in (REAL, OTHER):
+        subprocess.run([*command, *wheels], check=True)
     for name, module in PURE.items():
         pure_wheel(files, name, "9.9", module)
     # An archive without members is a static library.
@@ -185,10 +185,10 @@ def gateway() -> str:
     """Return this machine's address on the engine's own network, by which a build reaches it."""
     network = json.loads(docker("network", "inspect", "bridge").stdout)[0]["IPAM"]["Config"][0]
     subnet = ipaddress.ip_network(network["Subnet"])
-    shown = subprocess.run(["ip", "-j", "-4", "address"], check=True, capture_output=True, text=True).stdout
-    addresses = [entry["local"] for interface in json.loads(shown) for entry in interface["addr_info"]]
-    own: str = next(address for address in addresses if ipaddress.ip_address(address) in subnet)
-    return own
+    output = subprocess.run(["ip", "-j", "-4", "address"], check=True, capture_output=True, text=True).stdout
+    addresses = [entry["local"] for interface in json.loads(output) for entry in interface["addr_info"]]
+    address: str = next(address for address in addresses if ipaddress.ip_address(address) in subnet)
+    return address
 
 
 def once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> Path:
@@ -287,10 +287,10 @@ class World:
         content = digest(
             [], docker("run", "--rm", f"{folder}/{name}", "sha256sum", "/etc/pki/rpm-gpg/RPM-GPG-KEY").stdout
         )
-        made = once(
+        packages = once(
             self.cache, "rpms", content, lambda folder: build("rpms-files", f"--output=type=local,dest={folder}")
         )
-        served = f"{self.server.url}/{made.name}"
+        served = f"{self.server.url}/{packages.name}"
         images = {"docker.io/rockylinux": rocky[0], "registry.access.redhat.com": ubi[0]}
         downloads = {
             "https://dl.rockylinux.org": f"{served}/rocky",
@@ -314,8 +314,8 @@ class World:
                     wheel.rename(folder / "files" / wheel.name)
             pages(folder)
 
-        made = once(self.cache, "published", digest([], *(image.id() for image in wheels)), fill)
-        return f"{self.server.url}/{made.name}/simple"
+        index_folder = once(self.cache, "published", digest([], *(image.id() for image in wheels)), fill)
+        return f"{self.server.url}/{index_folder.name}/simple"
 
 
 def index(cache: Path, tritons: Iterable[str]) -> Path:
