@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from oci import client
-from stacks import graph, lock
+from stacks import checks, graph, lock
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError, one_line
 
@@ -23,6 +23,7 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     branches: set[tuple[str, str]] = set()
     for stack in stacks or stack_names():
         unlocked = graph.unlocked(read_stack(stack), f"stack {stack}")
+        checks.run(checks.GRAPH_RULES, unlocked, unlocked.where)
         for spec in unlocked.specs:
             references.update(lock.tagged_parents(spec, unlocked.config.mirrors).values())
             branches.update(lock.branches(spec, unlocked.config.mirrors).values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import uuid
 from collections.abc import Iterable, Mapping
@@ -132,14 +133,15 @@ def built(
     *,
     have: Mapping[str, str] | None = None,
     by_hand: Mapping[str, Mapping[str, str]] | None = None,
+    first: int | None = None,
     **more: Any,
 ) -> Chain:
-    """Build a stack's images without Pulumi.
+    """Build a stack's images without Pulumi, all or the ``first`` ones; parents come before children.
 
     What we ``have`` of them, by name, is taken as it is; ``by_hand`` are arguments that no key of a stack sets, by image.
     """
     config = values(stack, made, more)
-    planned = _planned(stack, config)
+    planned = dict(itertools.islice(_planned(stack, config).items(), first))
     made.provide(_parents(planned))
     prefix = f"slipway-test/{uuid.uuid4().hex[:12]}"
     names = {name: f"{prefix}/{name}" for name in planned} | dict(have or {})

@@ -15,9 +15,6 @@ from tests.images.efa.conftest import Built
 from tests.images.engine import Image, build, check_planted
 from tests.images.published import Published
 
-pytestmark = pytest.mark.slow
-
-
 def installed(image: Image) -> dict[str, str]:
     """Return the distribution's packages of an image: name and version."""
     listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
@@ -41,6 +38,7 @@ def test_efa_parts_have_the_versions_of_stack(built: Built) -> None:
     assert "torch 2.11.0a0" in said
 
 
+@pytest.mark.slow
 def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstreams) -> None:
     parent, image = files(Image(upstreams.parent("26.03"))), files(built())
     gone = {path for path in parent if path not in image}
@@ -74,6 +72,7 @@ def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstream
     assert "libibverbs1" in installed(built())
 
 
+@pytest.mark.slow
 def test_efa_image_has_environment_labels_and_entry_point(built: Built, upstreams: Upstreams) -> None:
     parent = Image(upstreams.parent("26.03"))
     entry_point, image = parent.config()["Config"]["Entrypoint"], built().config()["Config"]
@@ -100,6 +99,7 @@ def test_efa_image_has_environment_labels_and_entry_point(built: Built, upstream
     assert image["Labels"][f"{prefix}.base.name"] == "nvcr.io/nvidia/pytorch:26.03-py3"
 
 
+@pytest.mark.slow
 def test_efa_layers_hold_no_archive_or_package_list(built: Built) -> None:
     for layer in built().layers():
         left = [path for path in layer.files if path.endswith((".deb", ".tar.gz", ".whl", "_Packages"))]
@@ -157,6 +157,7 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
 """What is switched on or off, the files that then differ, and the variables."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("switch", "differing", "variables"), SWITCHES)
 def test_efa_switch_changes_only_listed_files(
     built: Built, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
@@ -165,6 +166,7 @@ def test_efa_switch_changes_only_listed_files(
     check_differ(normal, other, differing, variables)
 
 
+@pytest.mark.slow
 def test_nccl_built_or_packaged_has_requested_version(built: Built) -> None:
     package, compiled = built(nccl="2.32.3-1"), built(nccl={"version": "2.32.3-1", "source": "build"})
     for image in (package, compiled):
@@ -172,17 +174,20 @@ def test_nccl_built_or_packaged_has_requested_version(built: Built) -> None:
         assert "NCCL 2.32.3" in image.run("cat", "/opt/amazon/versions.txt")
 
 
+@pytest.mark.slow
 def test_rebuilt_openmpi_links_requested_pmix(built: Built) -> None:
     linked = built(openmpi={"pmix": "4.2.6"}).run("sh", "-c", "ldd /opt/amazon/openmpi/lib/openmpi/mca_pmix_ext3x.so")
     assert "libpmix.so.2 => /opt/pmix/lib/libpmix.so.2" in linked
     assert "openmpi40-aws" not in installed(built(openmpi={"pmix": "4.2.6"}))
 
 
+@pytest.mark.slow
 def test_xformers_of_stack_is_installed(built: Built) -> None:
     said = built(extras={"xformers": "0.0.35"}).run("pip", "list", "--disable-pip-version-check")
     assert re.search(r"^xformers +0\.0\.35$", said, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_older_installer_has_its_plugin_under_the_same_name(built: Built) -> None:
     """One folder deeper, and without the flag that it does not know."""
     image = built(efa={"installer": "1.43.0"})
@@ -191,6 +196,7 @@ def test_older_installer_has_its_plugin_under_the_same_name(built: Built) -> Non
     assert link == "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"
 
 
+@pytest.mark.slow
 def test_efa_2310_has_upstream_versions(built: Built) -> None:
     image = built("efa-2310")
     said = image.run("cat", "/opt/amazon/versions.txt")
@@ -205,6 +211,7 @@ def test_efa_2310_has_upstream_versions(built: Built) -> None:
     assert image.run("readlink", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so").strip().endswith("/libnccl-net.so")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -225,6 +232,7 @@ def test_efa_build_mistake_is_one_line(upstreams: Upstreams, wrong: dict[str, st
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
 
 
+@pytest.mark.slow
 def test_build_with_failing_check_fails(built: Built, upstreams: Upstreams, context: Path) -> None:
     built()
     check_planted(context, "efa/checks/build", upstreams.arguments(), image="efa")

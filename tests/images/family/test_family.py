@@ -111,6 +111,16 @@ def test_nccl_image_links_hpcx_and_compiles(built: Built, stack: str) -> None:
     assert "release" in made.image("torch-extras").run("nvcc", "--version")
 
 
+def test_nccl_stack_first_image_has_nccl_hpcx_and_nvcc(built: Built) -> None:
+    """The nccl image that `make test` builds. Its build runs all its checks."""
+    chain = built("nccl-cu121", first=1)
+    image = chain.image("nccl-tests")
+    version = chain.planned["nccl-tests"].args["NCCL_VERSION"]
+    assert installed(image)["libnccl2"].startswith(f"{version}+cuda")
+    assert environment(image).items() >= HPCX.items()
+    assert "release" in image.run("nvcc", "--version")
+
+
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
 def test_layers_hold_no_wheel_source_or_package_list(built: Built, stack: str) -> None:
     made = built(stack)
