@@ -257,6 +257,15 @@ def vision(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     return made
 
 
+def test_lock_of_unmatched_trust_is_refused(checkout: Checkout) -> None:
+    keys = "slipway:flavor: local\n  slipway:trust: {quay.io: {publicKey: 'awskms:///alias/a'}}"
+    (checkout.root / "stacks/Pulumi.typo.yaml").write_text(f"config:\n  {keys}\n")
+    done = checkout.run("lock", "typo")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("stack typo: slipway:trust: 'quay.io': no parent image comes from there")
+    assert not (checkout.root / "stacks/lock.toml").exists()
+
+
 def of_branch(checkout: Checkout, branch: str) -> dict[str, Any]:
     text = f"""config:
   slipway:flavor: universal

@@ -15,6 +15,7 @@ from tests.images.efa.conftest import Built
 from tests.images.engine import Image, build, check_planted
 from tests.images.published import Published
 
+
 def installed(image: Image) -> dict[str, str]:
     """Return the distribution's packages of an image: name and version."""
     listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
