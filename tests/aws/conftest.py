@@ -42,8 +42,8 @@ def moto() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """A registry that wants the user and password of an ECR token: moto has ECR's API, but takes no layers."""
-    with own_registry(tmp_path_factory.mktemp("ecr"), htpasswd=HTPASSWD) as made:
-        yield made
+    with own_registry(tmp_path_factory.mktemp("ecr"), htpasswd=HTPASSWD) as registry:
+        yield registry
 
 
 class AwsProject(Project):
@@ -80,10 +80,10 @@ class AwsProject(Project):
 
     def repositories(self) -> dict[str, Any]:
         """Return the project's repositories as AWS has them, by image."""
-        found = self.ecr.describe_repositories()["repositories"]
+        repositories = self.ecr.describe_repositories()["repositories"]
         return {
             name.partition("/")[2]: entry
-            for entry in found
+            for entry in repositories
             if (name := entry["repositoryName"]).startswith(f"{self.path}/")
         }
 
@@ -95,6 +95,6 @@ class AwsProject(Project):
 @pytest.fixture
 def project(tmp_path: Path, moto: str, registry: Registry) -> AwsProject:
     """A fresh project with an empty stack."""
-    made = AwsProject(tmp_path / "project", moto, registry)
-    made.add_stack()
-    return made
+    project = AwsProject(tmp_path / "project", moto, registry)
+    project.add_stack()
+    return project

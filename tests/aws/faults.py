@@ -26,25 +26,25 @@ def overlooked(project: RunnersProject, token: str, check: Callable[[RunnersProj
         token: the type, such as ``aws:autoscaling/group:Group``.
         check: raises AssertionError where AWS has not what it should.
     """
-    kind, found = KINDS[token], set()
+    kind, options = KINDS[token], set()
     client = project.api(kind.service)
     for resource in project.resources(token.removeprefix("aws:")):
-        asked, known = resource["inputs"], resource["outputs"]
-        fixed = kind.replaces | {"__defaults", *(_OTHERWISE if isinstance(asked.get("tags"), dict) else {})}
-        for option in sorted(asked.keys() - fixed):
-            for other in _others(asked[option]):
-                news = {**asked, option: other}
+        inputs, known = resource["inputs"], resource["outputs"]
+        fixed = kind.replaces | {"__defaults", *(_OTHERWISE if isinstance(inputs.get("tags"), dict) else {})}
+        for option in sorted(inputs.keys() - fixed):
+            for other in _others(inputs[option]):
+                news = {**inputs, option: other}
                 try:
                     kind.update(client, resource["id"], known, news)
                     check(project)
                 except _SEEN:
                     continue
                 else:
-                    found.add(option)
+                    options.add(option)
                 finally:
-                    kind.update(client, resource["id"], {**known, **news}, asked)
+                    kind.update(client, resource["id"], {**known, **news}, inputs)
             check(project)  # each is alone
-    return found
+    return options
 
 
 def _others(value: Any) -> Iterator[Any]:

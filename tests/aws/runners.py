@@ -75,8 +75,8 @@ class _Image(Ami):  # type: ignore[misc]  # moto's have no types here
 def image(moto: str, architecture: str, gb: int = 60) -> str:
     """Register a machine image, as the newest Deep Learning AMI of its architecture, and return its id."""
     name = f"Deep Learning Base ({architecture})"
-    made: str = client("ec2", moto).register_image(Name=name, RootDeviceName="/dev/sda1")["ImageId"]
-    ami = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].amis[made]
+    image: str = client("ec2", moto).register_image(Name=name, RootDeviceName="/dev/sda1")["ImageId"]
+    ami = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].amis[image]
     ami.__class__, ami.architecture, ami.gb = _Image, architecture, gb
     backend = ssm_backends[DEFAULT_ACCOUNT_ID][REGION]
     name = AMI_PARAMETER.format(architecture=architecture)
@@ -85,7 +85,7 @@ def image(moto: str, architecture: str, gb: int = 60) -> str:
         Parameter(
             account_id=DEFAULT_ACCOUNT_ID,
             name=name,
-            value=made,
+            value=image,
             parameter_type="String",
             description="",
             allowed_pattern=None,
@@ -95,12 +95,12 @@ def image(moto: str, architecture: str, gb: int = 60) -> str:
             data_type="aws:ec2:image",
         )
     )
-    return made
+    return image
 
 
-def _import_id(had: dict[str, Any]) -> Any:
+def _import_id(resource: dict[str, Any]) -> Any:
     """Return the id by which the plugin imports a resource that a state has."""
-    return re.sub(r"\w+", lambda key: str(had["inputs"][key[0]]), KINDS[had["type"]].shape) or had["id"]
+    return re.sub(r"\w+", lambda key: str(resource["inputs"][key[0]]), KINDS[resource["type"]].shape) or resource["id"]
 
 
 class RunnersProject(AwsProject):
@@ -128,19 +128,21 @@ class RunnersProject(AwsProject):
 
     def lose(self) -> list[dict[str, Any]]:
         """Lose the stack's state, but nothing that it tells of; return the resources that it had."""
-        had: list[dict[str, Any]] = json.loads(self.exported())["deployment"]["resources"]
+        resources: list[dict[str, Any]] = json.loads(self.exported())["deployment"]["resources"]
         self.pulumi("stack", "rm", "-s", "t", "--yes", "--force", "--preserve-config")
         self.pulumi("stack", "init", "t")
-        return had
+        return resources
 
-    def imported(self, had: list[dict[str, Any]], **environment: str) -> Run:
+    def imported(self, resources: list[dict[str, Any]], **environment: str) -> Run:
         """Import, by the ids that the plugin's documentation names, what AWS still has of a lost state."""
         self.preview("--import-file", "import.json", check=True, **environment)
         file = self.root / "import.json"
-        asked = json.loads(file.read_text())["resources"]
-        ids = {(one["type"], one["urn"].rpartition("::")[2]): _import_id(one) for one in had if one["type"] in KINDS}
+        listed = json.loads(file.read_text())["resources"]
+        ids = {
+            (one["type"], one["urn"].rpartition("::")[2]): _import_id(one) for one in resources if one["type"] in KINDS
+        }
         kept = []
-        for one in asked:
+        for one in listed:
             name = (one["type"], one.get("logicalName", one["name"]))
             if one["name"] in {"runners", "builder", "runners-aws"}:
                 kept.append(one)
@@ -160,8 +162,8 @@ class RunnersProject(AwsProject):
 
     def resources(self, typ: str) -> list[dict[str, Any]]:
         """Return the stack's resources of a type, as its state has them."""
-        found = json.loads(self.exported())["deployment"]["resources"]
-        return [one for one in found if one["type"] == f"aws:{typ}"]
+        resources = json.loads(self.exported())["deployment"]["resources"]
+        return [one for one in resources if one["type"] == f"aws:{typ}"]
 
     def template(self, name: str = NAME) -> Any:
         """Return the newest version of a launch template, as AWS has it."""

@@ -51,14 +51,14 @@ class BuilderProject(RunnersProject):
             {"Name": "tag:Name", "Values": [BUILDER]},
             {"Name": "instance-state-name", "Values": ["running", "stopped", "stopping", "pending"]},
         ]
-        (found,) = self.api("ec2").describe_instances(Filters=filters)["Reservations"]
-        return found["Instances"][0]
+        (reservation,) = self.api("ec2").describe_instances(Filters=filters)["Reservations"]
+        return reservation["Instances"][0]
 
     def volumes(self) -> list[Any]:
         """Return the builder's own volumes, as EC2 has them."""
         filters = [{"Name": "tag:Name", "Values": [BUILDER]}]
-        found: list[Any] = self.api("ec2").describe_volumes(Filters=filters)["Volumes"]
-        return found
+        volumes: list[Any] = self.api("ec2").describe_volumes(Filters=filters)["Volumes"]
+        return volumes
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def project(tmp_path_factory: pytest.TempPathFactory, moto: str, registry: Regis
     requests.post(f"{moto}/moto-api/reset", timeout=30).raise_for_status()
     image(moto, "x86_64")
     # A short name: the path of a socket has at most 107 characters.
-    made = BuilderProject(tmp_path_factory.mktemp("b") / "project", moto, registry)
-    made.add_stack()
-    made.building()
-    return made
+    project = BuilderProject(tmp_path_factory.mktemp("b") / "project", moto, registry)
+    project.add_stack()
+    project.building()
+    return project
 
 
 @pytest.fixture
@@ -99,15 +99,15 @@ def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sess
     assert set(calls) == {f"{expected}--document-name AWS-StartSSHSession --parameters portNumber=22"}
     assert len(calls) == 2  # the first was too early; all else shares the second
     assert stat.S_IMODE((project.alias / "key").stat().st_mode) == 0o600
-    shown = project.exported() + project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
-    assert (project.alias / "key").read_text().splitlines()[2] not in shown
+    output = project.exported() + project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
+    assert (project.alias / "key").read_text().splitlines()[2] not in output
 
     # Nothing to build: nobody wakes it.
-    assert UNCHANGED.search(project.up(**AWAY).shown)
+    assert UNCHANGED.search(project.up(**AWAY).output)
     assert sessions.read_text().splitlines() == calls
 
     project.building(word="two")
-    changes = operations(project.preview(**AWAY).shown)
+    changes = operations(project.preview(**AWAY).output)
     assert changes["Awake builder-awake"] == changes["Asleep builder-asleep"] == "~"
     assert not any("Instance" in what for what in changes)
     project.up(**AWAY)
@@ -116,28 +116,28 @@ def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sess
     assert len(sessions.read_text().splitlines()) == 3
 
     another_machine_keeps_the_volume(project)
-    assert UNCHANGED.search(project.refresh(**AWAY).shown)
+    assert UNCHANGED.search(project.refresh(**AWAY).output)
     a_machine_that_is_gone_is_made_anew(project)
     # A machine image that is newer is for new runners; for another builder it has to be named.
     newer = image(project.moto, "x86_64")
     runners = {f"LaunchTemplate {NAME}": "~", f"Group {NAME}-spot": "~", f"Group {NAME}-on-demand": "~"}
-    assert operations(project.preview(**AWAY).shown) == runners
+    assert operations(project.preview(**AWAY).output) == runners
     project.building({"idle": 30, "cache": 600}, {"image": newer}, word="three")
-    assert operations(project.preview(**AWAY).shown)[f"Instance {BUILDER}"] == "++"
+    assert operations(project.preview(**AWAY).output)[f"Instance {BUILDER}"] == "++"
 
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert project.volumes() == []
     assert not project.api("iam").list_roles()["Roles"]
-    asked = {"ec2:StartInstances", "ec2:StopInstances", "ec2:DescribeInstances"}
+    connecting = {"ec2:StartInstances", "ec2:StopInstances", "ec2:DescribeInstances"}
     through = {"ec2-instance-connect:SendSSHPublicKey", "ssm:StartSession"}
-    assert sorted((project.calls() | asked | through) - documented()) == []
+    assert sorted((project.calls() | connecting | through) - documented()) == []
 
 
 def another_machine_keeps_the_volume(project: BuilderProject) -> None:
     """Replace it, by what it is told at its start; the volume grows where it is."""
     machine, (volume,) = project.machine(), project.volumes()
     project.building({"idle": 30, "cache": 600}, word="two")
-    changes = operations(project.preview(**AWAY).shown)
+    changes = operations(project.preview(**AWAY).output)
     assert changes[f"Instance {BUILDER}"] == changes[f"VolumeAttachment {BUILDER}"] == "++"
     assert changes[f"Volume {BUILDER}"] == "~"
     assert not any("Image" in what for what in changes)
@@ -157,7 +157,7 @@ def a_machine_that_is_gone_is_made_anew(project: BuilderProject) -> None:
     project.building({"idle": 30, "cache": 600}, word="three")
     failed = project.up(check=False, **AWAY)
     assert failed.returncode != 0
-    assert f"the builder {BUILDER} in {REGION}: there is none; `pulumi up --refresh` makes it anew" in failed.shown
+    assert f"the builder {BUILDER} in {REGION}: there is none; `pulumi up --refresh` makes it anew" in failed.output
     project.pulumi("up", "-s", "t", "--yes", "--skip-preview", "--refresh", **AWAY)
     (kept,) = project.volumes()
     assert kept["VolumeId"] == volume["VolumeId"]
@@ -173,7 +173,7 @@ def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProje
     assert machine["State"]["Name"] == "running"  # until it stops itself
     project.api("ec2").stop_instances(InstanceIds=[machine["InstanceId"]])
     project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/file.txt /\n")
-    changes = operations(project.preview(**AWAY).shown)
+    changes = operations(project.preview(**AWAY).output)
     assert "ImageVariant link0" not in changes
     project.up(**AWAY)
     assert project.machine()["State"]["Name"] == "stopped"
@@ -184,8 +184,8 @@ def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProje
     subprocess.run(["ssh", "-F", project.alias / "config", "-O", "exit", "slipway-builder"], check=False)
     failed = project.up(check=False, **AWAY)
     assert failed.returncode != 0
-    assert "the builder cannot be reached" in failed.shown
-    assert "AccessDeniedException" in failed.shown
+    assert "the builder cannot be reached" in failed.output
+    assert "AccessDeniedException" in failed.output
 
 
 def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
@@ -208,35 +208,35 @@ def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
     policy = project.api("iam").get_role_policy(RoleName=BUILDER, PolicyName="builder")["PolicyDocument"]
     assert iam.mistakes(policy, "builder") == []
     # What moto does not keep, as it was asked for.
-    (asked,) = (one["inputs"] for one in project.resources("ec2/instance:Instance"))
-    assert asked["instanceInitiatedShutdownBehavior"] == "stop"
-    assert asked["rootBlockDevice"]["encrypted"] is True
-    told = yaml.safe_load(asked["userData"])["write_files"][0]
-    assert told["content"] == f"VOLUME={volume['VolumeId']}\nCACHE=500\nIDLE=15\n"
+    (inputs,) = (one["inputs"] for one in project.resources("ec2/instance:Instance"))
+    assert inputs["instanceInitiatedShutdownBehavior"] == "stop"
+    assert inputs["rootBlockDevice"]["encrypted"] is True
+    written = yaml.safe_load(inputs["userData"])["write_files"][0]
+    assert written["content"] == f"VOLUME={volume['VolumeId']}\nCACHE=500\nIDLE=15\n"
 
 
 def test_builder_existing_volume_is_imported_by_id(project: BuilderProject) -> None:
-    wanted = {"Size": 500, "VolumeType": "gp3", "Iops": 6000, "Throughput": 500, "Encrypted": True}
+    settings = {"Size": 500, "VolumeType": "gp3", "Iops": 6000, "Throughput": 500, "Encrypted": True}
     tags = [{"ResourceType": "volume", "Tags": [{"Key": "Name", "Value": BUILDER}]}]  # one tag is missing
     subnets = project.api("ec2").describe_subnets()["Subnets"]
     zone = min(subnets, key=lambda subnet: subnet["SubnetId"])["AvailabilityZone"]  # the builder's: that of the first
-    made = project.api("ec2").create_volume(AvailabilityZone=zone, TagSpecifications=tags, **wanted)["VolumeId"]
-    project.imported([{"type": "aws:ebs/volume:Volume", "urn": f"::{BUILDER}", "id": made}], **AWAY)
+    identifier = project.api("ec2").create_volume(AvailabilityZone=zone, TagSpecifications=tags, **settings)["VolumeId"]
+    project.imported([{"type": "aws:ebs/volume:Volume", "urn": f"::{BUILDER}", "id": identifier}], **AWAY)
     (volume,) = project.resources("ebs/volume:Volume")
-    assert volume["id"] == made
-    shown = project.preview("--diff", **AWAY).shown
-    assert re.search(rf"~ aws:ebs/volume:Volume: \(update\)\n +\[id={made}\]", shown), shown
-    assert re.search(rf"\+ slipway: +\"{NAME}\"", shown), shown
+    assert volume["id"] == identifier
+    output = project.preview("--diff", **AWAY).output
+    assert re.search(rf"~ aws:ebs/volume:Volume: \(update\)\n +\[id={identifier}\]", output), output
+    assert re.search(rf"\+ slipway: +\"{NAME}\"", output), output
 
 
 def test_builder_preview_is_offline_and_refuses_mistakes(project: BuilderProject) -> None:
-    changes = operations(project.preview(**AWAY).shown)
+    changes = operations(project.preview(**AWAY).output)
     assert set(changes.values()) == {"+"}
     assert {"Awake builder-awake", "Asleep builder-asleep", "ImageVariant link0"} <= set(changes)
     assert not project.alias.exists()
     project.building({"instanceType": "c7g.4xlarge"})
     failed = project.preview(check=False, **AWAY)
     assert failed.returncode != 0
-    said = "build.instanceType: c7g.4xlarge is arm64; slipway:platform linux/amd64 is x86_64"
-    assert f"error: slipway:runners.{said}" in failed.shown
-    assert "Traceback" not in failed.shown
+    refusal = "build.instanceType: c7g.4xlarge is arm64; slipway:platform linux/amd64 is x86_64"
+    assert f"error: slipway:runners.{refusal}" in failed.output
+    assert "Traceback" not in failed.output

@@ -22,7 +22,7 @@ KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 HUB = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:ecr-pullthroughcache/hub-AbCdEf"
 
 
-def asked(project: AwsProject, path: str, name: str, password: str = TOKEN) -> bytes:
+def fetched(project: AwsProject, path: str, name: str, password: str = TOKEN) -> bytes:
     """Return the manifest that the registry holds under a name, asked as who has ECR's token."""
     request = urllib.request.Request(
         f"http://{project.host}/v2/{path}/manifests/{name}",
@@ -38,24 +38,24 @@ def asked(project: AwsProject, path: str, name: str, password: str = TOKEN) -> b
 
 def manifest(project: AwsProject, image: str, name: str, password: str = TOKEN) -> str:
     """Return the digest of what the registry holds of one of the project's images under a name."""
-    return f"sha256:{hashlib.sha256(asked(project, f'{project.path}/{image}', name, password)).hexdigest()}"
+    return f"sha256:{hashlib.sha256(fetched(project, f'{project.path}/{image}', name, password)).hexdigest()}"
 
 
 def fetch(project: AwsProject, ref: str) -> Any:
     """Return the manifest of ``host/path@digest``, asked as who has ECR's token."""
     path, _, digest = ref.partition("/")[2].partition("@")
-    return json.loads(asked(project, path, digest))
+    return json.loads(fetched(project, path, digest))
 
 
-def operations(shown: str) -> dict[str, str]:
+def operations(output: str) -> dict[str, str]:
     """Return what a run did, by type and name of the resource; what stayed as it was, or was but read, is left out."""
-    found = re.findall(r"^ *([~+-]+) +(?:[│├└─ ]*)(\S+:\S+:\S+) +(\S+) (?!refreshing)", shown, re.MULTILINE)
-    return {f"{typ.rpartition(':')[2]} {name}": sign for sign, typ, name in found}
+    changes = re.findall(r"^ *([~+-]+) +(?:[│├└─ ]*)(\S+:\S+:\S+) +(\S+) (?!refreshing)", output, re.MULTILINE)
+    return {f"{typ.rpartition(':')[2]} {name}": sign for sign, typ, name in changes}
 
 
 def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     project.configure(length=2)
-    seen = [project.preview("--diff").shown, project.up().shown, project.exported()]
+    outputs = [project.preview("--diff").output, project.up().output, project.exported()]
     repositories = project.repositories()
     assert sorted(repositories) == ["link0", "link1"]
     for repository in repositories.values():
@@ -71,18 +71,18 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
         assert image["ref"].startswith(f"{project.host}/{project.path}/{name}@sha256:")
         assert manifest(project, name, "keep-t") == manifest(project, name, image["tag"]) == image["digest"]
 
-    again = project.up().shown
+    again = project.up().output
     assert UNCHANGED.search(again), again
-    read = project.refresh().shown
+    read = project.refresh().output
     assert UNCHANGED.search(read), read
 
     project.configure(length=2, word="two", registry={"keepNewest": 5})
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(r'~ WORD *: *"one" => "two"', preview), preview
     changes = operations(preview)
     assert changes.pop("LifecyclePolicy registry-link0") == changes.pop("LifecyclePolicy registry-link1") == "~"
     assert not [change for change in changes if change.startswith(("Repository", "aws"))], preview
-    seen += [again, preview, project.up().shown, project.exported(), json.dumps(project.outputs())]
+    outputs += [again, preview, project.up().output, project.exported(), json.dumps(project.outputs())]
     policy = project.ecr.get_lifecycle_policy(repositoryName=f"{project.path}/link0")["lifecyclePolicyText"]
     assert json.loads(policy) == lifecycle(5)
     second = project.outputs()["images"]
@@ -92,7 +92,7 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
         assert manifest(project, name, first[name]["tag"]) == first[name]["digest"]
 
     encoded = base64.b64encode(f"AWS:{TOKEN}".encode()).decode()
-    assert not [text for text in seen if TOKEN in text or encoded in text]
+    assert not [text for text in outputs if TOKEN in text or encoded in text]
     everything = project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
     assert TOKEN in everything  # so the search would have found it
 
@@ -102,16 +102,16 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
 
 
 def test_ecr_preview_needs_no_credentials(project: AwsProject) -> None:
-    preview = project.preview(**NO_SIGN).shown
+    preview = project.preview(**NO_SIGN).output
     assert operations(preview)["Repository registry-link0"] == "+"
     assert not project.repositories()
     failed = project.up(check=False, **NO_SIGN)
     assert failed.returncode != 0
-    assert "No valid credential sources found." in failed.shown
-    assert "Traceback" not in failed.shown
+    assert "No valid credential sources found." in failed.output
+    assert "Traceback" not in failed.output
     assert not project.repositories()
     project.up()
-    again = project.preview(**NO_SIGN).shown
+    again = project.preview(**NO_SIGN).output
     assert set(operations(again)) <= {"aws registry-aws"}, again
 
 
@@ -132,18 +132,18 @@ def test_ecr_refused_token_is_one_line(project: AwsProject, tmp_path: Any) -> No
         failed = project.up(check=False)
     assert failed.returncode != 0
     assert re.search(
-        rf"error pushing image {other.address}/\S+: .*unauthorized.*: check registry.username", failed.shown
+        rf"error pushing image {other.address}/\S+: .*unauthorized.*: check registry.username", failed.output
     )
-    assert "Traceback" not in failed.shown
-    assert TOKEN not in failed.shown
+    assert "Traceback" not in failed.output
+    assert TOKEN not in failed.output
 
 
 def test_ecr_other_account_is_refused_before_any_change(project: AwsProject) -> None:
     project.configure(registry={"account": "999999999999"})
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert f"AWS account ID not allowed: {ACCOUNT}" in failed.shown
-    assert "Traceback" not in failed.shown
+    assert f"AWS account ID not allowed: {ACCOUNT}" in failed.output
+    assert "Traceback" not in failed.output
     assert not project.repositories()
 
 
@@ -169,7 +169,7 @@ def test_ecr_changed_key_is_previewed_as_replacement(project: AwsProject) -> Non
     assert encrypted == {"encryptionType": "KMS", "kmsKey": KEY}
     tags_never_move_but_the_stacks_own(project, f"{project.path}/link0")
     project.configure(registry={"pullThroughCache": caches})
-    changes = operations(project.preview().shown)
+    changes = operations(project.preview().output)
     assert changes["Repository registry-link0"] == "++"
     assert not [change for change in changes if change.startswith("PullThrough")]
 
@@ -181,7 +181,7 @@ def test_ecr_parent_is_pulled_through_with_registry_token(project: AwsProject) -
     parent = project.outputs()["images"]["link0"]
     cache = {"pullThroughCache": {"quay.io": {"prefix": "quay"}}}
     project.configure(registry=cache, base=f"quay.io/{project.path}/link0:{parent['tag']}", word="two")
-    preview = project.preview().shown
+    preview = project.preview().output
     assert f'"{project.host}/quay/{project.path}/link0:{parent["tag"]}"' in preview
     project.up()
     child = project.outputs()["images"]["link0"]
@@ -193,11 +193,11 @@ def test_ecr_existing_repositories_outlive_the_stack(project: AwsProject) -> Non
     project.ecr.create_repository(repositoryName=f"{project.path}/link0")
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert "RepositoryAlreadyExistsException" in failed.shown
+    assert "RepositoryAlreadyExistsException" in failed.output
     project.configure(registry={"create": False})
     failed = project.up(check=False, **NO_SIGN)
-    assert f"error: slipway:registry: {project.host}: no token: No valid credential sources found." in failed.shown
-    assert "Traceback" not in failed.shown
+    assert f"error: slipway:registry: {project.host}: no token: No valid credential sources found." in failed.output
+    assert "Traceback" not in failed.output
     project.up()
     assert manifest(project, "link0", "keep-t") == project.outputs()["images"]["link0"]["digest"]
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
@@ -211,7 +211,7 @@ def test_registry_changed_credentials_change_nothing(project: AwsProject, regist
     first: dict[str, Any] = {"SLIPWAY_REGISTRY_USERNAME": "AWS", "SLIPWAY_REGISTRY_PASSWORD": TOKEN}
     second: dict[str, Any] = {"SLIPWAY_REGISTRY_USERNAME": "other", "SLIPWAY_REGISTRY_PASSWORD": OTHER_PASSWORD}
     project.up(**first)
-    shown = project.exported()
-    assert TOKEN not in shown
-    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
-    assert UNCHANGED.search(project.up(**second).shown)
+    output = project.exported()
+    assert TOKEN not in output
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+    assert UNCHANGED.search(project.up(**second).output)

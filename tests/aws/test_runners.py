@@ -35,18 +35,18 @@ def project(tmp_path: Path, moto: str, registry: Registry) -> RunnersProject:
     requests.post(f"{moto}/moto-api/reset", timeout=30).raise_for_status()
     for architecture in ("x86_64", "arm64"):
         image(moto, architecture)
-    made = RunnersProject(tmp_path / "project", moto, registry)
-    made.add_stack()
-    return made
+    project = RunnersProject(tmp_path / "project", moto, registry)
+    project.add_stack()
+    return project
 
 
 def subnet(project: RunnersProject, *, public: bool, cidr: str = "172.31.200.0/24", vpc: str = "") -> str:
     """Make a subnet, in the default VPC unless another is given."""
     ec2 = project.api("ec2")
     vpc = vpc or ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"][0]["VpcId"]
-    made: str = ec2.create_subnet(VpcId=vpc, CidrBlock=cidr)["Subnet"]["SubnetId"]
-    ec2.modify_subnet_attribute(SubnetId=made, MapPublicIpOnLaunch={"Value": public})
-    return made
+    subnet: str = ec2.create_subnet(VpcId=vpc, CidrBlock=cidr)["Subnet"]["SubnetId"]
+    ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": public})
+    return subnet
 
 
 def documented() -> set[str]:
@@ -57,16 +57,16 @@ def documented() -> set[str]:
 
 def rules(project: RunnersProject, group: str, *, egress: bool) -> list[tuple[str, str]]:
     """Return the rules of a security group: protocol, and where from or to, itself as ``self``."""
-    found = project.api("ec2").describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
+    answer = project.api("ec2").describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
     return sorted(
         (rule["IpProtocol"], rule.get("CidrIpv4") or {group: "self"}[rule["ReferencedGroupInfo"]["GroupId"]])
-        for rule in found["SecurityGroupRules"]
+        for rule in answer["SecurityGroupRules"]
         if rule["IsEgress"] is egress
     )
 
 
 def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> None:
-    preview = operations(project.preview().shown)
+    preview = operations(project.preview().output)
     assert set(preview.values()) == {"+"}
     assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     project.up()
@@ -82,13 +82,13 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert outputs["labels"] == ["self-hosted", "linux", "x64", "gpu"]
     assert outputs["spotDollarsPerHour"]["g5.2xlarge"] > 0
     assert outputs["onDemandDollarsPerHour"] == {"g5.2xlarge": 1.354}  # of the other type nothing is said
-    assert UNCHANGED.search(project.up().shown)
+    assert UNCHANGED.search(project.up().output)
     what_was_changed_elsewhere_is_shown_and_put_right(project)
 
     # Jobs have come: how many machines there are is the keeper's, and no change of the stack's.
     project.api("autoscaling").set_desired_capacity(AutoScalingGroupName=f"{NAME}-spot", DesiredCapacity=2)
     project.runners(root=300, maxRunners=9, idle=30)
-    changes = operations(project.preview().shown)
+    changes = operations(project.preview().output)
     assert changes == {
         f"LaunchTemplate {NAME}": "~",
         f"Group {NAME}-spot": "~",
@@ -106,7 +106,7 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     # Another VPC takes another security group; the groups only get other subnets.
     other = project.api("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     project.runners(subnets=[subnet(project, public=True, cidr="10.0.1.0/24", vpc=other)])
-    changes = operations(project.preview().shown)
+    changes = operations(project.preview().output)
     assert changes[f"SecurityGroup {NAME}-runner"] == "++"
     assert changes[f"Group {NAME}-spot"] == "~"
 
@@ -122,7 +122,7 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
 
 def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -> None:
     """A refresh tells what is other than it was made, and nothing else; the next update makes it so again."""
-    assert UNCHANGED.search(project.refresh().shown)
+    assert UNCHANGED.search(project.refresh().output)
     (out,) = project.resources("vpc/securityGroupEgressRule:SecurityGroupEgressRule")
     group, rule = out["inputs"]["securityGroupId"], out["id"]
     project.api("ec2").revoke_security_group_egress(GroupId=group, SecurityGroupRuleIds=[rule])
@@ -138,28 +138,28 @@ def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -
     project.api("logs").put_retention_policy(logGroupName=f"/{NAME}/runner", retentionInDays=1)
     changed = [f"Group {spot}", f"RolePolicy {NAME}-runner", *untagged(project)]
     gone = f"SecurityGroupEgressRule {NAME}-runner-out"
-    assert operations(project.refresh().shown) == {**dict.fromkeys(changed, "~"), gone: "-"}
+    assert operations(project.refresh().output) == {**dict.fromkeys(changed, "~"), gone: "-"}
     assert project.group("spot")["MaxSize"] == 1
-    assert operations(project.up().shown) == {**dict.fromkeys(changed, "~"), gone: "+"}
+    assert operations(project.up().output) == {**dict.fromkeys(changed, "~"), gone: "+"}
     the_template_is_as_it_should_be(project)
     the_groups_are_as_they_should_be(project)
     the_roles_may_what_they_should(project)
     (kept,) = project.api("logs").describe_log_groups(logGroupNamePrefix=f"/{NAME}/runner")["logGroups"]
     assert kept["retentionInDays"] == 30
-    assert UNCHANGED.search(project.refresh().shown)  # so all tags are there again
+    assert UNCHANGED.search(project.refresh().output)  # so all tags are there again
 
 
 def untagged(project: RunnersProject) -> list[str]:
     """Take the tag of the stack from all of its resources that have tags of their own, and return them."""
-    found = []
+    names = []
     for token, kind in KINDS.items():
         for one in project.resources(token.removeprefix("aws:")):
             if isinstance(one["inputs"].get("tags"), dict):
                 of = taggable(kind, one["id"], one["outputs"])
                 untag(project.api(kind.service), kind.service, of, ["slipway"])
-                found.append(f"{token.rpartition(':')[2]} {one['urn'].rpartition('::')[2]}")
-    assert len({what.partition(" ")[0] for what in found}) == 8, found
-    return found
+                names.append(f"{token.rpartition(':')[2]} {one['urn'].rpartition('::')[2]}")
+    assert len({what.partition(" ")[0] for what in names}) == 8, names
+    return names
 
 
 def the_template_is_as_it_should_be(project: RunnersProject) -> None:
@@ -167,8 +167,8 @@ def the_template_is_as_it_should_be(project: RunnersProject) -> None:
     data = project.template()["LaunchTemplateData"]
     config = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack t").runners
     assert isinstance(config, Ec2Runners)
-    told = base64.b64decode(data.pop("UserData")).decode()
-    assert told == user_data(config, "linux/amd64", name=NAME, gpus=1, efa=0)
+    text = base64.b64decode(data.pop("UserData")).decode()
+    assert text == user_data(config, "linux/amd64", name=NAME, gpus=1, efa=0)
     newest = project.api("ssm").get_parameter(Name=AMI_PARAMETER.format(architecture="x86_64"))["Parameter"]
     (group,) = data["NetworkInterfaces"][0].pop("Groups")
     assert rules(project, group, egress=False) == []
@@ -260,22 +260,22 @@ def the_functions_are_as_they_should_be(project: RunnersProject) -> None:
     functions = {one["FunctionName"]: one for one in project.api("lambda").list_functions()["Functions"]}
     assert sorted(functions) == [f"{NAME}-keeper", f"{NAME}-webhook"]
     for whose, seconds in (("keeper", 55), ("webhook", 10)):
-        asked = {
+        expected = {
             "Runtime": "python3.13",
             "Handler": f"scaler.{whose}.handle",
             "Timeout": seconds,
             "MemorySize": 256,
             "Role": f"arn:aws:iam::{ACCOUNT}:role/{NAME}-{whose}",
         }
-        assert {key: functions[f"{NAME}-{whose}"][key] for key in asked} == asked
+        assert {key: functions[f"{NAME}-{whose}"][key] for key in expected} == expected
     both = {"JOBS": f"{NAME}-jobs", "GITHUB_SCOPE": "acme", "LABELS": "self-hosted,linux,x64,gpu"}
-    own = {"OWN_LABELS": "gpu", "WEBHOOK_SECRET": HOOK_SECRET, "RETRIES": "1"}
-    assert functions[f"{NAME}-webhook"]["Environment"]["Variables"] == {**both, **own}
-    told = functions[f"{NAME}-keeper"]["Environment"]["Variables"]
+    settings = {"OWN_LABELS": "gpu", "WEBHOOK_SECRET": HOOK_SECRET, "RETRIES": "1"}
+    assert functions[f"{NAME}-webhook"]["Environment"]["Variables"] == {**both, **settings}
+    variables = functions[f"{NAME}-keeper"]["Environment"]["Variables"]
     rules = {"least": 0, "most": 4, "patience": 300, "idle": 600, "boot": 1200, "lifetime": 7 * 24 * 3600}
-    assert json.loads(told.pop("RULES")) == rules
-    assert json.loads(told.pop("GROUPS")) == {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
-    assert told == {
+    assert json.loads(variables.pop("RULES")) == rules
+    assert json.loads(variables.pop("GROUPS")) == {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
+    assert variables == {
         **both,
         "NAME": NAME,
         "RUNNER_GROUP": "1",
@@ -346,8 +346,8 @@ def test_runners_option_changed_outside_is_detected(project: RunnersProject) -> 
     project.up()
     for token, check in CHECKS.items():
         forgotten = FORGOTTEN.get(token, {})
-        asked = sorted(project.resources(token.removeprefix("aws:")), key=lambda one: str(one["urn"]))
-        assert {option: [one["inputs"][option] for one in asked] for option in forgotten} == forgotten
+        resources = sorted(project.resources(token.removeprefix("aws:")), key=lambda one: str(one["urn"]))
+        assert {option: [one["inputs"][option] for one in resources] for option in forgotten} == forgotten
         assert overlooked(project, token, check) == forgotten.keys(), token
 
 
@@ -364,8 +364,8 @@ def test_runners_with_efa_have_interfaces_and_placement_group(project: RunnersPr
             *((card, 1, "efa-only") for card in range(1, count)),
         ]
         assert data["Placement"] == {"GroupName": NAME}
-        told = yaml.safe_load(base64.b64decode(data["UserData"]))["write_files"][0]["content"]
-        assert f"GPUS=8\nEFA={count}\n" in told
+        text = yaml.safe_load(base64.b64decode(data["UserData"]))["write_files"][0]["content"]
+        assert f"GPUS=8\nEFA={count}\n" in text
         (group,) = {group for interface in interfaces for group in interface["Groups"]}
         assert rules(project, group, egress=False) == [("-1", "self")]
         assert rules(project, group, egress=True) == [("-1", "0.0.0.0/0"), ("-1", "self")]
@@ -376,7 +376,7 @@ def test_runners_with_efa_have_interfaces_and_placement_group(project: RunnersPr
     services = sorted(endpoint["ServiceName"].rpartition(f"{REGION}.")[2] for endpoint in endpoints)
     assert services == ["ec2messages", "ecr.api", "ecr.dkr", "logs", "ssm", "ssmmessages"]
 
-    assert UNCHANGED.search(project.refresh().shown)
+    assert UNCHANGED.search(project.refresh().output)
     assert sorted(project.calls() - documented()) == []
     # A rule that goes is seen to go, in the API.
     project.runners(instanceTypes=["p5.48xlarge"], gpus=8, efa=0, subnets=[private])
@@ -401,28 +401,28 @@ def test_runners_existing_resources_are_imported_by_id(project: RunnersProject) 
     project.runners(instanceTypes=["p4d.24xlarge"], efa="all", subnets=[private], endpoints=True)
     project.up()
     template, group = project.template(f"{NAME}-efa-4"), project.group("spot")
-    had = project.lose()
-    taken = project.up(check=False)
-    assert taken.returncode != 0
-    assert "AlreadyExists" in taken.shown
+    resources = project.lose()
+    repeated = project.up(check=False)
+    assert repeated.returncode != 0
+    assert "AlreadyExists" in repeated.output
     project.lose()
-    project.imported(had)
+    project.imported(resources)
     # The plugin does not read a function's code, nor moto some of what it is asked for: they are given again. Of a
     # permission moto forgets what makes it another.
-    anew = {what for what, sign in operations(project.up().shown).items() if sign not in {"~", "+"}}
+    anew = {what for what, sign in operations(project.up().output).items() if sign not in {"~", "+"}}
     assert anew == {f"Permission {NAME}-webhook-address", f"Permission {NAME}-webhook-invoke"}
     assert project.template(f"{NAME}-efa-4") == template
     assert project.group("spot") == {**group, "HealthCheckGracePeriod": 0}  # moto makes 300 of it at first
-    assert UNCHANGED.search(project.refresh().shown)
+    assert UNCHANGED.search(project.refresh().output)
     runners, provider = (
-        next(one["urn"] for one in had if one["urn"].endswith(f"::{name}")) for name in ("runners", "runners-aws")
+        next(one["urn"] for one in resources if one["urn"].endswith(f"::{name}")) for name in ("runners", "runners-aws")
     )
-    for (typ, wrong), said in WRONG.items():
+    for (typ, wrong), reason in WRONG.items():
         place = ("--parent", f"runners={runners}", "--provider", f"aws={provider}")
         failed = project.pulumi("import", typ, "x", wrong, "-s", "t", "--yes", "--skip-preview", *place, check=False)
         assert failed.returncode != 0
-        assert re.search(rf"error: (x: )?{re.escape(said)}$", failed.shown, re.MULTILINE), failed.shown
-        assert "Traceback" not in failed.shown
+        assert re.search(rf"error: (x: )?{re.escape(reason)}$", failed.output, re.MULTILINE), failed.output
+        assert "Traceback" not in failed.output
     project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")
     assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     assert not project.api("ec2").describe_launch_templates()["LaunchTemplates"]
@@ -431,9 +431,9 @@ def test_runners_existing_resources_are_imported_by_id(project: RunnersProject) 
 
 @pytest.mark.parametrize("token", sorted(token for token, kind in KINDS.items() if kind.shape))
 def test_id_of_several_parts_is_read_as_documented(token: str) -> None:
-    folder, name = re.sub(r"(?<!^)[A-Z]", lambda found: f"_{found[0].lower()}", token.split(":")[1]).split("/")
-    told = files("pulumi_aws").joinpath(folder.replace("lambda", "lambda_"), f"{name}.py").read_text()
-    example = re.findall(rf"\$ pulumi import {token} \S+ (\S+)\n", told)[0]
+    folder, name = re.sub(r"(?<!^)[A-Z]", lambda letter: f"_{letter[0].lower()}", token.split(":")[1]).split("/")
+    page = files("pulumi_aws").joinpath(folder.replace("lambda", "lambda_"), f"{name}.py").read_text()
+    example = re.findall(rf"\$ pulumi import {token} \S+ (\S+)\n", page)[0]
     shape = KINDS[token].shape
     parts = unpacked(shape, example)
     assert re.sub(r"\w+", lambda key: parts[key[0]], shape) == example
@@ -513,14 +513,14 @@ def test_runners_invalid_config_is_one_line_at_preview(project: RunnersProject) 
         project.runners(**given)
         failed = project.preview(check=False)
         assert failed.returncode != 0, what
-        assert expected in failed.shown, (what, failed.shown)
-        assert "Traceback" not in failed.shown, what
-        lines = set(re.findall(r"error: (slipway:runners\..*|.*not allowed.*)", failed.shown))
+        assert expected in failed.output, (what, failed.output)
+        assert "Traceback" not in failed.output, what
+        lines = set(re.findall(r"error: (slipway:runners\..*|.*not allowed.*)", failed.output))
         assert len(lines) == 1, (what, lines)
 
 
 def test_runners_preview_without_credentials_is_one_line(project: RunnersProject) -> None:
     failed = project.preview(check=False, **NO_SIGN)
     assert failed.returncode != 0
-    assert "No valid credential sources found." in failed.shown
-    assert "Traceback" not in failed.shown
+    assert "No valid credential sources found." in failed.output
+    assert "Traceback" not in failed.output

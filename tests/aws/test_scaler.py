@@ -99,8 +99,8 @@ class Scaler:
         return {kind: self.group(name)["DesiredCapacity"] for kind, name in GROUPS.items()}
 
     def group(self, name: str) -> Any:
-        found = self.api("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])
-        return found["AutoScalingGroups"][0]
+        answer = self.api("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+        return answer["AutoScalingGroups"][0]
 
     def instances(self) -> list[str]:
         return sorted(one["InstanceId"] for name in GROUPS.values() for one in self.group(name)["Instances"])
@@ -117,7 +117,7 @@ class Scaler:
 
     def metric(self) -> float:
         """Return the newest value of how long the longest waiting job has."""
-        found = self.api("cloudwatch").get_metric_statistics(
+        answer = self.api("cloudwatch").get_metric_statistics(
             Namespace=METRICS,
             MetricName="LongestQueued",
             Dimensions=[{"Name": "Runners", "Value": NAME}],
@@ -126,22 +126,22 @@ class Scaler:
             Period=3600,
             Statistics=["Maximum"],
         )
-        return max((float(point["Maximum"]) for point in found["Datapoints"]), default=-1.0)
+        return max((float(point["Maximum"]) for point in answer["Datapoints"]), default=-1.0)
 
 
 def payload(
     number: int, action: str = "queued", *, ago: float = 0, repository: str = "acme/images", **job: Any
 ) -> bytes:
     """Return a delivery about a job."""
-    made = datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     owner, _, name = repository.partition("/")
-    said = {
+    delivery = {
         **PAYLOAD,
         "action": action,
-        "workflow_job": {**PAYLOAD["workflow_job"], "id": number, "created_at": made, "status": action, **job},
+        "workflow_job": {**PAYLOAD["workflow_job"], "id": number, "created_at": created, "status": action, **job},
         "repository": {**PAYLOAD["repository"], "name": name, "full_name": repository, "owner": {"login": owner}},
     }
-    return json.dumps(said).encode()
+    return json.dumps(delivery).encode()
 
 
 @pytest.fixture
@@ -335,9 +335,9 @@ def test_job_arriving_during_a_round_keeps_the_machine(scaler: Scaler, monkeypat
     look = github.GitHub.runners
 
     def late(self: github.GitHub) -> Iterator[dict[str, Any]]:
-        seen = [dict(one) for one in look(self)]
+        runners = [dict(one) for one in look(self)]
         scaler.come_up(busy=True)
-        return iter(seen)
+        return iter(runners)
 
     monkeypatch.setattr(github.GitHub, "runners", late)
     before = scaler.instances()
@@ -412,8 +412,8 @@ def test_unreadable_job_keeps_waiting_and_blocks_no_other(
     scaler.job(1, ago=200)
     scaler.job(2)
     assert scaler.round().desired == {"spot": 2, "on-demand": 0}
-    (said,) = (one for one in said_by(capsys) if one["did"] == "refused")
-    assert (said["job"], f"GitHub answers {status}" in said["why"]) == (1, True)
+    (entry,) = (one for one in logged(capsys) if one["did"] == "refused")
+    assert (entry["job"], f"GitHub answers {status}" in entry["why"]) == (1, True)
 
 
 def test_job_never_assigned_to_a_runner_keeps_no_machine(scaler: Scaler, capsys: pytest.CaptureFixture[str]) -> None:
@@ -428,7 +428,7 @@ def test_job_never_assigned_to_a_runner_keeps_no_machine(scaler: Scaler, capsys:
     older(1200 + 601)
     done = scaler.round()
     assert (done.left, done.end) == ([1], {machine: "no job came"})
-    assert [one["job"] for one in said_by(capsys) if one["did"] == "left"] == [1]
+    assert [one["job"] for one in logged(capsys) if one["did"] == "left"] == [1]
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
     assert scaler.metric() > 3000  # it waits on: the alarm is to ring
     scaler.job(2)
@@ -488,18 +488,18 @@ class Hook:
         self.refused = ""
         make = aws.client
 
-        def made(service: str) -> Any:
+        def client(service: str) -> Any:
             if service != "autoscaling":
                 return make(service)
-            found = make.__wrapped__(service)
-            self._describe, self._resize = found.describe_auto_scaling_groups, found.set_desired_capacity
-            found.describe_auto_scaling_groups = self._described
-            found.terminate_instance_in_auto_scaling_group = self._terminate
-            found.complete_lifecycle_action = self._complete
-            found.record_lifecycle_action_heartbeat = self._heartbeat
-            return found
+            client = make.__wrapped__(service)
+            self._describe, self._resize = client.describe_auto_scaling_groups, client.set_desired_capacity
+            client.describe_auto_scaling_groups = self._described
+            client.terminate_instance_in_auto_scaling_group = self._terminate
+            client.complete_lifecycle_action = self._complete
+            client.record_lifecycle_action_heartbeat = self._heartbeat
+            return client
 
-        monkeypatch.setattr(keeper, "client", made)
+        monkeypatch.setattr(keeper, "client", client)
 
     def leave(self, machine: str) -> None:
         """Let Auto Scaling end a machine."""
@@ -513,8 +513,8 @@ class Hook:
                 one["LifecycleState"] = "Terminating:Wait" if self.late and state.startswith("Terminating") else state
         return answer
 
-    def _fail(self, call: str, code: str, said: str) -> NoReturn:
-        raise ClientError({"Error": {"Code": code, "Message": said}}, call)
+    def _fail(self, call: str, code: str, text: str) -> NoReturn:
+        raise ClientError({"Error": {"Code": code, "Message": text}}, call)
 
     def _terminate(self, *, InstanceId: str, ShouldDecrementDesiredCapacity: bool) -> None:  # noqa: N803 - AWS's names
         if self.refused == "terminate":
@@ -523,8 +523,8 @@ class Hook:
         group = next(one for one in groups if InstanceId in {i["InstanceId"] for i in one["Instances"]})
         name, size = group["AutoScalingGroupName"], group["DesiredCapacity"] - ShouldDecrementDesiredCapacity
         if size < group["MinSize"]:
-            said = "Currently, desiredSize equals minSize (0)."
-            self._fail("TerminateInstanceInAutoScalingGroup", "ValidationError", said)
+            text = "Currently, desiredSize equals minSize (0)."
+            self._fail("TerminateInstanceInAutoScalingGroup", "ValidationError", text)
         self._resize(AutoScalingGroupName=name, DesiredCapacity=size)
         self.leave(InstanceId)
 
@@ -536,8 +536,8 @@ class Hook:
 
     def _heartbeat(self, name: str = "record_lifecycle_action_heartbeat", **given: Any) -> None:
         if self.states.get(given["InstanceId"]) != "Terminating:Wait":
-            said = f"No active Lifecycle Action found with instance ID {given['InstanceId']}"
-            self._fail(name, "ValidationError", said)
+            text = f"No active Lifecycle Action found with instance ID {given['InstanceId']}"
+            self._fail(name, "ValidationError", text)
         self.calls.append((name, given))
 
 
@@ -606,11 +606,11 @@ def test_refused_call_for_one_machine_is_logged_alone(
     scaler.job(2)
     scaler.round()
     assert scaler.desired() == {"spot": desired, "on-demand": 0}
-    (said,) = (one for one in said_by(capsys) if one["did"] == "refused")
-    assert (said["machine"], "not now" in said["why"]) == (machine, True)
+    (entry,) = (one for one in logged(capsys) if one["did"] == "refused")
+    assert (entry["machine"], "not now" in entry["why"]) == (machine, True)
 
 
-def said_by(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def logged(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     """Return what the keeper printed since."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
 
@@ -738,9 +738,9 @@ def test_job_not_run_again_is_logged_with_its_reason(
     scaler.github.forbidden = forbidden
     for _ in range(2):
         scaler.round()
-    said = [one for one in said_by(capsys) if one["did"] in {"refused", "not run again"}]
-    assert [one["did"] for one in said] == {None: [], "refused": ["refused"] * 2}.get(did, [did])
-    assert all(forbidden in one["why"] for one in said)
+    entries = [one for one in logged(capsys) if one["did"] in {"refused", "not run again"}]
+    assert [one["did"] for one in entries] == {None: [], "refused": ["refused"] * 2}.get(did, [did])
+    assert all(forbidden in one["why"] for one in entries)
     scaler.github.forbidden = None
     scaler.round()
     assert scaler.github.again == ([] if did == "not run again" else [1])
@@ -800,10 +800,10 @@ def test_lost_deliveries_of_a_burst_are_all_redelivered(scaler: Scaler) -> None:
     app(scaler)
     now = datetime.now(UTC).replace(microsecond=0)
     late = [(120, now), (400, now - timedelta(hours=2))]
-    made = [at for count, at in late for _ in range(count)]
+    times = [at for count, at in late for _ in range(count)]
     scaler.github.deliveries = [
         {**FAILED, "id": 1000 - number, "guid": str(number), "delivered_at": at.isoformat().replace("+00:00", "Z")}
-        for number, at in enumerate(made)
+        for number, at in enumerate(times)
     ]
     for _ in range(11):
         scaler.round()

@@ -36,9 +36,9 @@ STORAGE = {
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster without a node."""
-    with control_plane(tmp_path_factory.mktemp("cluster")) as made:
-        made.call("POST", "/apis/storage.k8s.io/v1/storageclasses", STORAGE)
-        yield made
+    with control_plane(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.call("POST", "/apis/storage.k8s.io/v1/storageclasses", STORAGE)
+        yield cluster
 
 
 class RunnersProject(Project):
@@ -66,13 +66,13 @@ class RunnersProject(Project):
 
     def configure(self, runners: dict[str, Any] | None = None, **values: Any) -> None:
         """Write the stack's YAML; ``runners`` holds what differs from a small pool on this cluster."""
-        own = {
+        settings = {
             "kind": "kubernetes",
             "namespace": self.namespace,
             "github": {"url": "https://github.com/acme", "secret": "github"},
             "arc": {"charts": "charts"},
         }
-        super().configure(**{"flavor": "runners", **values}, runners={**own, **(runners or {})})
+        super().configure(**{"flavor": "runners", **values}, runners={**settings, **(runners or {})})
 
     def exported(self) -> str:
         """Return the state as it is stored, whatever it holds."""
@@ -98,6 +98,6 @@ class ClusterProject(RunnersProject):
 @pytest.fixture
 def project(tmp_path: Path, cluster: Cluster, request: pytest.FixtureRequest) -> ClusterProject:
     """A fresh project with an empty stack, and a namespace of its own."""
-    made = ClusterProject(tmp_path / "project", cluster, f"r{abs(hash(request.node.name)) % 10**8}")
-    made.add_stack()
-    return made
+    project = ClusterProject(tmp_path / "project", cluster, f"r{abs(hash(request.node.name)) % 10**8}")
+    project.add_stack()
+    return project

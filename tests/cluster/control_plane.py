@@ -72,8 +72,8 @@ class Cluster:
         """Call the API; anything but success fails the test."""
         answer = self.session.request(method, f"{self.server}{path}", json=body, timeout=60, **options)
         assert answer.ok, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+        content: dict[str, Any] = answer.json()
+        return content
 
     def get(self, path: str) -> dict[str, Any]:
         """Return what is at a path."""
@@ -81,8 +81,8 @@ class Cluster:
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """Return a list's items."""
-        found: list[dict[str, Any]] = self.get(path)["items"]
-        return found
+        items: list[dict[str, Any]] = self.get(path)["items"]
+        return items
 
     def can(self, user: str, verb: str, resource: str, *, namespace: str = "", group: str = "") -> bool:
         """Ask the API server whether a user may do something: ``kubectl auth can-i --as``."""
@@ -96,8 +96,8 @@ class Cluster:
             "kind": "SubjectAccessReview",
             "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
         }
-        made = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        allowed: bool = made["status"]["allowed"]
+        answer = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        allowed: bool = answer["status"]["allowed"]
         return allowed
 
 
@@ -143,21 +143,21 @@ def control_plane(folder: Path) -> Iterator[Cluster]:
     certificates, accounts = folder / "certificates", _keys(folder)
     (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
     cluster.kubeconfig.write_text(json.dumps(_kubeconfig(cluster)))
-    own = f"http://127.0.0.1:{client}"
+    address = f"http://127.0.0.1:{client}"
     try:
         cluster.run(
             "etcd",
             etcd(),
             f"--data-dir={folder / 'etcd'}",
-            f"--listen-client-urls={own}",
-            f"--advertise-client-urls={own}",
+            f"--listen-client-urls={address}",
+            f"--advertise-client-urls={address}",
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
             "--unsafe-no-fsync",
         )
         cluster.run(
             "apiserver",
             program("kube-apiserver"),
-            f"--etcd-servers={own}",
+            f"--etcd-servers={address}",
             "--bind-address=127.0.0.1",
             f"--secure-port={cluster.port}",
             f"--cert-dir={certificates}",

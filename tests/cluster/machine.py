@@ -171,17 +171,17 @@ def _kubelet(folder: Path, socket: Path) -> Path:
 def machine(cluster: Cluster, image: str) -> Iterator[Machine]:
     """Have a node in the cluster until the block ends; it starts with one image, which is also that of its sandboxes."""
     folder = Path(tempfile.mkdtemp(prefix="slipway-k8s-", dir="/var/tmp"))
-    made = Machine(folder)
+    machine = Machine(folder)
     try:
         _network(folder)
         (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=image, plugins=_plugins()))
         cluster.run("containerd", shutil.which("containerd") or "containerd", "--config", folder / "containerd.toml")
-        until(lambda: made.socket.exists() and made.ctr("version"), what="containerd answers")
-        made.load(image)
+        until(lambda: machine.socket.exists() and machine.ctr("version"), what="containerd answers")
+        machine.load(image)
         cluster.run(
             "kubelet",
             program("kubelet"),
-            f"--config={_kubelet(folder, made.socket)}",
+            f"--config={_kubelet(folder, machine.socket)}",
             f"--kubeconfig={cluster.kubeconfig}",
             f"--root-dir={folder / 'kubelet'}",
             f"--cert-dir={folder / 'certificates'}",
@@ -189,9 +189,9 @@ def machine(cluster: Cluster, image: str) -> Iterator[Machine]:
             f"--node-ip={GATEWAY}",
         )
         until(lambda: _ready(cluster), what="the node is ready")
-        yield made
+        yield machine
     finally:
-        _end(made, cluster)
+        _end(machine, cluster)
 
 
 def _ready(cluster: Cluster) -> bool:
@@ -199,7 +199,7 @@ def _ready(cluster: Cluster) -> bool:
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
-def _end(made: Machine, cluster: Cluster) -> None:
+def _end(machine: Machine, cluster: Cluster) -> None:
     """Leave nothing: no pod, no process, no mount, no bridge."""
     with contextlib.suppress(AssertionError):
         for pod in cluster.items("/api/v1/pods"):
@@ -207,16 +207,16 @@ def _end(made: Machine, cluster: Cluster) -> None:
             cluster.session.delete(f"{cluster.server}{where}?gracePeriodSeconds=1", timeout=30)
         until(lambda: not cluster.items("/api/v1/pods"), 60)
     with contextlib.suppress(OSError, subprocess.CalledProcessError):  # containers, sandboxes: else they outlive it
-        for task in made.ctr("tasks", "list", "--quiet").split():
-            made.ctr("tasks", "rm", "--force", task)
+        for task in machine.ctr("tasks", "list", "--quiet").split():
+            machine.ctr("tasks", "rm", "--force", task)
     for process in reversed(cluster.processes[-2:]):
         process.terminate()
         process.wait(30)
-    if made.socket.exists():
-        made.socket.unlink()
+    if machine.socket.exists():
+        machine.socket.unlink()
     with open("/proc/mounts") as mounts:  # noqa: PTH123
-        below = [line.split()[1] for line in mounts if line.split()[1].startswith(f"{made.folder}/")]
+        below = [line.split()[1] for line in mounts if line.split()[1].startswith(f"{machine.folder}/")]
     for path in reversed(below):
         subprocess.run(["umount", "--lazy", path], check=False)
     subprocess.run(["ip", "link", "delete", BRIDGE], check=False, stderr=subprocess.DEVNULL)
-    shutil.rmtree(made.folder, ignore_errors=True)
+    shutil.rmtree(machine.folder, ignore_errors=True)

@@ -57,18 +57,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ma
     image = build(f"{base}:bookworm-slim")
     with control_plane(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.call("POST", "/apis/storage.k8s.io/v1/storageclasses", STORAGE)
-        with machine(cluster, image) as made:
+        with machine(cluster, image) as node:
             name = "slipway.test/gha-runner-scale-set-controller:0.0.1"
-            made.ctr("images", "tag", image, name)
-            yield cluster, made
+            node.ctr("images", "tag", image, name)
+            yield cluster, node
 
 
 @pytest.fixture(scope="module")
 def registry(node: tuple[Cluster, Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry that both the machine and its pods reach."""
     assert node
-    with own_registry(tmp_path_factory.mktemp("registry"), host=GATEWAY) as made:
-        yield made.address
+    with own_registry(tmp_path_factory.mktemp("registry"), host=GATEWAY) as registry:
+        yield registry.address
 
 
 def manifest(registry: str, name: str, reference: str) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def manifest(registry: str, name: str, reference: str) -> dict[str, Any]:
         f"http://{registry}/v2/{name}/manifests/{reference}", headers={"Accept": MANIFESTS}
     )
     with urllib.request.urlopen(request, timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+        content: dict[str, Any] = json.load(answer)
+    return content
 
 
 def refuses_strangers(address: str) -> None:
@@ -100,16 +100,16 @@ class BuildProject(ClusterProject):
 
     def configure(self, runners: dict[str, Any] | None = None, **values: Any) -> None:
         small = {"cpu": "100m", "memory": "1Gi", "cache": "2Gi"}
-        own = {"dockerImage": IMAGE, "image": RUNNER, **small, **(runners or {})}
+        settings = {"dockerImage": IMAGE, "image": RUNNER, **small, **(runners or {})}
         mirrors = {"images": {"ghcr.io/actions": "slipway.test", "docker.io/moby": "slipway.test/moby"}}
-        super().configure(own, mirrors=mirrors, **values)
+        super().configure(settings, mirrors=mirrors, **values)
 
     def pods(self) -> list[dict[str, Any]]:
         """Return those pods of the build service that are ready and stay."""
-        found = self.cluster.items(self.at("pods", of="-build"))
+        pods = self.cluster.items(self.at("pods", of="-build"))
         return [
             pod
-            for pod in found
+            for pod in pods
             if not pod["metadata"].get("deletionTimestamp")
             and any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
         ]
@@ -128,9 +128,9 @@ class BuildProject(ClusterProject):
 
 @pytest.fixture
 def project(tmp_path: Path, node: tuple[Cluster, Machine]) -> BuildProject:
-    made = BuildProject(tmp_path / "project", node[0], f"b{free_port()}")
-    made.add_stack()
-    return made
+    project = BuildProject(tmp_path / "project", node[0], f"b{free_port()}")
+    project.add_stack()
+    return project
 
 
 def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject, registry: str, shell: Path) -> None:
@@ -147,7 +147,7 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
         # The machine's own engine has no part in it.
         away: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
         project.preview(**away)
-        shown = project.up(**away).shown
+        output = project.up(**away).output
         first = project.outputs()
         assert first["runners"]["buildService"] == address
         ref = first["images"]["link0"]["ref"]
@@ -157,7 +157,7 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
 
         project.restart()
         configure(word="two")
-        shown += project.up(**away).shown
+        output += project.up(**away).output
         second = project.outputs()["images"]["link0"]
         after = manifest(registry, f"{project.path}/link0", second["digest"])["layers"]
         assert after[:2] == before[:2]  # the stamp too
@@ -166,11 +166,11 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
         refuses_strangers(address)
         with relay(project.daemon, "127.0.0.2") as service["address"]:  # for which the certificate is not
             configure(word="two")
-            shown += project.up(**away).shown
+            output += project.up(**away).output
             assert project.outputs()["images"]["link0"]["digest"] == second["digest"]
             refuses_strangers(service["address"])
-            assert UNCHANGED.search(project.up(**away).shown)
-        assert "PRIVATE KEY" not in shown + project.exported()
+            assert UNCHANGED.search(project.up(**away).output)
+        assert "PRIVATE KEY" not in output + project.exported()
         assert "PRIVATE KEY" in project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
@@ -185,9 +185,9 @@ def volume(node: tuple[Cluster, Machine], tmp_path: Path) -> Iterator[str]:
     folder.mkdir()
     os.chown(folder, 1000, 1000)
     spec = {"capacity": {"storage": "2Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": str(folder)}}
-    made = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "own"}}
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "own"}}
     volumes = "/api/v1/persistentvolumes"
-    node[0].call("POST", volumes, {**made, "spec": {**spec, "storageClassName": "own"}})
+    node[0].call("POST", volumes, {**volume, "spec": {**spec, "storageClassName": "own"}})
     yield "own"
     node[0].call("DELETE", f"{volumes}/own")
     until(lambda: not node[0].items(volumes))
@@ -276,7 +276,7 @@ def test_checks_on_a_node_report_their_failure(project: BuildProject) -> None:
     project.configure(checks("echo this node has no fabric; exit 3"))
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert "this node has no fabric" in failed.shown, failed.shown
+    assert "this node has no fabric" in failed.output, failed.output
     project.configure(checks("grep -q 'NoNewPrivs:.1' /proc/self/status && ! test -e /var/run/secrets/kubernetes.io"))
     project.up()
     assert project.outputs()["runners"]["validation"] == {"image": IMAGE, "passed": True}

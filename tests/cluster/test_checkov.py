@@ -96,7 +96,7 @@ def test_checkov_reports_only_explained_exceptions(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     results: dict[str, Any] = json.loads(done.stdout)["results"]
-    found: dict[str, set[str]] = {}
+    failures: dict[str, set[str]] = {}
     for failed in results["failed_checks"]:
-        found.setdefault(failed["check_id"], set()).add(failed["resource"])
-    assert found == {check: where for check, (where, _) in EXCEPTIONS.items()}
+        failures.setdefault(failed["check_id"], set()).add(failed["resource"])
+    assert failures == {check: where for check, (where, _) in EXCEPTIONS.items()}

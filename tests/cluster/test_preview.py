@@ -16,9 +16,9 @@ def test_preview_lists_runners_without_a_cluster(tmp_path: Path, stack: str, dev
     project = RunnersProject(tmp_path / "project", "unused", tmp_path / "no-kubeconfig", tmp_path)
     project.write("stacks/Pulumi.t.yaml", (ROOT / f"stacks/Pulumi.{stack}.yaml").read_text())
     project.add_stack()
-    shown = project.preview("--diff").shown
-    assert "error" not in shown
+    output = project.preview("--diff").output
+    assert "error" not in output
     for kind in ("Namespace", "ResourceQuota", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass", "Release"):
-        assert re.search(rf"\+ kubernetes:\S+:{kind}: \(create\)", shown), shown
-    assert all(re.search(rf"requests\.\S+/{device} *: ", shown) for device in devices), shown
-    assert re.search(r'scaleSet *: "slipway-runners"', shown)
+        assert re.search(rf"\+ kubernetes:\S+:{kind}: \(create\)", output), output
+    assert all(re.search(rf"requests\.\S+/{device} *: ", output) for device in devices), output
+    assert re.search(r'scaleSet *: "slipway-runners"', output)

@@ -46,7 +46,7 @@ def unscheduled(project: ClusterProject, name: str) -> str:
 def test_profile_runner_is_scheduled_and_destroy_is_complete(project: ClusterProject, profile: str) -> None:
     cluster = project.cluster
     project.configure({"profile": profile, "maxRunners": 1})
-    assert "Traceback" not in project.preview().shown
+    assert "Traceback" not in project.preview().output
     with pool(cluster, profile):
         project.up()
         expected = {"kind": "kubernetes", "namespace": project.namespace, "scaleSet": project.namespace}
@@ -61,7 +61,7 @@ def test_profile_runner_is_scheduled_and_destroy_is_complete(project: ClusterPro
         assert used["used"] == used["hard"]
         with pytest.raises(AssertionError, match="exceeded quota: runners"):
             runner_pod(project, "second")
-        assert UNCHANGED.search(project.up().shown)
+        assert UNCHANGED.search(project.up().output)
         project.cluster.call("DELETE", project.at("pods", "first"))
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in cluster.items("/api/v1/namespaces")}
@@ -93,7 +93,7 @@ def test_runners_without_a_daemon_refuse_privileged_pods(project: ClusterProject
         pod = {"metadata": {"name": "second"}, "spec": {"containers": [container]}}
         with pytest.raises(AssertionError, match="violates PodSecurity .{1,2}baseline:latest.*privileged=true"):
             project.cluster.call("POST", project.at("pods"), pod)
-        assert UNCHANGED.search(project.up().shown)
+        assert UNCHANGED.search(project.up().output)
         project.cluster.call("DELETE", project.at("pods", "first"))
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
@@ -135,17 +135,17 @@ def test_gpu_checks_are_an_output_or_fail_the_update(
         project.configure(checks("false"))
         failed = project.up(check=False)
         assert failed.returncode != 0
-        assert "gpu-checks" in failed.shown
-        assert "Job has reached the specified backoff limit" in failed.shown, failed.shown
+        assert "gpu-checks" in failed.output
+        assert "Job has reached the specified backoff limit" in failed.output, failed.output
     with pool(project.cluster, "eks-p5", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
         project.configure(checks("other"))
         failed = project.up(check=False)
         assert failed.returncode != 0
-        assert f"no node of eks-p5 (there: 1) offers more than 0 {EFA}" in failed.shown, failed.shown
+        assert f"no node of eks-p5 (there: 1) offers more than 0 {EFA}" in failed.output, failed.output
     with pool(project.cluster, "eks-p5"):  # mended, and nothing of the stack is changed
         project.up()
         assert project.outputs()["runners"]["validation"] == {"image": "r.example/torch:1", "passed": True}
-        assert UNCHANGED.search(project.up().shown)
+        assert UNCHANGED.search(project.up().output)
 
 
 def test_runners_and_controller_have_few_permissions(project: ClusterProject) -> None:
@@ -177,7 +177,7 @@ def test_credentials_are_in_the_cluster_alone(project: ClusterProject) -> None:
     )
     project.pulumi("config", "set", "-s", "t", "--secret", "--path", "slipway:runners.github.token", "hunter2")
     with pool(project.cluster, "cpu"):
-        seen = [project.preview("--diff").shown, project.up().shown, project.exported()]
+        outputs = [project.preview("--diff").output, project.up().output, project.exported()]
     secret = project.cluster.get(project.at("secrets", "github"))["data"]
     assert base64.b64decode(secret["github_token"]) == b"hunter2"
     pulled = project.cluster.get(project.at("secrets", "gpu-checks"))
@@ -185,8 +185,8 @@ def test_credentials_are_in_the_cluster_alone(project: ClusterProject) -> None:
     assert base64.b64encode(b"u:hunter2") in base64.b64decode(pulled["data"][".dockerconfigjson"])
     job = project.cluster.get(project.at("jobs", "gpu-checks", api="/apis/batch/v1"))
     assert job["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "gpu-checks"}]
-    told = ["hunter2", *(base64.b64encode(clear).decode() for clear in (b"hunter2", b"u:hunter2"))]
-    assert not [word for word in told for text in seen if word in text]
+    secrets = ["hunter2", *(base64.b64encode(clear).decode() for clear in (b"hunter2", b"u:hunter2"))]
+    assert not [word for word in secrets for text in outputs if word in text]
     (scale_set,) = project.cluster.items(project.at("autoscalingrunnersets", api=SETS))
     assert scale_set["spec"]["githubConfigSecret"] == "github"
 
@@ -195,21 +195,21 @@ def test_clear_text_token_or_missing_context_is_one_line(project: ClusterProject
     project.configure({"github": {"url": "https://github.com/acme", "token": "hunter2"}})
     failed = project.preview(check=False)
     assert failed.returncode != 0
-    assert "slipway:runners.github.token: is in clear text in the stack's file" in failed.shown
-    assert "hunter2" not in failed.shown
+    assert "slipway:runners.github.token: is in clear text in the stack's file" in failed.output
+    assert "hunter2" not in failed.output
     project.configure({"context": "elsewhere"})
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert 'context "elsewhere" does not exist' in failed.shown
-    assert "Traceback" not in failed.shown
+    assert 'context "elsewhere" does not exist' in failed.output
+    assert "Traceback" not in failed.output
 
 
 def test_missing_devices_and_waiting_runners_warn(project: ClusterProject) -> None:
     project.configure({"profile": "eks-p4d"})
     with pool(project.cluster, "eks-p4d", **{GPU: "8", "hugepages-2Mi": "5120Mi"}):
-        shown = project.up().shown
-        told = f"warning: no node of eks-p4d (there: 1) offers more than 0 {EFA}, and a runner asks for 4: is the"
-        assert told in shown, shown
-        assert f"more than 0 {GPU}" not in shown
-        shown = project.up().shown
-        assert f"{project.namespace}-controller has no listener, so that queued jobs get no runner" in shown
+        output = project.up().output
+        warning = f"warning: no node of eks-p4d (there: 1) offers more than 0 {EFA}, and a runner asks for 4: is the"
+        assert warning in output, output
+        assert f"more than 0 {GPU}" not in output
+        output = project.up().output
+        assert f"{project.namespace}-controller has no listener, so that queued jobs get no runner" in output

@@ -12,6 +12,6 @@ from tests.engine.project import Project
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """A fresh project with an empty stack."""
-    made = Project(tmp_path / "project")
-    made.add_stack()
-    return made
+    project = Project(tmp_path / "project")
+    project.add_stack()
+    return project

@@ -63,10 +63,10 @@ MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/v
 
 
 class Run(subprocess.CompletedProcess[str]):
-    """A finished command; ``shown`` is everything it printed, without terminal codes."""
+    """A finished command; ``output`` is everything it printed, without terminal codes."""
 
     @property
-    def shown(self) -> str:
+    def output(self) -> str:
         return pulumi_cli.plain(self.stdout + self.stderr)
 
 
@@ -134,7 +134,7 @@ class Project:
             os.killpg(process.pid, signal.SIGKILL)
             raise
         done = Run(process.args, process.returncode, out, err)
-        assert not check or done.returncode == 0, done.shown
+        assert not check or done.returncode == 0, done.output
         return done
 
     def up(self, *, check: bool = True, **environment: str) -> Run:

@@ -19,17 +19,17 @@ RUN --mount=type=cache,target=/root/.cache/shared sleep 2 && echo ${WORD} >> /ro
 
 
 def variant(root: Path, word: str) -> Project:
-    made = Project(root / word)
-    made.add_stack()
-    made.write("dockerfiles/link0/Dockerfile", RANDOM)
-    made.configure(base="debian:bookworm-slim", word=word)
-    return made
+    project = Project(root / word)
+    project.add_stack()
+    project.write("dockerfiles/link0/Dockerfile", RANDOM)
+    project.configure(base="debian:bookworm-slim", word=word)
+    return project
 
 
 def layers(project: Project) -> list[str]:
     """Return the layers of the project's image, by what they unpack to."""
-    found: list[str] = project.config_of(project.outputs()["images"]["link0"]["ref"])["rootfs"]["diff_ids"]
-    return found
+    layers: list[str] = project.config_of(project.outputs()["images"]["link0"]["ref"])["rootfs"]["diff_ids"]
+    return layers
 
 
 def test_variants_built_at_once_keep_their_caches(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_variants_built_at_once_keep_their_caches(tmp_path: Path) -> None:
     assert first[0][-1] != first[1][-1]
     replace = ["--replace", "**docker:index/image:Image::link0"]
     for project in variants:  # made anew, each finds its own step, and not the other's
-        again = project.pulumi("up", "-s", "t", "--yes", "--skip-preview", *replace).shown
+        again = project.pulumi("up", "-s", "t", "--yes", "--skip-preview", *replace).output
         assert re.search(r"Image\W+link0 replaced", again), again
     assert [layers(project) for project in variants] == first
 

@@ -21,7 +21,7 @@ def test_image_is_pushed_and_second_up_changes_nothing(project: Project) -> None
     assert f"sha256:{hashlib.sha256(project.manifest(image['ref'])).hexdigest()}" == image["digest"]
 
     again = project.up()
-    assert UNCHANGED.search(again.shown), again.shown
+    assert UNCHANGED.search(again.output), again.output
     assert project.outputs()["images"]["link0"] == image
 
 
@@ -34,7 +34,7 @@ def test_chain_is_exact_by_digest_and_follows_its_parent(project: Project) -> No
     assert child["layers"][: len(parent["layers"])] == parent["layers"]
 
     project.write("dockerfiles/link0/file.txt", "other\n")
-    preview = project.preview().shown
+    preview = project.preview().output
     assert "link0/file.txt" in preview
     assert re.search(r'~ BASE_IMAGE *: "[^"]+/link0:[^"]+" => "[^"]+/link0:[^"]+"', preview), preview
     for name in ("link0", "link1", "link2"):
@@ -49,7 +49,7 @@ def test_chain_unpublished_is_built_and_not_pushed(project: Project) -> None:
     project.up()
     images = project.outputs()["images"]
     assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", image["ref"]) for image in images.values())
-    assert UNCHANGED.search(project.up().shown)
+    assert UNCHANGED.search(project.up().output)
     project.write("dockerfiles/link0/file.txt", "other\n")
     project.up()
     after = project.outputs()["images"]
@@ -63,10 +63,10 @@ def test_chain_unpublished_is_built_and_not_pushed(project: Project) -> None:
 def test_preview_of_argument_has_old_and_new_value_alone(project: Project) -> None:
     project.up()
     project.configure(word="two")
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(r'~ WORD *: *"one" => "two"', preview), preview
     assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "WORD", "tag"], preview
-    detailed = project.preview("--diff").shown
+    detailed = project.preview("--diff").output
     assert re.search(r'WORD *: *"one" => "two"', detailed), detailed
     assert re.search(r'~ tag *: ".*" => ".*"', detailed), detailed
 
@@ -74,12 +74,12 @@ def test_preview_of_argument_has_old_and_new_value_alone(project: Project) -> No
 def test_preview_of_changed_file_names_it(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/file.txt", "other\n")
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(r'~ link0/file\.txt *: *"[0-9a-f]{12}" => "[0-9a-f]{12}"', preview), preview
     assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "tag", "link0/file.txt"], preview
     project.write("dockerfiles/link0/file.txt", f"content 0 {project.path}\n")
     project.write("dockerfiles/link0/new.txt", "new\n")
-    assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().shown)
+    assert re.search(r'\+ link0/new\.txt *: *"[0-9a-f]{12}"', project.preview().output)
 
 
 def test_preview_of_changed_comments_reports_comments_alone(project: Project) -> None:
@@ -87,7 +87,7 @@ def test_preview_of_changed_comments_reports_comments_alone(project: Project) ->
     dockerfile.write_text("# first\n" + dockerfile.read_text())
     project.up()
     dockerfile.write_text(dockerfile.read_text().replace("first", "second"))
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(r'~ link0/Dockerfile \(comments only\) *: *"[0-9a-f]{12}" => "[0-9a-f]{12}"', preview), preview
     assert re.findall(r"[~+-] (\S.*?) *: *\"", preview) == ["tag", "tag", "link0/Dockerfile (comments only)"], preview
 
@@ -98,19 +98,19 @@ def test_changed_credentials_are_no_change(project: Project) -> None:
     project.environment |= dict(zip(variables, ("me", "one"), strict=True))
     project.up()
     project.environment |= dict(zip(variables, ("you", "other"), strict=True))
-    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
 def test_ignored_file_changes_nothing(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/README.md", "about\n")
     project.write("dockerfiles/other/file.txt", "elsewhere\n")
-    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
 def test_plan_is_known_at_first_preview(project: Project) -> None:
     project.configure(length=2)
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(r'WORD *: "one"', preview), preview
     assert re.search(r'platform *: "linux/amd64"', preview), preview
     assert re.search(r'link1/file\.txt *: *"[0-9a-f]{12}"', preview), preview
@@ -127,9 +127,9 @@ def test_failed_build_quotes_its_step_and_next_up_finishes(project: Project) -> 
     dockerfile.write_text(good + "RUN echo the reason is here && exit 7\n")
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert "RUN echo the reason is here" in failed.shown
-    assert "the reason is here" in failed.shown.replace("RUN echo the reason is here", "")
-    assert "Traceback" not in failed.shown
+    assert "RUN echo the reason is here" in failed.output
+    assert "the reason is here" in failed.output.replace("RUN echo the reason is here", "")
+    assert "Traceback" not in failed.output
     dockerfile.write_text(good)
     project.up()
     assert project.outputs()["images"]["link0"]["digest"].startswith("sha256:")
@@ -156,8 +156,8 @@ def test_config_mistake_is_one_line(project: Project, yaml: str, line: str) -> N
     path.write_text(path.read_text().replace("\nencryptionsalt", f"\n  {yaml}\nencryptionsalt"))
     failed = project.preview(check=False)
     assert failed.returncode != 0
-    assert line in failed.shown, failed.shown
-    assert "Traceback" not in failed.shown
+    assert line in failed.output, failed.output
+    assert "Traceback" not in failed.output
 
 
 @pytest.mark.parametrize(

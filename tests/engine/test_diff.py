@@ -16,8 +16,8 @@ def diff(project: Project, *words: str, code: int = 0, **environment: str) -> st
 
 
 def as_json(project: Project, *words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(diff(project, "t", *words, "--json"))
-    return {image["name"]: image for image in found["images"]}
+    report: dict[str, Any] = json.loads(diff(project, "t", *words, "--json"))
+    return {image["name"]: image for image in report["images"]}
 
 
 def changes(image: dict[str, Any]) -> dict[str, tuple[str | None, str | None]]:
@@ -26,9 +26,9 @@ def changes(image: dict[str, Any]) -> dict[str, tuple[str | None, str | None]]:
 
 def test_diff_of_unpublished_stack_is_all_new(project: Project) -> None:
     project.configure(length=2)
-    found = as_json(project)
-    assert {name: image["state"] for name, image in found.items()} == {"link0": "new", "link1": "new"}
-    assert found["link1"]["parents"] == ["link0"]
+    report = as_json(project)
+    assert {name: image["state"] for name, image in report.items()} == {"link0": "new", "link1": "new"}
+    assert report["link1"]["parents"] == ["link0"]
 
 
 def test_diff_compares_new_build_with_published_images(project: Project) -> None:
@@ -38,13 +38,13 @@ def test_diff_compares_new_build_with_published_images(project: Project) -> None
 
     project.configure(length=2, word="two")
     project.write("dockerfiles/link1/new.txt", "new\n")
-    found = as_json(project)
-    assert changes(found["link0"])["args WORD"] == ("one", "two")
-    assert changes(found["link1"])["files link1/new.txt"][0] is None
-    before, after = changes(found["link1"])["parents BASE_IMAGE"]
+    report = as_json(project)
+    assert changes(report["link0"])["args WORD"] == ("one", "two")
+    assert changes(report["link1"])["files link1/new.txt"][0] is None
+    before, after = changes(report["link1"])["parents BASE_IMAGE"]
     assert before is not None
-    assert after == found["link0"]["planned"] != before
-    assert found["link1"]["content"] is None
+    assert after == report["link0"]["planned"] != before
+    assert report["link1"]["content"] is None
     assert list(as_json(project, "link1")) == ["link1"]
 
     text = diff(project, "t")
@@ -52,7 +52,7 @@ def test_diff_compares_new_build_with_published_images(project: Project) -> None
     assert re.search(r"^ +~ +args WORD +one +two$", text, re.MULTILINE)
     assert "not in the registry yet" in text
     assert project.outputs()["images"]["link0"]["ref"]
-    assert UNCHANGED_IMAGES.search(project.pulumi("stack", "-s", "t").shown)  # it only asks
+    assert UNCHANGED_IMAGES.search(project.pulumi("stack", "-s", "t").output)  # it only asks
 
 
 UNCHANGED_IMAGES = re.compile(r"docker:index/image:Image +link0")
@@ -105,9 +105,9 @@ def test_diff_of_moved_base_is_reported_without_building(project: Project) -> No
     project.up()
     assert as_json(project)["link0"]["base"] is None
     move(other)
-    found = as_json(project)["link0"]
-    assert found["base"].startswith(f"{project.registry}/{project.path}/link0:base has moved to {other[-71:]}")
-    assert found["state"] == "unchanged"
+    report = as_json(project)["link0"]
+    assert report["base"].startswith(f"{project.registry}/{project.path}/link0:base has moved to {other[-71:]}")
+    assert report["state"] == "unchanged"
 
 
 def test_diff_mistakes_are_one_line(project: Project) -> None:
@@ -134,6 +134,6 @@ def test_diff_of_stack_without_publish_compares_plans(project: Project) -> None:
     project.configure(publish=False)
     project.up()
     project.configure(publish=False, word="two")
-    found = as_json(project)["link0"]
-    assert changes(found)["args WORD"] == ("one", "two")
-    assert found["size"] is None
+    report = as_json(project)["link0"]
+    assert changes(report)["args WORD"] == ("one", "two")
+    assert report["size"] is None

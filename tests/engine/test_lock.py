@@ -40,11 +40,11 @@ def test_moved_parent_is_previewed_after_new_lock(project: Project) -> None:
     assert f"{parent}: {first.partition('@')[2]}" in lock(project)
     project.up()
     publish(project, second)
-    assert re.search(r"Resources:\n\s+\d+ unchanged", project.preview().shown)
+    assert re.search(r"Resources:\n\s+\d+ unchanged", project.preview().output)
 
     was, now = (f"{parent}@{ref.partition('@')[2]}" for ref in (first, second))
     assert f"{first.partition('@')[2]} -> {second.partition('@')[2]}" in lock(project)
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(rf'~ BASE_IMAGE *: *"{was}" => "{now}"', preview), preview
     project.up()
     assert project.outputs()["plan"]["link0"]["args"]["BASE_IMAGE"] == now

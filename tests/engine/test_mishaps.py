@@ -32,9 +32,9 @@ def sleeping(seconds: int) -> bool:
     return subprocess.run(["pgrep", "-fx", f"sleep {seconds}"], capture_output=True, check=False).returncode == 0
 
 
-def assert_clear(shown: str) -> None:
-    assert "Traceback" not in shown, shown
-    assert "panic" not in shown, shown
+def assert_clear(output: str) -> None:
+    assert "Traceback" not in output, output
+    assert "panic" not in output, output
 
 
 def test_second_up_at_once_is_refused_and_first_finishes(project: Project) -> None:
@@ -43,7 +43,7 @@ def test_second_up_at_once_is_refused_and_first_finishes(project: Project) -> No
     wait_for(lambda: sleeping(8))
     second = project.up(check=False)
     assert second.returncode != 0
-    assert "the stack is currently locked by 1 lock(s)" in second.shown
+    assert "the stack is currently locked by 1 lock(s)" in second.output
     out, err = first.communicate(timeout=120)
     assert first.returncode == 0, out + err
     assert project.outputs()["images"]["link0"]["digest"]
@@ -72,7 +72,7 @@ def test_killed_up_advises_unlock_and_next_up_finishes(project: Project) -> None
     slow(project, 0)
     locked = project.up(check=False)
     assert locked.returncode != 0
-    assert "pulumi cancel" in locked.shown
+    assert "pulumi cancel" in locked.output
     project.pulumi("cancel", "-s", "t", "--yes")
     project.up()
 
@@ -80,8 +80,8 @@ def test_killed_up_advises_unlock_and_next_up_finishes(project: Project) -> None
 def test_docker_not_running_is_one_line(project: Project, tmp_path: Path) -> None:
     failed = project.up(check=False, DOCKER_HOST=f"unix://{tmp_path}/no.sock")
     assert failed.returncode != 0
-    assert_clear(failed.shown)
-    assert re.search(r"error: .*docker daemon", failed.shown, re.IGNORECASE), failed.shown
+    assert_clear(failed.output)
+    assert re.search(r"error: .*docker daemon", failed.output, re.IGNORECASE), failed.output
     project.up()
 
 
@@ -92,8 +92,8 @@ def test_registry_lost_during_push_is_recovered_from(project: Project) -> None:
         started = time.monotonic()
         failed = project.up(check=False)
         assert failed.returncode != 0
-        assert_clear(failed.shown)
-        assert way.address in failed.shown
+        assert_clear(failed.output)
+        assert way.address in failed.output
         assert way.sent > 1_000_000
         assert time.monotonic() - started < 240
         way.limit = None
@@ -129,8 +129,8 @@ def test_full_disk_is_one_line_and_loses_nothing(project: Project, full_registry
     project.configure(registry={"kind": "local", "address": full_registry, "path": project.path})
     failed = project.up(check=False)
     assert failed.returncode != 0
-    assert_clear(failed.shown)
-    assert full_registry in failed.shown
+    assert_clear(failed.output)
+    assert full_registry in failed.output
     project.configure()
     project.up()
     assert project.manifest(project.outputs()["images"]["link0"]["ref"])

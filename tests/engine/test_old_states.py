@@ -20,9 +20,9 @@ def test_old_state_is_unchanged_and_can_be_updated(tmp_path: Path, kind: str) ->
         (tmp_path / "old.json").write_text(old_state(kind, project))
         project.pulumi("stack", "import", "-s", "t", "--file", str(tmp_path / "old.json"))
         project.preview("--expect-no-changes")
-        refreshed = project.refresh().shown
+        refreshed = project.refresh().output
         assert UNCHANGED.search(refreshed), refreshed
         configure(word="two")
-        updated = project.up().shown
+        updated = project.up().output
         assert "Failed" not in updated
         project.pulumi("destroy", "-s", "t", "--yes", "--skip-preview")

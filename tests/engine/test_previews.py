@@ -136,9 +136,9 @@ KINDS: tuple[Change, ...] = (argument, added, changed, removed, comment, moved, 
 
 def differences(before: Plan, after: Plan) -> dict[str, list[tuple[tuple[str, ...], Any, Any]]]:
     """Return, by image, what differs in what it is made of."""
-    sides = [{image.spec.name: image.contents for image in made.images} for made in (before, after)]
-    found = {name: preview.differences(sides[0][name], sides[1][name]) for name in sides[0]}
-    return {name: those for name, those in found.items() if those}
+    sides = [{image.spec.name: image.contents for image in each.images} for each in (before, after)]
+    ways = {name: preview.differences(sides[0][name], sides[1][name]) for name in sides[0]}
+    return {name: those for name, those in ways.items() if those}
 
 
 def lines(ways: dict[str, list[tuple[tuple[str, ...], Any, Any]]]) -> Iterator[str]:
@@ -189,21 +189,21 @@ def test_preview_of_changes_lists_each_image_and_reason(stack: str, kinds: tuple
         after = project.plan()
         expected = differences(before, after)
         assert expected, kind.__name__
-        shown = project.pulumi("preview", "-s", stack)
-        updated = re.findall(r"slipway:image:\S+ +(\S+) +update \[diff: ([^\]]+)\]", shown)
+        output = project.pulumi("preview", "-s", stack)
+        updated = re.findall(r"slipway:image:\S+ +(\S+) +update \[diff: ([^\]]+)\]", output)
         assert {name: set(re.findall(r"\w+", keys)) for name, keys in updated} == {
             name: {way[0] for way, _, _ in those} for name, those in expected.items()
-        }, f"{kind.__name__}: {shown}"
+        }, f"{kind.__name__}: {output}"
         for pattern in lines(expected):
-            assert re.search(pattern, shown), f"{kind.__name__}: {pattern}\n{shown}"
+            assert re.search(pattern, output), f"{kind.__name__}: {pattern}\n{output}"
         for image in after.images:  # a child says which of its parents it follows
             follows = {
                 key
                 for key, parent in image.siblings.items()
                 if "tag" in dict.fromkeys(w[0] for w, _, _ in expected.get(parent, []))
             }
-            said = {way[1] for way, _, _ in expected.get(image.spec.name, []) if way[0] == "parents"}
-            assert said == follows, f"{kind.__name__}: {image.spec.name}"
+            parents = {way[1] for way, _, _ in expected.get(image.spec.name, []) if way[0] == "parents"}
+            assert parents == follows, f"{kind.__name__}: {image.spec.name}"
         for name in ("stacks", "dockerfiles"):
             shutil.rmtree(project.root / name)
             shutil.copytree(kept / name, project.root / name)
@@ -213,8 +213,8 @@ def test_preview_of_changes_lists_each_image_and_reason(stack: str, kinds: tuple
 def test_preview_of_unknown_version_warns(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "nccl-cu132")
     project.configure(nccl="2.32.3-1")
-    shown = project.pulumi("preview", "-s", "nccl-cu132")
-    assert "warning: slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2;" in shown
+    output = project.pulumi("preview", "-s", "nccl-cu132")
+    assert "warning: slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2;" in output
 
 
 def test_plain_up_unchanged_lists_no_file(tmp_path: Path) -> None:

@@ -34,19 +34,19 @@ COPY link1/file.txt /installed.txt
 
 def machine(root: Path, path: str = "", **more: object) -> Project:
     """Return a project that knows nothing of other machines, and pushes where they do, if a path is given."""
-    made = Project(root)
-    made.path = path or made.path
-    flavor = (made.root / FLAVOR).read_text()
+    project = Project(root)
+    project.path = path or project.path
+    flavor = (project.root / FLAVOR).read_text()
     flavor = flavor.replace('word: str = "one"', 'word: str = "one"\n    jobs: str = ""')
     flavor = flavor.replace('args={"WORD"', 'product=number == 0, tuning={"MAX_JOBS": config.jobs}, args={"WORD"')
-    made.write(FLAVOR, flavor)
-    made.write("dockerfiles/link0/Dockerfile", COMPILED)
-    made.write("dockerfiles/link1/Dockerfile", INSTALLED)
+    project.write(FLAVOR, flavor)
+    project.write("dockerfiles/link0/Dockerfile", COMPILED)
+    project.write("dockerfiles/link1/Dockerfile", INSTALLED)
     for number in range(2):
-        made.write(f"dockerfiles/link{number}/file.txt", f"content {number} {made.path}\n")
-    made.configure(base=BASE, length=2, **more)
-    made.add_stack()
-    return made
+        project.write(f"dockerfiles/link{number}/file.txt", f"content {number} {project.path}\n")
+    project.configure(base=BASE, length=2, **more)
+    project.add_stack()
+    return project
 
 
 def urns(project: Project) -> set[str]:
@@ -59,24 +59,24 @@ def test_product_compiled_elsewhere_is_taken_from_registry(tmp_path: Path) -> No
     first.up()
     # How many jobs compile it is no part of a product.
     second = machine(tmp_path / "second", first.path, jobs="2")
-    shown = second.preview().shown
-    assert re.search(r"\+ .*image:Published +link0-published +create", shown), shown
+    output = second.preview().output
+    assert re.search(r"\+ .*image:Published +link0-published +create", output), output
     second.up()
     assert second.outputs()["products"] == first.outputs()["products"]
     assert urns(second) == urns(first)
     for project in (first, second):
-        assert UNCHANGED.search(project.preview().shown)
+        assert UNCHANGED.search(project.preview().output)
 
     # Who pushes nothing takes it as well.
     third = machine(tmp_path / "third", first.path, publish=False)
     third.up()
-    made = [Image(project.outputs()["products"]["link0"]["ref"]).id() for project in (first, third)]
-    assert made[0] == made[1]
+    products = [Image(project.outputs()["products"]["link0"]["ref"]).id() for project in (first, third)]
+    assert products[0] == products[1]
 
     # Another content is another tag, and asked for anew.
     second.configure(base=BASE, length=2, word="two")
-    shown = second.preview().shown
-    assert re.search(r"~ .*image:Published +link0-published +update", shown), shown
+    output = second.preview().output
+    assert re.search(r"~ .*image:Published +link0-published +update", output), output
 
 
 def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
@@ -85,14 +85,14 @@ def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
         project = machine(tmp_path / "project", registry=registry)
         failed = project.up(check=False)
         assert failed.returncode != 0
-        said = rf"error: .*{way.address}/x/link0:\S+: the registry responds with an error \(503\); nothing is built that could not be "
-        assert re.search(said, failed.shown), failed.shown
-        assert "Docker build" not in failed.shown
-        assert "Traceback" not in failed.shown
+        message = rf"error: .*{way.address}/x/link0:\S+: the registry responds with an error \(503\); nothing is built that could not be "
+        assert re.search(message, failed.output), failed.output
+        assert "Docker build" not in failed.output
+        assert "Traceback" not in failed.output
 
         # Who pushes nothing is told, and builds it.
         project.configure(base=BASE, length=2, publish=False, registry=registry)
-        shown = project.up().shown
+        output = project.up().output
         assert re.search(
-            rf"warning: {way.address}/x/link0:\S+: .*\(503\); this build product is built anew\n", shown
-        ), shown
+            rf"warning: {way.address}/x/link0:\S+: .*\(503\); this build product is built anew\n", output
+        ), output

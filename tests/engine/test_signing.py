@@ -30,8 +30,8 @@ class Keys:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        own = {**os.environ, "COSIGN_PASSWORD": KEY_PASSWORD}
-        subprocess.run(["cosign", "generate-key-pair"], cwd=folder, env=own, check=True, capture_output=True)
+        variables = {**os.environ, "COSIGN_PASSWORD": KEY_PASSWORD}
+        subprocess.run(["cosign", "generate-key-pair"], cwd=folder, env=variables, check=True, capture_output=True)
         self.private = folder / "cosign.key"
         self.public = (folder / "cosign.pub").read_text()
 
@@ -62,8 +62,8 @@ def locked_registry(tmp_path: Path) -> Iterator[Registry]:
     """A registry that wants USER and PASSWORD."""
     folder = tmp_path / "registry"
     folder.mkdir()
-    with own_registry(folder, htpasswd=_HTPASSWD) as made:
-        yield made
+    with own_registry(folder, htpasswd=_HTPASSWD) as registry:
+        yield registry
 
 
 def commit(project: Project) -> str:
@@ -89,7 +89,7 @@ def test_extra_tags_follow_the_image_and_are_outputs(project: Project) -> None:
         for name in ("link0", "link1")
     }
     digests = {name: image["digest"] for name, image in outputs["images"].items()}
-    assert UNCHANGED.search(project.up().shown)
+    assert UNCHANGED.search(project.up().output)
     project.configure(length=2, word="two", extraTags=["latest"])
     project.up()
     for name, image in project.outputs()["images"].items():
@@ -102,29 +102,29 @@ def test_extra_tags_follow_the_image_and_are_outputs(project: Project) -> None:
 @pytest.mark.slow
 def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> None:
     project.configure(length=2, signing=keys.signing(), base=BASE)
-    preview = project.preview().shown
+    preview = project.preview().output
     assert re.search(r"\+ +(?:[│├└─ ]*)pulumi-python:dynamic/image:Signature +link1-signature", preview), preview
     revision = commit(project)
-    shown = project.up().shown
+    output = project.up().output
     outputs = project.outputs()
     for name, image in outputs["images"].items():
-        beside = image["ref"].replace("@sha256:", ":sha256-")
+        tag = image["ref"].replace("@sha256:", ":sha256-")
         signed = outputs["signed"][name]
-        assert signed["signature"] == f"{beside}.sig"
-        assert signed["sbom"]["attestation"] == signed["provenance"]["attestation"] == f"{beside}.att"
+        assert signed["signature"] == f"{tag}.sig"
+        assert signed["sbom"]["attestation"] == signed["provenance"]["attestation"] == f"{tag}.att"
         assert signed["sbom"]["packages"] > 50
         assert signed["provenance"]["source"] == "git+https://git.example/acme/images"
         assert signed["provenance"]["revision"] == revision
         assert signed["provenance"]["date"] == project.config_of(image["ref"])["created"]
-    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
-    said = project.stacks("verify", "t")
+    text = project.stacks("verify", "t")
     refs = [image["ref"] for image in outputs["images"].values()]
-    assert [line.partition(": ")[2] for line in said.splitlines() if not line.startswith(" ")] == refs
-    assert len(re.findall(rf"git\+https://git\.example/acme/images at {revision[:12]}", said)) == 2, said
+    assert [line.partition(": ")[2] for line in text.splitlines() if not line.startswith(" ")] == refs
+    assert len(re.findall(rf"git\+https://git\.example/acme/images at {revision[:12]}", text)) == 2, text
     parent = refs[0].partition("@")[0]
-    assert f"on {parent}@{outputs['images']['link0']['digest']}" in said, said
-    assert re.search(r"on \S+/debian@bookworm-slim, by tag only", said), said
+    assert f"on {parent}@{outputs['images']['link0']['digest']}" in text, text
+    assert re.search(r"on \S+/debian@bookworm-slim, by tag only", text), text
 
     # cosign itself says the same, by the public key alone
     words = [
@@ -135,10 +135,10 @@ def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> N
         "--key",
         str(keys.private.parent / "cosign.pub"),
     ]
-    told = subprocess.run(
+    answer = subprocess.run(
         [*words, "--insecure-ignore-tlog=true", refs[1]], env=project.environment, check=True, capture_output=True
     )
-    assert json.loads(told.stdout)["payloadType"] == "application/vnd.in-toto+json"
+    assert json.loads(answer.stdout)["payloadType"] == "application/vnd.in-toto+json"
 
     # whatever goes wrong with a key is one line, and nothing of the key is seen
     other = Keys(keys.private.parent.with_name("others"))
@@ -149,8 +149,8 @@ def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> N
     project.configure(length=2, signing={**keys.signing(), "publicKey": other.public}, base=BASE)
     mixed = project.up(check=False)
     assert mixed.returncode != 0
-    assert f"{refs[0]}: cosign verify: " in mixed.shown
-    assert "Traceback" not in mixed.shown, mixed.shown
+    assert f"{refs[0]}: cosign verify: " in mixed.output
+    assert "Traceback" not in mixed.output, mixed.output
 
     # another key signs what is there already, and builds nothing
     project.configure(length=2, signing=other.signing(), base=BASE)
@@ -160,7 +160,7 @@ def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> N
     )
     project.stacks("verify", "t")
 
-    everything = project.pulumi("stack", "export", "-s", "t").stdout + shown + said
+    everything = project.pulumi("stack", "export", "-s", "t").stdout + output + text
     assert KEY_PASSWORD not in everything
     assert "hunter2" not in everything
     assert "PRIVATE KEY" not in everything
@@ -175,33 +175,33 @@ def test_product_of_others_is_taken_only_if_signed(programs: str, tmp_path: Path
 
         Its jobs are no part of the product, and are what the engine's cache knows it by.
         """
-        made = machine(tmp_path / name, path, signing=keys.signing(sbom=False, provenance=False), jobs=name)
-        made.environment |= {"PATH": programs, "COSIGN_PASSWORD": KEY_PASSWORD}
-        return made, made.up().shown
+        publisher = machine(tmp_path / name, path, signing=keys.signing(sbom=False, provenance=False), jobs=name)
+        publisher.environment |= {"PATH": programs, "COSIGN_PASSWORD": KEY_PASSWORD}
+        return publisher, publisher.up().output
 
     def product(project: Project) -> str:
         ref: str = project.outputs()["products"]["link0"]["ref"]
         return ref
 
-    first, shown = on("first", ours)
-    assert "cosign" not in shown
+    first, output = on("first", ours)
+    assert "cosign" not in output
     signed = first.outputs()["signed"]["link0"]
     assert signed["signature"] == product(first).replace("@sha256:", ":sha256-") + ".sig"
-    said = first.stacks("verify", "t")
-    assert said.startswith("link1: ")
-    assert said.endswith(f"link0: {product(first)}\n  signature   {signed['by']}\n")
+    text = first.stacks("verify", "t")
+    assert text.startswith("link1: ")
+    assert text.endswith(f"link0: {product(first)}\n  signature   {signed['by']}\n")
 
-    second, shown = on("second", ours, first.path)
+    second, output = on("second", ours, first.path)
     assert product(second) == product(first)
-    assert "built anew" not in shown
+    assert "built anew" not in output
 
     # What others push under a product's tag, which is no secret, is not used.
-    third, shown = on("third", others, first.path)
-    assert f"warning: {product(first)}: cosign verify: " in shown
-    fourth, shown = on("fourth", ours, first.path)
-    assert f"warning: {product(third)}: cosign verify: " in shown
-    assert len({product(made) for made in (first, third, fourth)}) == 3
-    assert UNCHANGED.search(fourth.preview("--expect-no-changes").shown)
+    third, output = on("third", others, first.path)
+    assert f"warning: {product(first)}: cosign verify: " in output
+    fourth, output = on("fourth", ours, first.path)
+    assert f"warning: {product(third)}: cosign verify: " in output
+    assert len({product(publisher) for publisher in (first, third, fourth)}) == 3
+    assert UNCHANGED.search(fourth.preview("--expect-no-changes").output)
 
     # What a retention rule deletes of it is nothing that an image misses.
     registry, _, repository = product(fourth).partition("@")[0].partition("/")
@@ -218,12 +218,12 @@ def test_signing_in_private_registry_uses_stack_login(
     project.environment["DOCKER_CONFIG"] = str(tmp_path / "nothing")
     project.configure(registry={"kind": "generic", "repository": repository}, signing=keys.signing(), base=BASE)
     project.environment |= {"SLIPWAY_REGISTRY_USERNAME": USER, "SLIPWAY_REGISTRY_PASSWORD": PASSWORD}
-    shown = project.up().shown
+    output = project.up().output
     signed = project.outputs()["signed"]["link0"]
     assert signed["signature"].startswith(f"{repository}/link0:sha256-")
     assert signed["sbom"]["packages"] > 50
     assert project.stacks("verify", "t").startswith(f"link0: {repository}/link0@sha256:")
-    assert PASSWORD not in shown + project.pulumi("stack", "export", "-s", "t").stdout
+    assert PASSWORD not in output + project.pulumi("stack", "export", "-s", "t").stdout
     refused = project.stacks("verify", "t", code=1, SLIPWAY_REGISTRY_PASSWORD="wrong")
     assert "UNAUTHORIZED" in refused
     assert refused.count("\n") == 1
@@ -251,8 +251,8 @@ def test_trusted_parent_is_verified_before_any_build(project: Project, keys: Key
     project.configure(base=parent, trust={prefix: {"publicKey": other.public, **log}})
     refused = project.up(check=False)
     assert refused.returncode != 0
-    assert f"{parent}@{image['digest']}: cosign verify: " in refused.shown
-    assert "Traceback" not in refused.shown
+    assert f"{parent}@{image['digest']}: cosign verify: " in refused.output
+    assert "Traceback" not in refused.output
     assert project.outputs()["images"]["link0"] == image  # nothing was built
 
     signed = {"signing": keys.signing(sbom=False)}
@@ -262,7 +262,7 @@ def test_trusted_parent_is_verified_before_any_build(project: Project, keys: Key
     (who,) = outputs["verifiedParents"].values()
     assert who.startswith("public key MF")
     assert outputs["images"]["link0"]["ref"] != image["ref"]
-    assert UNCHANGED.search(project.preview("--expect-no-changes").shown)
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
     # What is published stands on that parent, as its provenance says.
     assert f"parent: {prefix}/link0@{image['digest']}\n  signature   public key MF" in project.stacks("verify", "t")
@@ -279,7 +279,7 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
     )
     project.configure(signing={"key": "env://NO_SUCH_KEY", "publicKey": public})
     failed = project.up(check=False, PATH=bare)
-    assert "slipway:signing: cosign is not on PATH; `make up` gets it" in failed.shown
+    assert "slipway:signing: cosign is not on PATH; `make up` gets it" in failed.output
     assert not project.published("link0")
 
     programs = tmp_path / "programs"
@@ -290,16 +290,16 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
     have = os.pathsep.join([str(programs), bare])
     assert (
         "slipway:signing.key: 'env://NO_SUCH_KEY': there is no such variable"
-        in project.up(check=False, PATH=have).shown
+        in project.up(check=False, PATH=have).output
     )
     project.configure(signing={"key": "keys/cosign.key", "publicKey": public})
-    assert "slipway:signing.key: 'keys/cosign.key': there is no such file" in project.up(check=False, PATH=have).shown
+    assert "slipway:signing.key: 'keys/cosign.key': there is no such file" in project.up(check=False, PATH=have).output
     project.write("keys/cosign.key", "")
     (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v3.0.4\n")
-    said = "slipway:signing: the cosign on PATH is v3.0.4, whose signatures have another format"
-    assert said in project.up(check=False, PATH=have).shown
+    message = "slipway:signing: the cosign on PATH is v3.0.4, whose signatures have another format"
+    assert message in project.up(check=False, PATH=have).output
     (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v2.6.5\n")
-    assert "slipway:signing.key: $COSIGN_PASSWORD is not set" in project.up(check=False, PATH=have).shown
+    assert "slipway:signing.key: $COSIGN_PASSWORD is not set" in project.up(check=False, PATH=have).output
     assert not project.published("link0")
     project.preview(PATH=bare)
     assert "slipway:signing is not set" in stacks_without(project)

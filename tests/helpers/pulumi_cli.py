@@ -19,7 +19,7 @@ def environment(state: Path, **more: str) -> dict[str, str]:
 
 
 def plain(output: str) -> str:
-    """Return what was shown without colours."""
+    """Return an output without colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 

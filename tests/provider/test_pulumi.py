@@ -112,12 +112,12 @@ class Project:
     def run(self, *arguments: str, fails: bool = False, provider: str = SELECTED) -> str:
         process = self.start(*arguments, provider=provider)
         try:
-            shown, _ = process.communicate(timeout=240)
+            output, _ = process.communicate(timeout=240)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
-        assert (process.returncode != 0) == fails, shown
-        return pulumi_cli.plain(shown)
+        assert (process.returncode != 0) == fails, output
+        return pulumi_cli.plain(output)
 
     def up(self, **options: Any) -> str:
         return self.run("up", "--yes", "--skip-preview", **options)
@@ -140,40 +140,40 @@ def project(tmp_path: Path, locked_registry: Registry, shell: Path, engine: dock
 def test_life_of_two_images(project: Project) -> None:
     """Create, no change, a changed argument that reaches the child, destroy; no secret in state or display."""
     project.configure(token="hush-hush")
-    shown = project.up()
+    output = project.up()
     first = project.outputs()
     repository = project.environment["TEST_REPOSITORY"]
     assert {key: value.partition("@")[0] for key, value in first.items()} == {
         "parent": f"{repository}/parent",
         "child": f"{repository}/child",
     }
-    assert "+ 3 created" in shown
+    assert "+ 3 created" in output
     assert "3 unchanged" in project.run("preview", "--expect-no-changes")
     assert "3 unchanged" in project.up()
 
     project.configure(password=f"{PASSWORD} ")
     assert "3 unchanged" in project.run("preview"), "a password alone changes nothing"
     project.configure(password=PASSWORD, step="echo changed > /changed")
-    shown = project.run("preview", "--diff")
-    assert shown.count("docker:index/image:Image: (update)") == 2
+    output = project.run("preview", "--diff")
+    assert output.count("docker:index/image:Image: (update)") == 2
     assert "~ 2 updated" in project.up()
     second = project.outputs()
     assert first["parent"] != second["parent"]
     assert first["child"] != second["child"]
 
-    shown += project.run("refresh", "--yes")
+    output += project.run("refresh", "--yes")
     assert "3 unchanged" in project.run("preview", "--expect-no-changes")
     state = "".join(path.read_text() for path in project.state.rglob("*.json"))
     for secret in (PASSWORD, "hush-hush"):
         assert secret not in state
-        assert secret not in shown
+        assert secret not in output
     project.run("destroy", "--yes")
 
 
 def test_child_of_unbuilt_parent_previews(project: Project) -> None:
     """Its argument is unknown; the preview says what it can."""
-    shown = project.run("preview", "--diff")
-    assert re.search(r"PARENT\s*: \[unknown\]", shown)
+    output = project.run("preview", "--diff")
+    assert re.search(r"PARENT\s*: \[unknown\]", output)
 
 
 @pytest.mark.parametrize("writer", PROVIDERS)
@@ -191,11 +191,11 @@ def test_failing_build(project: Project) -> None:
     project.up()
     before = project.outputs()
     project.configure(step="echo the reason; exit 7")
-    shown = project.up(fails=True)
-    assert "exit code: 7" in shown
+    output = project.up(fails=True)
+    assert "exit code: 7" in output
     if SELECTED == "embedded":
-        assert "RUN eval" in shown
-        assert re.search(r"^\s+the reason$", shown, re.MULTILINE)
+        assert "RUN eval" in output
+        assert re.search(r"^\s+the reason$", output, re.MULTILINE)
     assert project.outputs() == before
     project.configure(step="echo fine > /fine")
     assert "~ 2 updated" in project.up()
@@ -222,11 +222,11 @@ def test_interrupt(project: Project) -> None:
         time.sleep(2)
         assert processes(marker)
         process.send_signal(signal.SIGINT)
-    shown, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=30)
     assert process.returncode != 0
     assert gone(marker, 10)
     if SELECTED == "embedded":
-        assert "cancelled" in shown
+        assert "cancelled" in output
     project.configure(step="true")
     if SELECTED == "official":
         project.run("cancel", "--yes", "test")

@@ -55,11 +55,11 @@ class Repository(Checkout):
     @classmethod
     def again(cls, folder: Path, path: str) -> Repository:
         """Return the repository that a folder is a copy of."""
-        made = cls.__new__(cls)
-        Checkout.__init__(made, folder / "work")
-        made.remote, made.path = folder / "remote.git", path
-        made.git("remote", "set-url", "origin", str(made.remote))
-        return made
+        repository = cls.__new__(cls)
+        Checkout.__init__(repository, folder / "work")
+        repository.remote, repository.path = folder / "remote.git", path
+        repository.git("remote", "set-url", "origin", str(repository.remote))
+        return repository
 
     def configure(self, stack: str, **values: Any) -> None:
         """Write a stack's YAML."""

@@ -22,11 +22,11 @@ TOKEN = "eyJhbGciOiJub25lIn0.e30.c2ln"
 class Cloud(BaseHTTPRequestHandler):
     """Gives a token of its own for GitHub's, and knows whose it is."""
 
-    asked: list[dict[str, list[str]]]
+    requests: list[dict[str, list[str]]]
 
     def do_POST(self) -> None:
         assert self.path == "/api/oauth/token"
-        self.asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        self.requests.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
         self._send({"access_token": "pul-job", "token_type": "token", "expires_in": 86400})
 
     def do_GET(self) -> None:
@@ -35,12 +35,12 @@ class Cloud(BaseHTTPRequestHandler):
         self._send({"githubLogin": "acme", "organizations": [{"githubLogin": "acme", "name": "acme"}]})
 
     def _send(self, body: Any) -> None:
-        said = json.dumps(body).encode()
+        content = json.dumps(body).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
         return
@@ -48,7 +48,7 @@ class Cloud(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def cloud() -> Iterator[str]:
-    Cloud.asked = []
+    Cloud.requests = []
     with serving(Cloud) as address:
         yield f"http://{address}"
 
@@ -65,10 +65,10 @@ def test_cloud_login_of_job_uses_its_identity_and_ends(
     with pulumi_stack._login("acme", cloud, folder, variables):
         assert json.loads(credentials.read_text())["accessTokens"][cloud] == "pul-job"
     assert audiences == ["urn:pulumi:org:acme"]
-    (asked,) = Cloud.asked
-    assert asked["subject_token"] == [TOKEN]
-    assert asked["audience"] == ["urn:pulumi:org:acme"]
-    assert asked["requested_token_type"] == ["urn:pulumi:token-type:access_token:organization"]
+    (request,) = Cloud.requests
+    assert request["subject_token"] == [TOKEN]
+    assert request["audience"] == ["urn:pulumi:org:acme"]
+    assert request["requested_token_type"] == ["urn:pulumi:token-type:access_token:organization"]
     assert not credentials.exists()
 
 
@@ -78,4 +78,4 @@ def test_cloud_login_is_skipped_for_other_backends_and_tokens(
 ) -> None:
     with pulumi_stack._login(organization, cloud, tmp_path, more):
         assert not list(tmp_path.iterdir())
-    assert not Cloud.asked
+    assert not Cloud.requests

@@ -32,15 +32,15 @@ class World:
 
     def actions(self, api: str = "") -> Actions:
         variables = {"PULUMI_BACKEND_URL": (self.folder / "backend").as_uri()}
-        made = Actions(self.folder / "actions", self.repository.remote, variables, api)
-        made.secrets = {"PULUMI_CONFIG_PASSPHRASE": "of the tests"}
-        return made
+        actions = Actions(self.folder / "actions", self.repository.remote, variables, api)
+        actions.secrets = {"PULUMI_CONFIG_PASSPHRASE": "of the tests"}
+        return actions
 
     def registry(self, path: str) -> Any:
         address = re.search(r'"address": "([^"]+)"', (self.repository.root / "stacks/Pulumi.one.yaml").read_text())
         assert address
-        with urllib.request.urlopen(f"http://{address[1]}/v2/{self.repository.path}/{path}") as said:
-            return json.load(said)
+        with urllib.request.urlopen(f"http://{address[1]}/v2/{self.repository.path}/{path}") as answer:
+            return json.load(answer)
 
     def tags(self) -> list[str]:
         """Return all that was ever pushed."""
@@ -237,10 +237,10 @@ def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github:
         "head_repository": {"full_name": "somebody/slipway", "owner": {"login": "somebody"}},
     }  # fmt: skip
     ended = Event("workflow_run", "refs/heads/main", world.event.sha, {"workflow_run": of})
-    for said in ("commented", "comment updated"):
+    for result in ("commented", "comment updated"):
         commented = world.actions(github.address).run("comment.yml", ended, artifacts=run.artifacts)
         assert commented.results == {"comment": "success"}, commented.log
-        assert f"pull request 7: {said}" in commented.log
+        assert f"pull request 7: {result}" in commented.log
     (comment,) = github.comments[7]
     assert report.strip() in comment["body"]
 
@@ -250,8 +250,8 @@ def test_preview_begins_with_images_over_their_budget(world: World) -> None:
     world.repository.write("dockerfiles/link1/file.txt", "of the fork\n")
     run = world.actions().run("preview.yml", world.repository.pull_request())
     assert run.job("one").result == "success", run.log
-    said = r"\Astack one: link0: [\d.]+ k?B compressed is over its budget of 100 B \(slipway:budgets\): "
-    assert re.search(said, (run.artifacts / "report-one/one.txt").read_text())
+    message = r"\Astack one: link0: [\d.]+ k?B compressed is over its budget of 100 B \(slipway:budgets\): "
+    assert re.search(message, (run.artifacts / "report-one/one.txt").read_text())
     assert re.search(r"Image\W+link1\b", run.job("one").log), run.job("one").log
 
 
@@ -292,8 +292,8 @@ def test_shallow_clone_is_one_line_with_advice(world: World, name: str) -> None:
     run = world.actions().run(name, event, depth=1)
     assert run.job("affected stacks").result == "failure"
     assert set(run.results.values()) == {"failure", "skipped"}
-    said = run.job("affected stacks").log.splitlines()[-1]
-    assert said.endswith("the clone is shallow: set `fetch-depth: 0` of actions/checkout")
+    line = run.job("affected stacks").log.splitlines()[-1]
+    assert line.endswith("the clone is shallow: set `fetch-depth: 0` of actions/checkout")
 
 
 def test_build_workflow_builds_one_image(world: World) -> None:

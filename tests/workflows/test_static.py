@@ -65,9 +65,9 @@ def test_run_step_is_one_command_without_expressions() -> None:
 
 def test_run_step_is_a_known_command_of_ci() -> None:
     lines = [step["run"] for _, step in steps() if "run" in step]
-    asked = [re.sub(r'"[^"]*"', "x", line) for line in lines if " -m ci " in line]
-    assert asked
-    for line in asked:
+    commands = [re.sub(r'"[^"]*"', "x", line) for line in lines if " -m ci " in line]
+    assert commands
+    for line in commands:
         words = line.partition(" -m ci ")[2].split()
         assert arguments._parser().parse_args(words).verb == words[0]
 
@@ -138,9 +138,9 @@ def test_secrets_are_in_publishing_workflows_alone() -> None:
 def test_readme_example_of_call_has_required_inputs() -> None:
     text = (ROOT / WORKFLOWS / "README.md").read_text().partition("## build\n\n```yaml\n")[2].partition("```")[0]
     (job,) = yaml.safe_load(text)["jobs"].values()
-    asked = workflow(ROOT, Path(job["uses"]).name)["on"]["workflow_call"]
-    assert set(job["with"]) <= set(asked["inputs"])
-    assert job["secrets"] == {name: f"${{{{ secrets.{name} }}}}" for name in asked["secrets"]}
+    call = workflow(ROOT, Path(job["uses"]).name)["on"]["workflow_call"]
+    assert set(job["with"]) <= set(call["inputs"])
+    assert job["secrets"] == {name: f"${{{{ secrets.{name} }}}}" for name in call["secrets"]}
     assert job["permissions"] == workflow(ROOT, Path(job["uses"]).name)["jobs"]["up"]["permissions"]
 
 
@@ -168,9 +168,11 @@ def test_scan_logs_in_with_pull_access_alone(ref: str, variables: Mapping[str, s
         if "run" not in step:
             used.append(step["uses"].partition("@")[0])
             continue
-        told = {name: interpolate(text, contexts) for name, text in step["env"].items()}
+        environment = {name: interpolate(text, contexts) for name, text in step["env"].items()}
         line = f'az() {{ echo "az $*"; }}; {step["run"]}'
-        used.append(subprocess.run(["bash", "-c", line], env=told, check=True, stdout=-1, text=True).stdout.strip())
+        used.append(
+            subprocess.run(["bash", "-c", line], env=environment, check=True, stdout=-1, text=True).stdout.strip()
+        )
     assert used == logins
 
 
