@@ -230,6 +230,14 @@ def test_job_gets_machine_that_ends_after_it(scaler: Scaler) -> None:
     assert scaler.configs() == {}
 
 
+def test_runner_config_above_4_kib_takes_another_tier(scaler: Scaler) -> None:
+    scaler.job(1)
+    scaler.round()
+    scaler.round()
+    (parameter,) = scaler.api("ssm").describe_parameters()["Parameters"]
+    assert (parameter["Type"], parameter["Tier"]) == ("SecureString", "Intelligent-Tiering")
+
+
 def test_delivery_without_valid_signature_is_refused(scaler: Scaler) -> None:
     body = payload(1)
     assert scaler.deliver(body, secret="another") == 401

@@ -210,6 +210,42 @@ def test_preview_of_changes_lists_each_image_and_reason(stack: str, kinds: tuple
     assert re.search(r"Resources:\n\s+\d+ unchanged", project.pulumi("preview", "-s", stack))
 
 
+def test_preview_of_three_changes_prints_these_lines(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", "local")
+    project.configure(torch={"version": "2.14.1"})
+    project.lock("a")
+    project.pulumi("up", "-s", "local", "--yes", "--skip-preview")
+    project.configure(torch={"version": "2.14.0"})
+    (project.root / "dockerfiles/torch/new.txt").write_text("new\n")
+    project.lock("b")
+    outputs = project.pulumi("preview", "-s", "local").partition("\nOutputs:\n")[2].partition("\nResources:\n")[0]
+    for pattern, text in (
+        (r"x[0-9a-f]{8}-", "x-"),
+        (r'"\S*debian:', '"debian:'),
+        (r"\d+ files", "N files"),
+        (r" +", " "),
+    ):
+        outputs = re.sub(pattern, text, outputs)
+    assert [line.strip() for line in outputs.splitlines() if re.match(r" ?[-+~] ", line)] == [
+        "~ images : {",
+        "~ torch: {",
+        '~ tag: "x-local-torch2.14.1-vision0.29.2-audio2.11.0" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0"',
+        "~ plan : {",
+        "~ torch: {",
+        "~ args : {",
+        f'~ BASE_IMAGE : "debian:bookworm-slim@sha256:{"a" * 64}" => "debian:bookworm-slim@sha256:{"b" * 64}"',
+        '~ TORCH_VERSION : "2.14.1" => "2.14.0"',
+        "~ labels : {",
+        '~ LABEL_VERSION : "local-torch2.14.1-vision0.29.2-audio2.11.0" => "local-torch2.14.0-vision0.29.2-audio2.11.0"',
+        '~ tag : "x-local-torch2.14.1-vision0.29.2-audio2.11.0" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0"',
+        "~ planFiles: {",
+        "~ torch/Dockerfile:",
+        "- N files",
+        "+ N files",
+        "+ 7e1e987f96f1 torch/new.txt",
+    ]
+
+
 def test_preview_of_unknown_version_warns(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "nccl-cu132")
     project.configure(nccl="2.32.3-1")

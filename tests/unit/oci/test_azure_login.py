@@ -113,9 +113,24 @@ def test_login_without_token_file_is_one_line(job: Path) -> None:
         azure_login.login("acme1.azurecr.io")
 
 
-def test_clouds_cover_every_registry_domain() -> None:
-    for suffix in azure_login._CLOUDS:
-        assert AcrRegistry.HOSTS.fullmatch(f"acme1.azurecr.{suffix}")  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    ("host", "endpoint"),
+    [
+        ("acme1.azurecr.io", "https://login.microsoftonline.com"),
+        ("acme1.azurecr.us", "https://login.microsoftonline.us"),
+        ("acme1.azurecr.cn", "https://login.chinacloudapi.cn"),
+    ],
+)
+def test_registry_of_each_cloud_has_its_entra_endpoint(host: str, endpoint: str) -> None:
+    assert AcrRegistry.HOSTS
+    assert AcrRegistry.HOSTS.fullmatch(host)
+    assert azure_login._CLOUDS[host.rpartition(".")[2]][0] == endpoint
+
+
+def test_registry_of_an_unknown_cloud_is_no_acr() -> None:
+    assert AcrRegistry.HOSTS
+    assert not AcrRegistry.HOSTS.fullmatch("acme1.azurecr.de")
+    assert sorted(azure_login._CLOUDS) == ["cn", "io", "us"]
 
 
 def test_short_lived_login_needs_identity_and_no_other_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from oci import cosign
-from stacks.config.signing import Signer
+from stacks.config.signing import Signer, Signing
+from tests.helpers.refusals import refusal_line
 
 REF = "r.example/x@sha256:" + "a" * 64
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
@@ -43,3 +44,29 @@ def test_verify_with_a_key_in_a_kms_names_it(arguments: Path, log: bool, expecte
     options = arguments.read_text().splitlines()[1:-1]
     assert options[options.index("--key") :] == ["--key", "awskms:///alias/slipway", *expected]
     assert "--certificate-identity" not in json.dumps(options)
+
+
+@pytest.mark.parametrize(
+    ("key", "variables", "error"),
+    [
+        ("awskms:///alias/slipway", {}, ""),
+        ("env://SIGNING_KEY", {}, "slipway:signing.key: 'env://SIGNING_KEY': the variable is not set; "),
+        ("env://SIGNING_KEY", {"SIGNING_KEY": "k"}, "slipway:signing.key: $COSIGN_PASSWORD is not set; "),
+        ("env://SIGNING_KEY", {"SIGNING_KEY": "k", "COSIGN_PASSWORD": ""}, ""),
+        ("cosign.key", {}, "slipway:signing.key: 'cosign.key': no such file; "),
+    ],
+)
+def test_check_requires_what_the_kind_of_key_needs(
+    arguments: Path, monkeypatch: pytest.MonkeyPatch, key: str, variables: dict[str, str], error: str
+) -> None:
+    monkeypatch.chdir(arguments.parent)
+    for name in ("SIGNING_KEY", "COSIGN_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    signing = Signing.model_validate({"key": key, "publicKey": KEY, "sbom": False})
+    if error:
+        assert refusal_line(cosign.check, signing).startswith(error)
+    else:
+        cosign.check(signing)
+    assert arguments.read_text() == "version\n"
