@@ -10,10 +10,11 @@ def file_list(files: Mapping[str, str]) -> str:
     """Return files and their hashes as a text: how many there are, then a line `hash  path` for each.
 
     Pulumi prints at most three lines of an unchanged text. Of a changed text it prints the lines around the changes.
-    With two blank lines after the number, an unchanged list prints its number alone.
+    With two blank lines after the number, an unchanged list prints its number alone. Each line has its end, so that a
+    new last line changes no other.
     """
     lines = (f"{content}  {path}" for path, content in sorted(files.items()))
-    return "\n".join([f"{len(files)} files", "", "", *lines])
+    return "\n".join([f"{len(files)} files", "", "", *lines, ""])
 
 
 def listed_files(text: str | Mapping[str, str]) -> dict[str, str]:

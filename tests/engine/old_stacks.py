@@ -153,6 +153,7 @@ def old_state(kind: str, project: Project) -> str:
     text = (STATES / f"{kind}.json").read_text()
     for name, value in placeholders(project).items():
         text = text.replace(f"${{{name}}}", value)
+    text = text.replace('"${port}"', project.registry.rpartition(":")[2])  # a number, in policies of the network
     today = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)
     return json.dumps(filled(json.loads(text), today))
 

@@ -13,7 +13,7 @@ PATHS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
 
 def test_file_list_begins_with_number_of_files() -> None:
     files = {"b/Dockerfile": "2" * 12, "a (comments only)": "1" * 12}
-    assert file_list(files) == "2 files\n\n\n111111111111  a (comments only)\n222222222222  b/Dockerfile"
+    assert file_list(files) == "2 files\n\n\n111111111111  a (comments only)\n222222222222  b/Dockerfile\n"
 
 
 @given(st.dictionaries(PATHS, HASHES))
