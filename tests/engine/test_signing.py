@@ -279,7 +279,7 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
     )
     project.configure(signing={"key": "env://NO_SUCH_KEY", "publicKey": public})
     failed = project.up(check=False, PATH=bare)
-    assert "slipway:signing: cosign is not on PATH; `make up` gets it" in failed.output
+    assert "slipway:signing: cosign is not on PATH; `make up` installs it" in failed.output
     assert not project.published("link0")
 
     programs = tmp_path / "programs"
@@ -289,11 +289,10 @@ def test_missing_signing_program_is_reported_before_build(project: Project, tmp_
         (programs / name).chmod(0o755)
     have = os.pathsep.join([str(programs), bare])
     assert (
-        "slipway:signing.key: 'env://NO_SUCH_KEY': there is no such variable"
-        in project.up(check=False, PATH=have).output
+        "slipway:signing.key: 'env://NO_SUCH_KEY': the variable is not set" in project.up(check=False, PATH=have).output
     )
     project.configure(signing={"key": "keys/cosign.key", "publicKey": public})
-    assert "slipway:signing.key: 'keys/cosign.key': there is no such file" in project.up(check=False, PATH=have).output
+    assert "slipway:signing.key: 'keys/cosign.key': no such file" in project.up(check=False, PATH=have).output
     project.write("keys/cosign.key", "")
     (programs / "cosign").write_text("#!/bin/sh\necho GitVersion: v3.0.4\n")
     message = "slipway:signing: the cosign on PATH is v3.0.4, whose signatures have another format"
