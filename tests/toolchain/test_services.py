@@ -191,7 +191,7 @@ def test_engine_missing_without_root_is_one_line(clones: Clones, monkeypatch: py
 
 def test_two_registries_keep_two_ports(clones: Clones) -> None:
     a, b = clones
-    both = [one.start("registry") for one in clones]
+    both = [one.start("docker_registry") for one in clones]
     assert [process.wait(timeout=30) for process in both] == [0, 0]
     ports = [docker_registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
     assert len(set(ports)) == 2
