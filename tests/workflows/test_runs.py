@@ -220,7 +220,7 @@ def test_preview_of_fork_builds_changes_and_pushes_nothing(world: World, github:
     assert run.results == {"affected stacks": "success", "one": "success"}, run.log
     assert run.job("one").runs_on == "ubuntu-24.04"
     report = (run.artifacts / "report-one/one.txt").read_text()
-    assert re.search(r"~ link1/file\.txt *: *\"[0-9a-f]{12}\" => \"[0-9a-f]{12}\"", report), report
+    assert re.search(r"- [0-9a-f]{12}  link1/file\.txt\n +\+ [0-9a-f]{12}  link1/file\.txt", report), report
     assert re.search(r"link1 +update \[diff: ~files,tag\]", report), report
     assert re.search(r"^link1: changed$", report, re.MULTILINE), report
     assert re.search(r"~  files link1/file\.txt +[0-9a-f]{12} +[0-9a-f]{12}$", report, re.MULTILINE), report
