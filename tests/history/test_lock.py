@@ -317,10 +317,10 @@ def test_plan_without_lock_file_has_no_digests(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stack", ["local", "base-cu121", "nccl-cu121", "nccl-cu132"])
 def test_refresh_date_is_an_argument_of_torch_alone(stack: str) -> None:
     _, ordered = plan.resolve(stack)
-    dated = lock.with_refresh_date(ordered, "2026-11-21")
-    assert [spec.name for spec in dated if lock.REFRESH_ARG in spec.args] == ["torch"]
+    refreshed = lock.with_refresh_date(ordered, "2026-11-21")
+    assert [spec.name for spec in refreshed if lock.REFRESH_ARG in spec.args] == ["torch"]
     assert lock.with_refresh_date(ordered, None) == ordered
-    for before, after in zip(ordered, dated, strict=True):
+    for before, after in zip(ordered, refreshed, strict=True):
         assert before == after or before.args == {k: v for k, v in after.args.items() if k != lock.REFRESH_ARG}
 
 

@@ -42,9 +42,9 @@ def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest
 
     # What is published from there lacks none that it has, and is not published anew for ever.
     config = flavors.load({"flavor": "local", "extraTags": ["latest"]}, "stack local")
-    asked = plan.extra_tags_of("local", config)
+    requested_tags = plan.extra_tags_of("local", config)
     for there, said in ((wanted, ""), ("other-latest", "not tagged as slipway:extraTags requires")):
-        assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, asked) == said
+        assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, requested_tags) == said
 
 
 @pytest.mark.parametrize(
