@@ -37,7 +37,7 @@ def test_variant_with_a_parent_is_built_on_its_digest() -> None:
         "target": None,
     }
     assert outputs["planFiles"] == {
-        f"{name}/Dockerfile": f"1 files\n\n\n{'f' * 12}  {name}/Dockerfile" for name in ("torch", "extras")
+        f"{name}/Dockerfile": f"1 files\n\n\n{'f' * 12}  {name}/Dockerfile\n" for name in ("torch", "extras")
     }
 
 
