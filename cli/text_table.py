@@ -1,4 +1,4 @@
-"""Lines of cells, written below each other."""
+"""Tables as plain text and as Markdown."""
 
 from __future__ import annotations
 
@@ -13,3 +13,9 @@ def aligned(lines: Sequence[Sequence[str]], numbers: Collection[int] = ()) -> It
             cell.rjust(width) if column in numbers else cell.ljust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
+
+
+def markdown(head: Sequence[str], *rows: Sequence[str]) -> str:
+    """Return a table in GitHub's Markdown, each row with a line break."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (head, ["---"] * len(head), *rows)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)

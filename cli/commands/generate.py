@@ -13,20 +13,19 @@ from stacks.config.stack_file import ROOT
 @click.command(cls=Command, examples=[("slipway schema", "after a change of the models")])
 def schema() -> None:
     """Bring Pulumi.yaml's config block and the JSON schema of stack files up to date."""
-    from cli.generated import pulumi_project, stack_schema
+    from cli.generated import generated_files
 
-    for path, changed in (
-        (ROOT / "Pulumi.yaml", pulumi_project.write(ROOT / "Pulumi.yaml")),
-        (stack_schema.PATH, stack_schema.write()),
-    ):
-        print(f"{path.relative_to(ROOT)}: {'updated' if changed else 'already up to date'}")
+    files = generated_files.schemas()
+    changed = generated_files.write(files)
+    for path in files:
+        print(f"{path.relative_to(ROOT)}: {'updated' if path in changed else 'already up to date'}")
 
 
 @click.command(cls=Command, examples=[("slipway docs", "after a change of a key, an argument or a command")])
 @click.pass_context
 def docs(ctx: click.Context) -> None:
     """Bring the tables in the images' READMEs, and the pages of docs/reference, up to date."""
-    from cli.generated import reference_pages
+    from cli.generated import generated_files
 
-    for path in reference_pages.write(cast("Sections", ctx.find_root().command)):
+    for path in generated_files.write(generated_files.pages(cast("Sections", ctx.find_root().command))):
         print(f"{path.relative_to(ROOT)}: updated")

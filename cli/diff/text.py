@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from cli import text_table
 from cli.diff.report import Part, Report, Table
-from cli.text_table import aligned
 
 
 def terminal(report: Report) -> str:
@@ -24,7 +24,7 @@ def _part(part: Part) -> Iterator[str]:
 
 
 def _lines(table: Table) -> Iterator[str]:
-    yield from aligned([("", *table.columns), *table.rows])
+    yield from text_table.aligned([("", *table.columns), *table.rows])
     if table.note:
         yield table.note
 
@@ -41,16 +41,10 @@ def _markdown(part: Part) -> Iterator[str]:
     for table in part.tables:
         # Long tables are folded.
         yield f"<details><summary>{table.title} ({len(table.rows)})</summary>\n"
-        yield _row(["", *table.columns])
-        yield _row(["---"] * (1 + len(table.columns)))
-        yield from (_row([_code(cell) for cell in row]) for row in table.rows)
-        yield f"\n{_code(table.note)}\n\n</details>\n" if table.note else "\n</details>\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        rows = ([_code(cell) for cell in row] for row in table.rows)
+        yield text_table.markdown(["", *table.columns], *rows)
+        yield f"{_code(table.note)}\n\n</details>\n" if table.note else "</details>\n"
 
 
 def _code(text: str) -> str:
-    escaped = text.replace("`", "'").replace("|", "\\|")
-    return f"`{escaped}`" if escaped else ""
+    return "`" + text.replace("`", "'") + "`" if text else ""

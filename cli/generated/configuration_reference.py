@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from cli.keys.key import Key, keys
+from cli import text_table
+from cli.keys.key import Key, keys, owners
 from stacks import flavors
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
@@ -21,8 +23,10 @@ _HEAD: Final = """\
 
 A stack file is `stacks/Pulumi.<stack>.yaml`. `slipway new` writes one, `slipway check` validates all, and
 `slipway explain KEY --stack STACK` says what a key may be in a stack. Editors check and complete the files by
-`stacks/stack.schema.json`. Every key but `{namespace}:flavor` is optional. In names, `[]` is a place in a list and
-`<name>` a name of your choice.
+`stacks/stack.schema.json`. Every key but `{namespace}:flavor` is optional.
+
+The first tables have the keys of [every stack](#every-stack), then those of each flavor: {flavors}.
+A block's type links to the table of its keys. In names, `[]` is a place in a list and `<name>` a name of your choice.
 """
 
 
@@ -32,27 +36,56 @@ def text() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield _HEAD.format(namespace=NAMESPACE)
     names = flavors.names()
-    owners: defaultdict[Key, list[str]] = defaultdict(list)
-    for name in names:
-        for key in keys(name):
-            owners[key].append(name)
-    common = [key for key, having in owners.items() if key.is_common and len(having) > 1]
     flavor = Key("flavor", ", ".join(names), None, StackConfig.model_fields["flavor"].description or "", required=True)
-    yield "## Every stack\n"
-    yield from _table([flavor, *(key for key in common if key.name != "flavor")])
+    flavors_of = {flavor: names} | {
+        key: flavor_names for key, flavor_names in owners(names).items() if key.name != "flavor"
+    }
+    outer = [key for key in flavors_of if not key.block]
+    common = [key for key in outer if key.is_common and len(flavors_of[key]) > 1]
+    tables = {"Every stack": common}
     for name in names:
-        if rows := [key for key in keys(name) if key not in common and key.name != "flavor"]:
-            yield f"## Flavor {name}\n"
-            yield from _table(rows)
+        tables[f"Flavor {name}"] = [key for key in keys(name) if key in outer and key not in common]
+    blocks: defaultdict[str, list[Key]] = defaultdict(list)
+    for key in flavors_of:
+        if key.block:
+            blocks[f"`{NAMESPACE}:{key.block}`" + (f" ({key.kind})" if key.kind else "")].append(key)
+
+    def table(rows: list[Key], *, with_flavors: bool) -> str:
+        head = ("Key", *(["Flavors"] if with_flavors else []), "Type", "Default", "Meaning")
+        return text_table.markdown(
+            head,
+            *(
+                (
+                    f"`{NAMESPACE}:{key.name}`",
+                    *([", ".join(flavors_of[key])] if with_flavors else []),
+                    _linked_type(key, blocks) if key.is_block else key.type,
+                    f"`{key.default}`" if key.default else "required" if key.required else "",
+                    key.meaning,
+                )
+                for key in rows
+            ),
+        )
+
+    links = ", ".join(f"[{name}](#{_anchor(f'Flavor {name}')})" for name in names)
+    yield _HEAD.format(namespace=NAMESPACE, flavors=links)
+    for title, rows in tables.items():
+        yield f"## {title}\n\n{table(rows, with_flavors=False)}"
+    yield "## Blocks\n"
+    for title, rows in sorted(blocks.items()):
+        yield f"### {title}\n\n{table(rows, with_flavors=any(flavors_of[key] != names for key in rows))}"
 
 
-def _table(rows: Iterable[Key]) -> Iterator[str]:
-    yield "| Key | Type | Default | Meaning |"
-    yield "| --- | --- | --- | --- |"
-    for key in rows:
-        name = f"`{NAMESPACE}:{key.name}`" + (f" ({key.kind})" if key.kind else "")
-        default = f"`{key.default}`" if key.default else "required" if key.required else ""
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in (name, key.type, default, key.meaning))} |"
-    yield ""
+def _linked_type(key: Key, blocks: Mapping[str, Sequence[Key]]) -> str:
+    """Return a block's type with a link to the table of its keys, or with one for each kind."""
+    pattern = re.compile(re.escape(key.name) + r"(\[\]|\.<name>)?")
+    inner = {title: rows[0].kind for title, rows in blocks.items() if pattern.fullmatch(rows[0].block)}
+    kinds = {title: kind for title, kind in inner.items() if key.kind in {"", kind}}
+    if len(kinds) == 1:
+        return f"[{key.type}](#{_anchor(*kinds)})"
+    return f"{key.type}: {', '.join(f'[{kind}](#{_anchor(title)})' for title, kind in kinds.items())}"
+
+
+def _anchor(title: str) -> str:
+    """Return a heading's anchor as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -7,12 +7,15 @@ every stack, and a default there is given to every stack. The models remain the 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from stacks.config.stack_config import StackConfig
-from stacks.config.stack_file import NAMESPACE
+from stacks.config.stack_file import NAMESPACE, ROOT
+
+PATH: Final = ROOT / "Pulumi.yaml"
+"""Where the block is."""
 
 _TYPES = {bool: "boolean", int: "integer", str: "string"}
 _START = "# Generated from the models of stacks/config by `slipway schema`.\n"
@@ -31,10 +34,6 @@ def config_block() -> str:
     return _START + yaml.safe_dump({"config": entries}, sort_keys=False, width=110)
 
 
-def write(project: Path) -> bool:
-    """Bring a Pulumi.yaml up to date; return whether it was changed."""
-    text = project.read_text(encoding="utf-8")
-    updated = text.partition(_START)[0] + config_block()
-    if updated != text:
-        project.write_text(updated, encoding="utf-8")
-    return updated != text
+def text(path: Path = PATH) -> str:
+    """Return a Pulumi.yaml with the block of the models."""
+    return path.read_text(encoding="utf-8").partition(_START)[0] + config_block()

@@ -7,17 +7,14 @@ Dockerfile in the same folder follows ``<!-- arguments -->``. Each ends at an em
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
-
+from cli import text_table
+from cli.keys.key import owners
 from stacks import flavors
 from stacks.config.mirrors import Mirrors
-from stacks.config.model import Model, models
-from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
 from stacks.errors import SlipwayError
 from stacks.identity import dockerfile
@@ -53,19 +50,19 @@ _SHARED: Final = {
 
 def table(names: Sequence[str]) -> str:
     """Return all keys of some flavors but those that every stack has, as a table in Markdown."""
-    having: dict[tuple[str, str, str], list[str]] = {}
-    for name in names:
-        for key, field in flavors.flavor(name).Config.model_fields.items():
-            if key not in StackConfig.model_fields:
-                for row in _rows(f"{NAMESPACE}:{field.alias}", field):
-                    having.setdefault(row, []).append(name)
     several = len(names) > 1
     head = ("Key", *(["Flavors"] if several else []), "Default", "Meaning")
-    rows = [
-        (f"`{key}`", *([", ".join(owners)] if several else []), default, meaning)
-        for (key, default, meaning), owners in having.items()
-    ]
-    return _markdown(head, *rows)
+    rows = (
+        (
+            f"`{NAMESPACE}:{key.name}`",
+            *([", ".join(flavor_names)] if several else []),
+            f"`{key.default}`" if key.default else "",
+            key.meaning,
+        )
+        for key, flavor_names in owners(names).items()
+        if not key.is_common and key.type != "a block of keys"
+    )
+    return text_table.markdown(head, *rows)
 
 
 def arguments(path: Path) -> str:
@@ -84,20 +81,14 @@ def arguments(path: Path) -> str:
             f"{NAMESPACE}:mirrors.downloads" if (default or "").startswith("https://") else ""
         )
         set_by = _KEY.sub(_present_key, set_by)
-        keys = [_description(key, path) for key in _KEY.findall(set_by)]
-        meaning = description.meaning or " ".join(keys)
+        meaning = " ".join(_meaning(name, path) for name in _KEY.findall(set_by))
+        meaning = description.meaning or meaning
         if not meaning:
             raise SlipwayError(f"{path}: nothing says what {name} means: write '# {name} ...' above its ARG")
         default_cell = {None: "none", "": "empty"}.get(default, f"`{default}`")
         row = f"`{name}`", default_cell, _KEY.sub(r"`\g<0>`", set_by) or "by hand", meaning
         rows[comment is not None].append(row)
-    return _markdown(("Argument", "Default", "Set by", "Meaning"), *rows[True], *rows[False])
-
-
-def _markdown(*rows: Sequence[str]) -> str:
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    cells.insert(1, ["---"] * len(rows[0]))
-    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    return text_table.markdown(("Argument", "Default", "Set by", "Meaning"), *rows[True], *rows[False])
 
 
 def _shared(name: str) -> ArgumentComment | None:
@@ -114,38 +105,12 @@ def _present_key(match: re.Match[str]) -> str:
     return f"{NAMESPACE}:{next((config.former_keys[name] for config in configs if name in config.former_keys), name)}"
 
 
-def _description(key: str, path: Path) -> str:
-    """Return what a key means in the flavors that have it."""
-    names = key.removeprefix(f"{NAMESPACE}:").replace("[]", "").split(".")
-    for flavor in flavors.names():
-        if field := _field(flavors.flavor(flavor).Config, names):
-            return field.description or ""
-    raise SlipwayError(f"{path}: no flavor has the key {key}, which the description of an argument names")
-
-
-def _field(model: type[Model], names: Sequence[str]) -> FieldInfo | None:
-    field = next((field for field in model.model_fields.values() if field.alias == names[0]), None)
-    if field is None or len(names) == 1:
-        return field
-    return next(filter(None, (_field(inner, names[1:]) for inner in models(field.annotation))), None)
-
-
-def _rows(key: str, field: FieldInfo) -> Iterator[tuple[str, str, str]]:
-    """Yield a key, its default and its meaning, and those in it; of a key that always holds others, only those."""
-    default = field.get_default(call_default_factory=True, validated_data={})
-    if not isinstance(default, Model):
-        yield key, _default(default), field.description or ""
-    each = "[]" if isinstance(default, tuple) else ""
-    for model in models(field.annotation):
-        for inner in model.model_fields.values():
-            yield from _rows(f"{key}{each}.{inner.alias}", inner)
-
-
-def _default(default: Any) -> str:
-    if default in (None, PydanticUndefined, {}, ()) or (isinstance(default, tuple) and isinstance(default[0], Model)):
-        return ""  # the rows of their keys say it
-    text = ", ".join(default) if isinstance(default, tuple) else str(default)
-    return f"`{text.lower() if isinstance(default, bool) else text}`"
+def _meaning(name: str, path: Path) -> str:
+    """Return what a key means in the first flavor that has it."""
+    for key in owners(flavors.names()):
+        if f"{NAMESPACE}:{key.name}" == name:
+            return key.meaning
+    raise SlipwayError(f"{path}: no flavor has the key {name}, which the description of an argument names")
 
 
 def readmes(root: Path = ROOT) -> dict[Path, str]:
@@ -158,11 +123,3 @@ def readmes(root: Path = ROOT) -> dict[Path, str]:
             taken = path.with_name("Dockerfile")
             pages[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(taken), keys)  # noqa: B023 - called at once
     return pages
-
-
-def write(root: Path = ROOT) -> list[Path]:
-    """Bring the READMEs up to date; return those that were changed."""
-    stale = {path: text for path, text in readmes(root).items() if path.read_text(encoding="utf-8") != text}
-    for path, text in stale.items():
-        path.write_text(text, encoding="utf-8")
-    return list(stale)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -122,12 +121,3 @@ def _referring(value: Any, renamed: dict[str, str]) -> Any:
 def text() -> str:
     """Return the file's text."""
     return json.dumps(document(), indent=1) + "\n"
-
-
-def write(path: Path = PATH) -> bool:
-    """Bring the file up to date; return whether it was changed."""
-    current = text()
-    if path.exists() and path.read_text(encoding="utf-8") == current:
-        return False
-    path.write_text(current, encoding="utf-8")
-    return True

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cli.keys.choices import choices, form
-from cli.keys.key import Key, keys
+from cli.keys.key import Key, keys, owners
 from cli.text_table import aligned
 from stacks import flavors
 from stacks.config.stack_config import StackConfig
@@ -26,18 +26,12 @@ def overview(stack: str | None) -> Iterator[str]:
     Raises:
         SlipwayError: there is no such stack, or it has no flavor.
     """
-    names = _flavors(stack)
-    owners: defaultdict[Key, list[str]] = defaultdict(list)
-    for name in names:
-        for key in keys(name):
-            if not {".", "["} & set(key.name) and key.name != "flavor":
-                owners[key].append(name)
     flavor = StackConfig.model_fields["flavor"].description or ""
     sections: defaultdict[str, list[tuple[str, str]]] = defaultdict(list, {_EVERY: [("flavor", flavor)]})
-    for key, having in owners.items():
-        sections[_EVERY if key.is_common and len(having) > 1 else f"Flavor {', '.join(having)}"].append(
-            (key.name, key.meaning)
-        )
+    for key, flavor_names in owners(_flavors(stack)).items():
+        if not key.block and key.name != "flavor":
+            heading = _EVERY if key.is_common and len(flavor_names) > 1 else f"Flavor {', '.join(flavor_names)}"
+            sections[heading].append((key.name, key.meaning))
     for heading, rows in sections.items():
         yield f"{heading}:"
         yield from (f"  {line}" for line in aligned(rows))
@@ -52,20 +46,18 @@ def explain(name: str, stack: str | None) -> Iterator[str]:
         SlipwayError: no flavor has the key, or the stack's has not; or there is no such stack.
     """
     name = name.removeprefix(f"{NAMESPACE}:").replace("[0]", "[]")
-    names = _flavors(stack)
-    having: defaultdict[Key, list[str]] = defaultdict(list)
-    for flavor in names:
-        for key in keys(flavor):
-            if name in {key.name, key.name.replace("[]", "")}:
-                having[key].append(flavor)
-    if not having:
-        known = list(dict.fromkeys(key.name for flavor in names for key in keys(flavor)))
+    all_keys = owners(_flavors(stack))
+    named = {
+        key: flavor_names for key, flavor_names in all_keys.items() if name in {key.name, key.name.replace("[]", "")}
+    }
+    if not named:
+        known = list(dict.fromkeys(key.name for key in all_keys))
         owner = f"stack {stack}: its flavor" if stack else "no flavor"
         verb = "has no key" if stack else "has the key"
         raise SlipwayError(f"{owner} {verb} '{one_line(name)}'{suggest(name, known)}; `slipway explain` lists the keys")
     values = read_stack(stack) if stack else None
-    for key, owners in having.items():
-        yield from _entry(key, owners, values)
+    for key, flavor_names in named.items():
+        yield from _entry(key, flavor_names, values)
         yield ""
 
 
@@ -76,20 +68,20 @@ def _flavors(stack: str | None) -> list[str]:
     return [flavors.load(values, f"stack {stack}").flavor]
 
 
-def _entry(key: Key, owners: Sequence[str], values: dict[str, Any] | None) -> Iterator[str]:
+def _entry(key: Key, flavor_names: Sequence[str], values: dict[str, Any] | None) -> Iterator[str]:
     yield f"{NAMESPACE}:{key.name}" + (f"  (kind: {key.kind})" if key.kind else "")
     yield from textwrap.wrap(key.meaning, _WIDTH, initial_indent="  ", subsequent_indent="  ")
-    if set(owners) != set(flavors.names()):
-        yield from _line("flavors", ", ".join(owners))
+    if flavor_names != flavors.names():
+        yield from _line("flavors", ", ".join(flavor_names))
     yield from _line("type", key.type)
     yield from _line("default", key.default or ("required" if key.required else "none"))
     if values is not None and (current := _current(values, key.name)) is not None:
         yield from _line("this stack", one_line(current))
     if key.is_block:
-        inner = (other.name for other in keys(owners[0]) if _is_in(other.name, key.name))
+        inner = (other.name for other in keys(flavor_names[0]) if _is_in(other.name, key.name))
         yield from _line("keys", ", ".join(dict.fromkeys(inner)))
         return
-    others = values or {"flavor": owners[-1]}
+    others = values or {"flavor": flavor_names[-1]}
     allowed = choices(key, others, settled=() if values is None else None)
     if allowed.values:
         yield from _line("allowed", ", ".join(allowed.values))

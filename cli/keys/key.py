@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,6 +31,11 @@ class Key:
     is_block: bool = False
 
     @property
+    def block(self) -> str:
+        """The name of the block that has it; empty outside blocks."""
+        return self.name.rpartition(".")[0]
+
+    @property
     def is_common(self) -> bool:
         """Whether every flavor has it."""
         return self.name.partition(".")[0].removesuffix("[]") in _common()
@@ -46,6 +51,15 @@ def keys(flavor: str) -> tuple[Key, ...]:
     """Return the keys of a flavor, each block before its own keys."""
     schema = flavor_schema(flavor)
     return tuple(_keys(schema, schema["definitions"], "", ""))
+
+
+def owners(flavors: Iterable[str]) -> dict[Key, list[str]]:
+    """Return the keys of some flavors, each with the flavors that have it."""
+    names: dict[Key, list[str]] = {}
+    for flavor in flavors:
+        for key in keys(flavor):
+            names.setdefault(key, []).append(flavor)
+    return names
 
 
 def _keys(schema: Mapping[str, Any], models: Mapping[str, Any], prefix: str, kind: str) -> Iterator[Key]:

@@ -27,9 +27,10 @@ def test_config_block_has_types_and_defaults_of_models() -> None:
     assert all(entry["description"] for entry in entries.values())
 
 
-def test_write_twice_changes_nothing(tmp_path: Path) -> None:
+def test_text_keeps_what_precedes_the_block(tmp_path: Path) -> None:
     project = tmp_path / "Pulumi.yaml"
     project.write_text("name: x\n")
-    assert pulumi_project.write(project)
-    assert not pulumi_project.write(project)
-    assert yaml.safe_load(project.read_text())["name"] == "x"
+    text = pulumi_project.text(project)
+    assert text == f"name: x\n{pulumi_project.config_block()}"
+    project.write_text(text)
+    assert pulumi_project.text(project) == text

@@ -22,11 +22,11 @@ def test_readme_tables_committed_are_current() -> None:
 
 
 def test_readme_tables_have_each_flavor_once() -> None:
-    having = [name for name in flavors.names() if len(readme_tables.table([name]).splitlines()) > 2]
-    assert set(flavors.names()) - set(having) == {"runners"}
+    documented = [name for name in flavors.names() if len(readme_tables.table([name]).splitlines()) > 2]
+    assert set(flavors.names()) - set(documented) == {"runners"}
     marks = [mark for path in readme_tables.readmes() for mark in readme_tables.MARK.finditer(path.read_text())]
     named = [name for mark in marks for name in mark["flavors"].split()]
-    assert sorted(named) == having
+    assert sorted(named) == documented
 
 
 def test_table_row_has_default_and_description() -> None:
@@ -40,21 +40,19 @@ def test_table_row_has_default_and_description() -> None:
     assert readme_tables.table(["efa"]).startswith("| Key | Default | Meaning |\n")
 
 
-def test_write_replaces_only_the_table(tmp_path: Path) -> None:
+def test_readme_with_stale_table_gets_only_a_new_table(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "dockerfiles/efa", tmp_path / "dockerfiles/efa")
     readme = tmp_path / "dockerfiles/efa/README.md"
     current = readme.read_text()
     stale = current.replace("| `slipway:ngc` | `", "| `slipway:gone` | `")
     assert stale != current
     readme.write_text(stale)
-    assert readme_tables.write(tmp_path) == [readme]
-    assert readme.read_text() == current
-    assert readme_tables.write(tmp_path) == []
+    assert readme_tables.readmes(tmp_path) == {readme: current}
 
 
 def test_readme_of_every_image_has_a_table_of_arguments() -> None:
-    having = [path.parent for path, text in readme_tables.readmes().items() if readme_tables.ARGUMENTS.search(text)]
-    assert having == sorted(path.parent for path in (ROOT / CONTEXT).glob("*/Dockerfile"))
+    documented = [path.parent for path, text in readme_tables.readmes().items() if readme_tables.ARGUMENTS.search(text)]
+    assert documented == sorted(path.parent for path in (ROOT / CONTEXT).glob("*/Dockerfile"))
 
 
 def test_arguments_row_has_the_comment_or_the_meaning_of_key(tmp_path: Path) -> None:

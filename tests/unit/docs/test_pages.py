@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from cli.main import slipway
 from stacks import flavors
-from stacks.config.model import Model, models
+from stacks.config.model import keys
 from stacks.config.stack_file import ROOT, stack_names
 from tests.unit.docs.pages import Page, page, pages
 
@@ -70,14 +69,6 @@ def slipway_commands() -> list[tuple[str, str]]:
     return [(match["rest"], path) for match, path in matches if match]
 
 
-def keys(model: type[Model], above: str = "") -> Iterator[str]:
-    """Yield the dotted keys of a model, those in it too."""
-    for field in model.model_fields.values():
-        yield f"{above}{field.alias}"
-        for inner in models(field.annotation):
-            yield from keys(inner, f"{above}{field.alias}.")
-
-
 def test_readme_length_is_at_most_180_lines() -> None:
     assert len(page("README.md").text.splitlines()) <= 180
 
@@ -111,7 +102,7 @@ def test_other_command_is_shown_by_a_test(command: str, path: str) -> None:
 
 
 def test_pulumi_config_command_names_a_key() -> None:
-    known = {key for name in flavors.names() for key in keys(flavors.flavor(name).Config)}
+    known = {key for name in flavors.names() for key, _ in keys(flavors.flavor(name).Config)}
     named = {key for command, _ in COMMANDS for key in re.findall(r"--path slipway:(\S+)", command)}
     assert named
     assert named <= known

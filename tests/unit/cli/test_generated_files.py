@@ -1,4 +1,4 @@
-"""The pages of docs/reference: generated, current, and complete."""
+"""Generated files: current and complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cli.command_line import Command
-from cli.generated import commands_reference, configuration_reference, reference_pages
+from cli.generated import commands_reference, configuration_reference, generated_files
 from cli.main import slipway
 from stacks import flavors
 from stacks.config.model import keys as model_keys
@@ -17,13 +17,14 @@ from stacks.config.model import keys as model_keys
 COMMANDS = [command for commands in slipway.sections.values() for command in commands]
 
 
-@pytest.mark.parametrize("path", reference_pages.pages(slipway), ids=lambda path: path.as_posix())
+@pytest.mark.parametrize("path", generated_files.pages(slipway), ids=lambda path: path.as_posix())
 def test_page_committed_is_current(path: Path) -> None:
-    assert path.read_text() == reference_pages.pages(slipway)[path], "run `slipway docs`"
+    assert path.read_text() == generated_files.pages(slipway)[path], "run `slipway docs`"
 
 
-def test_write_of_current_pages_changes_nothing() -> None:
-    assert reference_pages.write(slipway) == []
+def test_write_of_current_files_changes_nothing() -> None:
+    files = {**generated_files.schemas(), **generated_files.pages(slipway)}
+    assert generated_files.write(files) == []
 
 
 def test_configuration_reference_has_every_key_of_models() -> None:
