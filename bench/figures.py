@@ -37,7 +37,7 @@ class Row:
     """
 
     section: str
-    what: str
+    title: str
     ours: Sequence[float]
     peer: str
     theirs: Sequence[float]
@@ -58,7 +58,7 @@ class Row:
         """Return the row as JSON, with medians and all values."""
         return {
             "section": self.section,
-            "what": self.what,
+            "what": self.title,
             "unit": self.unit,
             "peer": self.peer,
             "slipway": {"median": statistics.median(self.ours), "values": list(self.ours)},
@@ -87,7 +87,7 @@ def table(rows: Sequence[Row]) -> str:
     lines = [_TITLES] + [
         (
             row.section,
-            row.what,
+            row.title,
             show(statistics.median(row.ours), row.unit),
             show(statistics.median(row.theirs), row.unit),
             row.peer,
@@ -104,7 +104,7 @@ def table(rows: Sequence[Row]) -> str:
 def verdict(rows: Sequence[Row]) -> str:
     """Return one line with the number of reached targets and the missed ones."""
     targeted = [row for row in rows if row.target is not None]
-    missed = [f"{row.section} {row.what} ({row.ratio:.2f}, {row.target})" for row in targeted if not row.reached]
+    missed = [f"{row.section} {row.title} ({row.ratio:.2f}, {row.target})" for row in targeted if not row.reached]
     return f"{len(targeted) - len(missed)} of {len(targeted)} targets reached" + (
         f"; missed: {'; '.join(missed)}" if missed else ""
     )

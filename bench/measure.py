@@ -62,13 +62,13 @@ def run(
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 raise BenchError(f"`{' '.join(argv[:3])}` did not end within {seconds:.0f} s") from None
-        seconds_taken = time.monotonic() - began
+        duration = time.monotonic() - began
         log.seek(0)
         output = log.read()
     if code:
         lines = " | ".join(line.strip() for line in output.splitlines() if line.strip())
         raise BenchError(f"`{' '.join(argv[:3])}` in {cwd} failed ({code}): ...{lines[-600:]}")
-    return Run(seconds_taken, peak(), output)
+    return Run(duration, peak(), output)
 
 
 @contextmanager

@@ -95,9 +95,9 @@ def configure(program: Program, registry: str, config: Mapping[str, Any]) -> Non
     address, _, path = registry.partition("/")
     keys = {"registry": {"kind": "local", "address": address, "path": path}, **config}
     file = program.folder / "stacks" / f"Pulumi.{_STACK}.yaml"
-    kept = [line for line in file.read_text().splitlines() if "encryptionsalt" in line] if file.exists() else []
+    salt = [line for line in file.read_text().splitlines() if "encryptionsalt" in line] if file.exists() else []
     lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
-    file.write_text("\n".join(["config:", *lines, *kept]) + "\n")
+    file.write_text("\n".join(["config:", *lines, *salt]) + "\n")
 
 
 def bare(folder: Path, registry: str, images: Mapping[str, Mapping[str, str]]) -> Program:

@@ -20,7 +20,7 @@ _COMPARED = ("images", "products", "plan", "planFiles")
 """The outputs that a preview compares; it pushes nothing, so it has no signatures and no tags."""
 _OUTPUTS = (*_COMPARED, "signed", "extraTags")
 _IDENTITY = ("urn", "custom", "id", "type", "parent", "provider", "dependencies")
-_KEPT: Mapping[str, Mapping[str, Collection[str] | None]] = {
+_PUBLIC: Mapping[str, Mapping[str, Collection[str] | None]] = {
     _STACK: {},
     _COMPONENTS: {"inputs": None, "outputs": None},  # components have no secrets
     _PROVIDER: {"inputs": ("version",), "outputs": ("version",)},
@@ -39,30 +39,34 @@ def public(exported: Mapping[str, Any], commit: str) -> dict[str, Any]:
     Raises:
         SlipwayError: it has a secret.
     """
-    resources = [_public(resource) for resource in exported["deployment"].get("resources", [])]
-    kept = [resource for resource in resources if resource]
-    by_urn = {resource["urn"]: resource for resource in kept}
+    everything = exported["deployment"]["resources"]
+    resources = [part for part in map(_public, everything) if part]
+    by_urn = {resource["urn"]: resource for resource in resources}
     (stack,) = (urn for urn, resource in by_urn.items() if resource["type"] == _STACK)
-    for resource in kept:
+    for resource in resources:
         if resource.get("parent", stack) not in by_urn:  # a cluster, for the provider of images built there
             resource["parent"] = stack
         resource["dependencies"] = [urn for urn in resource.get("dependencies", []) if urn in by_urn]
-    (outputs,) = (it.get("outputs", {}) for it in exported["deployment"]["resources"] if it["type"] == _STACK)
-    state = {"commit": commit, "outputs": {key: outputs[key] for key in _OUTPUTS if key in outputs}, "resources": kept}
+    (outputs,) = (resource.get("outputs", {}) for resource in everything if resource["type"] == _STACK)
+    state = {
+        "commit": commit,
+        "outputs": {key: outputs[key] for key in _OUTPUTS if key in outputs},
+        "resources": resources,
+    }
     if _SECRET in json.dumps(state):
         raise SlipwayError("the stack's outputs have a secret, so they stay private; see `pulumi stack output`")
     return state
 
 
 def _public(resource: Mapping[str, Any]) -> dict[str, Any] | None:
-    parts = next((parts for start, parts in _KEPT.items() if resource["type"].startswith(start)), None)
+    parts = next((parts for start, parts in _PUBLIC.items() if resource["type"].startswith(start)), None)
     if parts is None or resource.get("delete"):
         return None
-    kept: dict[str, Any] = {key: resource[key] for key in _IDENTITY if key in resource}
-    for part, keys in parts.items():
-        values = resource.get(part, {})
-        kept[part] = {key: value for key, value in values.items() if keys is None or key in keys}
-    return kept
+    part: dict[str, Any] = {key: resource[key] for key in _IDENTITY if key in resource}
+    for side, keys in parts.items():
+        values = resource.get(side, {})
+        part[side] = {key: value for key, value in values.items() if keys is None or key in keys}
+    return part
 
 
 def images(published: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -174,8 +174,8 @@ def unpublished(text: str) -> str:
     """
     document = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - it constructs only text
     values = without_secure(document.get("config") or {})
-    kept = {key: value for key, value in values.items() if key not in _RUNNERS}
-    return yaml.safe_dump({"config": {**kept, "slipway:publish": False}})
+    config = {key: value for key, value in values.items() if key not in _RUNNERS}
+    return yaml.safe_dump({"config": {**config, "slipway:publish": False}})
 
 
 def with_parents(plan: Plan, image: str) -> list[str]:
@@ -207,8 +207,8 @@ def defined(variables: Mapping[str, str]) -> dict[str, str]:
 
     With a signing key, an empty password is kept: GitHub has no empty secrets.
     """
-    kept = {PASSWORD} if variables.get(_KEY) else set()
-    return {key: value for key, value in variables.items() if value or key in kept}
+    key = variables.get(_KEY)
+    return {name: value for name, value in variables.items() if value or (key and name == PASSWORD)}
 
 
 @contextmanager

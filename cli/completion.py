@@ -39,17 +39,17 @@ def _image_names(stack: str) -> dict[str, str]:
         return {}
     changed = max(path.stat().st_mtime_ns for path in (ROOT / "stacks").rglob("*.*"))
     try:
-        kept = json.loads(_CACHE.read_text(encoding="utf-8"))
+        cache = json.loads(_CACHE.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        kept = {}
-    if kept.get("changed") != changed:
-        kept = {"changed": changed, "stacks": {}}
-    names: dict[str, str] | None = kept["stacks"].get(stack)
+        cache = {}
+    if cache.get("changed") != changed:
+        cache = {"changed": changed, "stacks": {}}
+    names: dict[str, str] | None = cache["stacks"].get(stack)
     if names is None:
-        names = kept["stacks"][stack] = _resolved_names(stack)
+        names = cache["stacks"][stack] = _resolved_names(stack)
         with contextlib.suppress(OSError):  # then it is resolved again the next time
             _CACHE.parent.mkdir(parents=True, exist_ok=True)
-            _CACHE.write_text(json.dumps(kept), encoding="utf-8")
+            _CACHE.write_text(json.dumps(cache), encoding="utf-8")
     return names
 
 

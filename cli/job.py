@@ -19,10 +19,10 @@ def render(stack: str, nodes: int) -> str:
     planned = plan.make(stack)
     module = flavors.flavor(planned.config.flavor)
     if not isinstance(module, flavors.HasJob):
-        having = [name for name in flavors.names() if isinstance(flavors.flavor(name), flavors.HasJob)]
+        supported = [name for name in flavors.names() if isinstance(flavors.flavor(name), flavors.HasJob)]
         raise SlipwayError(
             f"stack {stack}: the flavor '{one_line(planned.config.flavor)}' has no example of a job for Kubernetes; "
-            f"those that have one: {', '.join(having)}; with --slurm every stack with CUDA has one"
+            f"those that have one: {', '.join(supported)}; with --slurm every stack with CUDA has one"
         )
     if nodes < 2:
         raise SlipwayError(f"--nodes {nodes}: the example is for several nodes; give 2 or more")

@@ -30,9 +30,9 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     before = lock.read(ROOT)
     current = {name: client.digest(name) for name in sorted(references)}
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
-    kept = before if stacks else {}
+    unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
-    lock.write(ROOT, {**kept, **current}, date)
+    lock.write(ROOT, {**unchanged, **current}, date)
     for name, digest in current.items():
         old = before.get(name)
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"

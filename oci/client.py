@@ -241,13 +241,13 @@ class Repository:
             raise SlipwayError(f"{self.reference}: {self.host} sends no valid digest, but '{one_line(value)}'")
         return value
 
-    def _parsed(self, body: bytes, what: str) -> dict[str, Any]:
+    def _parsed(self, body: bytes, name: str) -> dict[str, Any]:
         try:
             content = json.loads(body)
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            raise SlipwayError(f"{self.reference}: {what} is not a JSON object")
+            raise SlipwayError(f"{self.reference}: {name} is not a JSON object")
         return content
 
 

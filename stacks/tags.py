@@ -124,7 +124,7 @@ def render(revision: Revision, suffix: Suffix) -> str:
     tag = f"{revision.render()}-{suffix.render()}"
     if len(tag) > LIMIT:
         long = {"the branch name": revision.branch, "slipway:tagSuffix": suffix.tail}
-        hints = " or ".join(f"{what} '{value}'" for what, value in long.items() if value)
+        hints = " or ".join(f"{part} '{value}'" for part, value in long.items() if value)
         shorten = f"; shorten {hints}" if hints else ""
         raise SlipwayError(f"the tag '{tag}' has {len(tag)} characters, at most {LIMIT} are allowed{shorten}")
     return tag

@@ -45,8 +45,8 @@ def _merged(checkout: Checkout, parts: Iterable[Part]) -> tuple[dict[str, str], 
 def variables(checkout: Checkout, parts: Iterable[Part]) -> dict[str, str]:
     """Return this process's environment, changed as `.slipway/env` changes a shell's."""
     changes, folders = _merged(checkout, parts)
-    kept = {name: value for name, value in os.environ.items() if name not in {*DROPPED, apt_mirrors.VARIABLE}}
-    return {**kept, **changes, **proxy.past(kept), "PATH": os.pathsep.join([*folders, kept["PATH"]])}
+    inherited = {name: value for name, value in os.environ.items() if name not in {*DROPPED, apt_mirrors.VARIABLE}}
+    return {**inherited, **changes, **proxy.past(inherited), "PATH": os.pathsep.join([*folders, inherited["PATH"]])}
 
 
 def save(checkout: Checkout, parts: Iterable[Part]) -> None:

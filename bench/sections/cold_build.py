@@ -61,13 +61,13 @@ def run(setting: Setting) -> Iterator[Row]:
     with step("b: first build of each"):
         memory = [tool.memory() for tool in tools]
     size = COUNT * synthetic_images.LAYERS * LAYER_BYTES / 1e6
-    what = f"cold build and push, {COUNT} images, {size:.0f} MB of new layers"
-    ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {what}"), *(tool.cold for tool in tools))
-    yield Row("b", what, ours, _BAKE, peer, target=COLD)
+    title = f"cold build and push, {COUNT} images, {size:.0f} MB of new layers"
+    ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {title}"), *(tool.cold for tool in tools))
+    yield Row("b", title, ours, _BAKE, peer, target=COLD)
     yield Row("b", "the same, by the bare program", bare, _BAKE, peer)
-    what = "rebuild and push, one file of one image"
-    ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {what}"), *(tool.warm for tool in tools))
-    yield Row("b", what, ours, _BAKE, peer)
+    title = "rebuild and push, one file of one image"
+    ours, bare, peer = alternate(setting.rounds(ROUNDS, f"b: {title}"), *(tool.warm for tool in tools))
+    yield Row("b", title, ours, _BAKE, peer)
     yield Row("b", "the same, by the bare program", bare, _BAKE, peer)
     yield Row(
         "b", "the rebuild over bake's", _over(ours, peer), "bare over bake", _over(bare, peer), unit="x", target=WARM

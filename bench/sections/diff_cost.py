@@ -22,8 +22,8 @@ _MEMORY_ALLOWED: Final = 300e6
 SHARED: Final = 3
 LAYER_BYTES: Final = 2_000_000_000
 _QUICK_BYTES: Final = 200_000_000
-OWN_FILES: Final = 5_000
-_OWN_BYTES: Final = 10_000
+CHANGED_FILES: Final = 5_000
+_CHANGED_BYTES: Final = 10_000
 ROUNDS: Final = 3
 
 
@@ -35,7 +35,7 @@ def run(setting: Setting) -> Iterator[Row]:
     repository = Repository(setting.registry, "diff/image")
     with step(f"g: pushing two images of {size / 1e9:.1f} GB"):
         shared = [repository.layer(iter([(f"large{number}", large)])) for number in range(SHARED)]
-        before, after = (repository.image(tag, [*shared, _own(repository, tag)]) for tag in ("1.0", "2.0"))
+        before, after = (repository.image(tag, [*shared, _changed_layer(repository, tag)]) for tag in ("1.0", "2.0"))
     command = [sys.executable, "-m", "stacks", "diff", before, after]
 
     def compare() -> float:
@@ -46,9 +46,9 @@ def run(setting: Setting) -> Iterator[Row]:
         with setting.engine.pulled(after):
             return time.monotonic() - began
 
-    what = f"diff of two images of {size / 1e9:.1f} GB, sharing all but {OWN_FILES} files each"
-    ours, theirs = alternate(setting.rounds(ROUNDS, f"g: {what}"), compare, pull)
-    yield Row("g", what, ours, "docker pull of one", theirs, target=TARGET)
+    title = f"diff of two images of {size / 1e9:.1f} GB, sharing all but {CHANGED_FILES} files each"
+    ours, theirs = alternate(setting.rounds(ROUNDS, f"g: {title}"), compare, pull)
+    yield Row("g", title, ours, "docker pull of one", theirs, target=TARGET)
     peak = run_program(command, cwd=ROOT, env=os.environ, watch=True).peak
     yield Row("g", "peak memory of that diff", [peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
     thorough = run_program([*command, "--thorough"], cwd=ROOT, env=os.environ, watch=True)
@@ -56,12 +56,12 @@ def run(setting: Setting) -> Iterator[Row]:
     yield Row("g", "peak memory of that", [thorough.peak], "allowed", [_MEMORY_ALLOWED], unit="B", target=MEMORY)
 
 
-def _own(repository: Repository, version: str) -> Layer:
+def _changed_layer(repository: Repository, version: str) -> Layer:
     """Push a layer like pip's: packages, each with its metadata."""
     packages = "opt/venv/lib/python3.12/site-packages"
     return repository.layer(
         (f"{packages}/package{number // 10}-{version}.dist-info/METADATA", 0)
         if number % 10 == 0
-        else (f"{packages}/package{number // 10}/module{number % 10}.py", _OWN_BYTES)
-        for number in range(OWN_FILES)
+        else (f"{packages}/package{number // 10}/module{number % 10}.py", _CHANGED_BYTES)
+        for number in range(CHANGED_FILES)
     )

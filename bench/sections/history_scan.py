@@ -30,8 +30,8 @@ def run(setting: Setting) -> Iterator[Row]:
         synthetic_images.write(copy.dockerfiles, COUNT)
         copy.commit()
         edit(copy)
-    for what, ref in _SINCE.items():
-        title = f"affected since {what}, {COMMITS} commits, {COUNT} images"
+    for start, ref in _SINCE.items():
+        title = f"affected since {start}, {COMMITS} commits, {COUNT} images"
         command = [sys.executable, "-m", "stacks", "affected", "--since", ref, "--json"]
         rounds = setting.rounds(ROUNDS, f"e: {title}")
         ours = [run_program(command, cwd=folder, env=os.environ).seconds for _ in rounds]

@@ -44,11 +44,11 @@ def _count(setting: Setting, count: int, rounds: int) -> Iterator[Row]:
         for each in (theirs, ours):
             each.up()
     memory = [each.up(watch=True).peak for each in (ours, theirs)]
-    for what, action in (("preview", Program.preview), ("up, no change", Program.up)):
+    for title, action in (("preview", Program.preview), ("up, no change", Program.up)):
         rows = alternate(
-            setting.rounds(rounds, f"a: {what}, {images_of}"), _timed(action, ours), _timed(action, theirs)
+            setting.rounds(rounds, f"a: {title}, {images_of}"), _timed(action, ours), _timed(action, theirs)
         )
-        yield Row("a", f"{what}, {images_of}", rows[0], _PEER, rows[1], target=TARGET)
+        yield Row("a", f"{title}, {images_of}", rows[0], _PEER, rows[1], target=TARGET)
     yield Row("a", f"peak memory of up, {images_of}", memory[:1], _PEER, memory[1:], unit="B")
 
 

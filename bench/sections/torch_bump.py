@@ -17,8 +17,8 @@ def run(setting: Setting) -> Iterator[Row]:
     """Build and push one release of torch, then the next patch release, and measure both."""
     older, newer = torch_images.patch_pair(torch_images.known_releases())
     ours, plain = torch_images.build(setting, "bump", [{"version": older}, {"version": newer}])
-    for number, what, target in ((0, f"torch {older}, cold", None), (1, f"torch {older} -> {newer}", TARGET)):
+    for number, title, target in ((0, f"torch {older}, cold", None), (1, f"torch {older} -> {newer}", TARGET)):
         first, second = ours[number], plain[number]
         received = [float(first.received)], _PEER, [float(second.received)]
-        yield Row("c", f"bytes pushed, {what}", *received, unit="B", target=target)
-        yield Row("c", f"build and push, {what}", [first.seconds], _PEER, [second.seconds])
+        yield Row("c", f"bytes pushed, {title}", *received, unit="B", target=target)
+        yield Row("c", f"build and push, {title}", [first.seconds], _PEER, [second.seconds])

@@ -85,13 +85,13 @@ def _to_publish(
         elif (
             published
             and not repository.follows(ROOT, base, published["commit"])
-            and (others := _others(stack, published))
+            and (differing := _differing(stack, published))
         ):
-            reasons.append(f"{stack}: published with other tags: {', '.join(others)}")
-            yield stack, [spec.name for spec in specs if spec.name in others]
+            reasons.append(f"{stack}: published with other tags: {', '.join(differing)}")
+            yield stack, [spec.name for spec in specs if spec.name in differing]
 
 
-def _others(stack: str, published: Mapping[str, Any]) -> list[str]:
+def _differing(stack: str, published: Mapping[str, Any]) -> list[str]:
     """Return the images that are published under another tag than their present one, or no longer exist."""
     now = {image.spec.name: image.tag for image in plan.make(stack).images}
     then = {name: image["tag"] for name, image in public_state.images(published).items()}

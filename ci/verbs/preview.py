@@ -35,9 +35,9 @@ def run(options: argparse.Namespace) -> int:
     os.environ[BRANCH_VARIABLE] = _MAIN
     tags = {image.spec.name: image.tag for image in plan.make(options.stack).images}
     published = published_branch.stack(ROOT, options.stack)
-    known = public_state.images(published) if published else {}
-    changed = [name for name, tag in tags.items() if name not in known or known[name]["tag"] != tag]
-    differing = [*changed, *(name for name in known if name not in tags)]
+    earlier = public_state.images(published) if published else {}
+    changed = [name for name, tag in tags.items() if name not in earlier or earlier[name]["tag"] != tag]
+    differing = [*changed, *(name for name in earlier if name not in tags)]
     make_room()
     with pulumi_stack.temporary(Checkout.here(), options.stack) as stack:
         if published:

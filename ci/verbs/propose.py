@@ -26,12 +26,12 @@ def run(options: argparse.Namespace) -> int:
     if commit is None:
         print("nothing changed")
         return 0
-    same = _same(commit, repository.fetch(ROOT, options.branch), options.paths)
+    is_current = _is_current(commit, repository.fetch(ROOT, options.branch), options.paths)
     pulls = actions.open_pulls(actions.owner(), options.branch)
-    if same and pulls:
+    if is_current and pulls:
         print(f"pull request {pulls[0]['number']}: unchanged")
         return 0
-    if not same:
+    if not is_current:
         repository.push(ROOT, commit, options.branch, force=True)
     if not pulls:
         request = {"title": options.title, "head": options.branch, "base": actions.variable("GITHUB_REF_NAME")}
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _same(commit: str, branch: str | None, paths: Sequence[str]) -> bool:
+def _is_current(commit: str, branch: str | None, paths: Sequence[str]) -> bool:
     """Return whether a branch has the files of a commit, and starts at the same versions of them as HEAD."""
     ranges = ([f"{branch}", commit], [f"{branch}...HEAD"])  # the latter from the merge base
     return branch is not None and all(git(ROOT, "diff", "--quiet", *ends, "--", *paths) is not None for ends in ranges)

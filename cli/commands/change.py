@@ -32,11 +32,11 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
     from stacks.errors import SlipwayError
 
     new_stack.check_name(stack)
-    chosen = new_stack.given(values)
+    chosen = new_stack.assigned(values)
     if flavor is not None and chosen.setdefault("flavor", flavor) != flavor:
         raise SlipwayError(f"--flavor {flavor}: flavor={chosen['flavor']} is given too; give one of the two")
     if sys.stdin.isatty() and sys.stderr.isatty():
-        chosen = questions.answered(chosen)
+        chosen = questions.complete(chosen)
     path = new_stack.write(stack, chosen)
     print(f"{path.relative_to(ROOT)}: written; next: make preview STACK={stack}")
 

@@ -23,7 +23,7 @@ from stacks.errors import SlipwayError
     ],
 )
 @click.argument(
-    "what", metavar="STACK [IMAGE] | REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
+    "targets", metavar="STACK [IMAGE] | REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
 )
 @click.option(
     "--format",
@@ -34,7 +34,9 @@ from stacks.errors import SlipwayError
 @click.option("--output", metavar="FILE", type=Path, help="What to write; a folder for oci.")
 @click.option("--wheels", metavar="DIR", type=Path, help="Write the wheels that the image is made of to this folder.")
 @click.option("--force", is_flag=True, help="Replace what an earlier export has written there.")
-def export(what: tuple[str, ...], form: str | None, output: Path | None, wheels: Path | None, *, force: bool) -> None:
+def export(
+    targets: tuple[str, ...], form: str | None, output: Path | None, wheels: Path | None, *, force: bool
+) -> None:
     """Write an image, or a stack's wheels, to a file or a folder.
 
     Without IMAGE the stack's last image is written.
@@ -48,7 +50,7 @@ def export(what: tuple[str, ...], form: str | None, output: Path | None, wheels:
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    source, *names = what
+    source, *names = targets
     reference = is_reference(source)
     if len(names) > (not reference):
         raise SlipwayError("export takes one image: STACK [IMAGE], or its reference, REF")

@@ -54,7 +54,7 @@ class Filesystem:
             if entry is None or entry.kind == "directory":
                 yield path, entry.member if entry else None
 
-    def others(self) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    def special_files(self) -> Iterator[tuple[str, tarfile.TarInfo]]:
         """Yield the paths and headers of links, devices and pipes.
 
         Raises:

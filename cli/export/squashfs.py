@@ -112,16 +112,16 @@ def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
     # Not pax: mksquashfs 4.5 removes the first slash of a link target in a pax record.
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, bufsize=_BLOCK) as archive:
         for path, header in files.folders():
-            if _kept(path):
+            if _outside_dev(path):
                 _add(archive, path, tarfile.DIRTYPE, header)
                 folders.discard(path)
         for path in sorted(folders):
             _add(archive, path, tarfile.DIRTYPE, None)
-        for path, header in files.others():
-            if _kept(path) and path not in generated:
+        for path, header in files.special_files():
+            if _outside_dev(path) and path not in generated:
                 _add(archive, path, header.type, header)
         before = 0
-        for file in files.files(lambda path: _kept(path) and path not in generated):
+        for file in files.files(lambda path: _outside_dev(path) and path not in generated):
             path, *links = file.paths
             _add(archive, path, tarfile.REGTYPE, file.header, progress.through(file.content, before))
             before += file.header.size
@@ -134,7 +134,7 @@ def fill(stream: IO[bytes], files: Filesystem, image: Image) -> None:
     progress.close()
 
 
-def _kept(path: str) -> bool:
+def _outside_dev(path: str) -> bool:
     return not path.startswith("dev/")
 
 

@@ -44,9 +44,9 @@ def choices(key: Key, values: Mapping[str, Any], settled: Collection[str] | None
         return Choices(key.choices, "the models")
     for value in _TRIED:
         if refusal := _refusal(key, values, value):
-            known = refusal.allowed
-            fits = tuple(other for other in known if _fits(key, with_value(values, key.name, other), settled))
-            return Choices(fits or known, refusal.source)
+            allowed = refusal.allowed
+            fits = tuple(choice for choice in allowed if _fits(key, with_value(values, key.name, choice), settled))
+            return Choices(fits or allowed, refusal.source)
     return Choices((), "")
 
 
@@ -77,10 +77,10 @@ def with_value(values: Mapping[str, Any], name: str, value: Any) -> dict[str, An
     block: Any = changed
     path = _path(name)
     last = path[-1]
-    for part, following in pairwise(path):
+    for part, next_part in pairwise(path):
         inner = block[int(part)] if isinstance(block, list) else block.get(part)
         if not isinstance(inner, dict | list):
-            inner = [{}] if following == "0" else {}
+            inner = [{}] if next_part == "0" else {}
             block[int(part) if isinstance(block, list) else part] = inner
         block = inner
     block[int(last) if isinstance(block, list) else last] = value

@@ -76,8 +76,8 @@ def _keys(schema: Mapping[str, Any], models: Mapping[str, Any], prefix: str, kin
             is_block=bool(blocks),
         )
         for suffix, block in blocks:
-            own_kind = block["properties"].get("kind", {}).get("const", kind)
-            yield from _keys(block, models, f"{prefix}{name}{suffix}.", own_kind)
+            block_kind = block["properties"].get("kind", {}).get("const", kind)
+            yield from _keys(block, models, f"{prefix}{name}{suffix}.", block_kind)
 
 
 def _meaning_of_model(written: Mapping[str, Any], models: Mapping[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _choices(written: Mapping[str, Any]) -> Iterator[str]:
     for part in parts:
         if part.get("type") == "boolean" and len(parts) == 1:
             yield from ("true", "false")
-        elif all("enum" in other or "const" in other for other in parts):
+        elif all("enum" in alternative or "const" in alternative for alternative in parts):
             yield from map(_text, part.get("enum", [part.get("const")]))
         elif part.get("type") == "array" and "enum" in part.get("items", {}):
             yield from map(_text, part["items"]["enum"])

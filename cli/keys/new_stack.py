@@ -42,7 +42,7 @@ def check_name(stack: str, root: Path = ROOT) -> None:
         raise SlipwayError(f"{path.relative_to(root)} exists already: edit it, or choose another name")
 
 
-def given(assignments: Sequence[str]) -> dict[str, Any]:
+def assigned(assignments: Sequence[str]) -> dict[str, Any]:
     """Return the values of ``KEY=VALUE`` words, every scalar as text; a list or a block is written as YAML's flow.
 
     Raises:
@@ -112,15 +112,15 @@ def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
 def _differing(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the values without those that are the defaults anyway, and without blocks that are then empty."""
     config = flavors.load(values, where).model_dump()
-    kept = copy.deepcopy(dict(values))
+    differing = copy.deepcopy(dict(values))
     for way in [way for way in _ways(values) if way != ("flavor",)]:
-        fewer = _without(kept, way)
+        fewer = _without(differing, way)
         try:
             if flavors.load(fewer, where).model_dump() == config:
-                kept = fewer
+                differing = fewer
         except SlipwayError:
             continue  # it is required
-    return {"flavor": kept.pop("flavor"), **kept}
+    return {"flavor": differing.pop("flavor"), **differing}
 
 
 def _ways(values: Mapping[str, Any], *way: str) -> Iterator[tuple[str, ...]]:

@@ -16,14 +16,14 @@ from stacks.config.stack_file import NAMESPACE
 _WIDTH: Final = 98
 
 
-def answered(values: Mapping[str, Any]) -> dict[str, Any]:
+def complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with what the person at the terminal chooses for the keys that are missing.
 
     Those are the required ones, the main versions, and defaults that do not go with what was chosen.
     """
     answers = dict(values)
     if "flavor" not in answers:
-        answers["flavor"] = _ask("flavor", "Which family of images the stack builds.", tuple(flavors.names()), None)
+        answers["flavor"] = _prompt("flavor", "Which family of images the stack builds.", tuple(flavors.names()), None)
     rows = {key.name: key for key in keys(answers["flavor"])}
     settled = {name for name in rows if name != "flavor" and _value(answers, name) is not None}
     for key in keys(answers["flavor"]):
@@ -32,14 +32,14 @@ def answered(values: Mapping[str, Any]) -> dict[str, Any]:
             if key.name.endswith("kind"):
                 allowed = tuple(other.kind for other in keys(answers["flavor"]) if other.name == key.name)
             if allowed or key.required:
-                answers = with_value(answers, key.name, _ask(key.name, key.meaning, allowed, key.default))
+                answers = with_value(answers, key.name, _prompt(key.name, key.meaning, allowed, key.default))
                 settled.add(key.name)
     while refused := next((each for each in refusals(answers) if each.field in rows.keys() - settled), None):
         key = rows[refused.field]
         click.echo(f"\n{NAMESPACE}:{refused}", err=True)
         default = "false" if "false" in key.type.split(" or ") else None
         allowed = (*(["false"] if default else []), *choices(key, answers).values)
-        answers = with_value(answers, key.name, _ask(key.name, key.meaning, allowed, default))
+        answers = with_value(answers, key.name, _prompt(key.name, key.meaning, allowed, default))
         settled.add(key.name)
     return answers
 
@@ -64,7 +64,7 @@ def _value(values: Any, name: str) -> Any:
     return values
 
 
-def _ask(name: str, meaning: str, allowed: tuple[str, ...], default: str | None) -> str:
+def _prompt(name: str, meaning: str, allowed: tuple[str, ...], default: str | None) -> str:
     """Ask for a value: one of those allowed, or any where these are words about them."""
     click.echo("\n".join([f"\n{NAMESPACE}:{name}", *_wrapped(meaning), *_wrapped(", ".join(allowed))]), err=True)
     listed = bool(allowed) and not any(" " in value for value in allowed)

@@ -167,11 +167,12 @@ def lifecycle(newest: int, *, signed: bool = False) -> dict[str, Any]:
     tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
     lifecycle policies). A rule for ``any`` must come last.
     """
-    kept = {KEEP: "Keep what a stack exports."}
+    descriptions = {KEEP: "Keep what a stack exports."}
     if signed:
-        kept[ATTACHED] = "Keep signatures and attestations."
+        descriptions[ATTACHED] = "Keep signatures and attestations."
     rules = [
-        _rule(what, {"tagStatus": "tagged", "tagPrefixList": [prefix]}, _MOST_KEPT) for prefix, what in kept.items()
+        _rule(description, {"tagStatus": "tagged", "tagPrefixList": [prefix]}, _MOST_KEPT)
+        for prefix, description in descriptions.items()
     ]
     rules.append(_rule(f"Keep the newest {newest}.", {"tagStatus": "any"}, newest))
     return {"rules": [{"rulePriority": number, **rule} for number, rule in enumerate(rules, 1)]}

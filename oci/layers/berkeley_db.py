@@ -51,12 +51,12 @@ def _chain(content: bytes, size: int, page: int, length: int) -> bytes:
     """Return a value of ``length`` bytes from the chain of overflow pages that begins at ``page``."""
     value = bytearray()
     while len(value) < min(length, len(content)):
-        following, _, used = struct.unpack_from("<IHH", content, page * size + 16)
+        next_page, _, used = struct.unpack_from("<IHH", content, page * size + 16)
         start = page * size + _HEADER
         value += content[start : start + used]
         if not page or not used:
             break
-        page = following
+        page = next_page
     if len(value) != length:
         raise ValueError(f"a value has {len(value)} bytes, expected {length}")
     return bytes(value)

@@ -30,7 +30,7 @@ def missing_charts(graph: Graph) -> Iterator[str]:
 def validation_image(graph: Graph) -> Iterator[str]:
     """Yield a message for each reason why the cluster cannot run the image that it checks."""
     config, runners, validation = graph.config, graph.config.runners, _validation(graph)
-    if not isinstance(runners, KubernetesRunners) or validation is None or not validation.own:
+    if not isinstance(runners, KubernetesRunners) or validation is None or not validation.is_stack_image:
         return
     key = "slipway:runners.validation.image"
     if validation.image not in graph.images:

@@ -78,8 +78,8 @@ def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:
 
 
 def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str]:
-    own = {"platform": spec.platform, "dockerfile": spec.dockerfile, "target": spec.target or "", **spec.args}
-    content = {f"{spec.name} {key}": value for key, value in own.items()}
+    inputs = {"platform": spec.platform, "dockerfile": spec.dockerfile, "target": spec.target or "", **spec.args}
+    content = {f"{spec.name} {key}": value for key, value in inputs.items()}
     for argument, parent in spec.parents.items():
         if isinstance(parent, Outside):
             content[f"{spec.name} {argument}"] = "@".join(filter(None, (parent.reference, parent.digest)))

@@ -83,13 +83,13 @@ class GitHub(Model):
     )
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
-        given = [name for name in ("app", "token", "secret") if getattr(self, name) is not None]
-        if len(given) != 1:
+    def _one_login(self) -> Self:
+        logins = [name for name in ("app", "token", "secret") if getattr(self, name) is not None]
+        if len(logins) != 1:
             raise ValueError(
                 "no credentials for GitHub: give app, token (with `pulumi config set --secret --path`) or secret"
-                if not given
-                else f"{' and '.join(given)} are given: keep one"
+                if not logins
+                else f"{' and '.join(logins)} are given: keep one"
             )
         return self
 
@@ -148,12 +148,12 @@ class Validation(Model):
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
-        if not self.own and not self.command:
+        if not self.is_stack_image and not self.command:
             raise ValueError("an image's reference needs a command; only images of the stack have their own checks")
         return self
 
     @property
-    def own(self) -> bool:
+    def is_stack_image(self) -> bool:
         """Whether the image is one of the stack, by its name there."""
         return bool(_LABEL.fullmatch(self.image))
 
@@ -221,7 +221,7 @@ class KubernetesRunners(Model):
 
     @field_validator("profile")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _known_profile(cls, value: str) -> str:
         return node(value).name
 
     @model_validator(mode="after")

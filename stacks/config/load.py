@@ -63,8 +63,8 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
             entries = mirrors.get(key) or {}
             if key in default and isinstance(entries, Mapping):
                 names = {name for entry in entries for name in names_of(str(entry))}
-                kept = {entry: to for entry, to in default[key].items() if names.isdisjoint(names_of(entry))}
-                mirrors = {**mirrors, key: {**kept, **entries}}
+                defaults = {entry: to for entry, to in default[key].items() if names.isdisjoint(names_of(entry))}
+                mirrors = {**mirrors, key: {**defaults, **entries}}
         merged["mirrors"] = {**default, **mirrors}
     try:
         return model.model_validate(merged)

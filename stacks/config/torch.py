@@ -38,9 +38,9 @@ class Torch(Model):
 
     def companion(self, package: Package) -> str | None:
         """Return a companion's release: the stack's, else the newest that goes with this torch; None for none."""
-        given: str | Literal[False] | None = getattr(self, package)
+        configured: str | Literal[False] | None = getattr(self, package)
         newest: str | None = getattr(torch_release(self.version), package)
-        return newest if given is None else given or None
+        return newest if configured is None else configured or None
 
     @property
     def versions(self) -> dict[str, str]:

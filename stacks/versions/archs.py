@@ -133,8 +133,3 @@ def default_archs(
         raise Incompatible(field, profile, why, _alike(preferred[0], release.archs), release.archs_source)
     ptx = "+PTX" if any(arch.ptx for arch in preferred) else ""
     return " ".join(left) + ptx
-
-
-def arch_numbers(archs: str) -> tuple[str, ...]:
-    """Return a canonical list as nvcc's numbers, without PTX: ``8.0 9.0a+PTX`` -> ``("80", "90a")``."""
-    return tuple(arch.name.replace(".", "") for arch in parse_archs(archs))

@@ -26,7 +26,6 @@ class CudaRelease:
         archs_source: what that list was read from.
         gcc: the newest major version of gcc that it takes as host compiler.
         driver: the Linux driver that belongs to it.
-        driver_floor: the oldest Linux driver that runs its binaries, by minor-version compatibility.
         distros: the distributions that parents exist for, such as ``ubuntu20.04``.
         cudnn: the parents' cuDNN as (part of the tag, version): ``(("cudnn8", "8.9.0.131"),)``.
         wheels: the name of its wheels in torch's indexes, ``cu121``.
@@ -38,7 +37,6 @@ class CudaRelease:
     archs_source: str
     gcc: int
     driver: str
-    driver_floor: str
     distros: tuple[str, ...]
     cudnn: tuple[tuple[str, str], ...]
     wheels: str
@@ -69,7 +67,6 @@ def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
         archs_source=minor.get("source") or f"ptxas of {minor['nvcc'][-1]}",
         gcc=minor["gcc"],
         driver=row["driver"],
-        driver_floor=min(row["driver"], tables["floor"][version.split(".", 1)[0]], key=order),
         distros=tuple(row["distros"]),
         cudnn=tuple(row["cudnn"].items()),
         wheels="cu" + line(version).replace(".", ""),
@@ -125,20 +122,7 @@ def parent_cudnn(version: str, major: str | None = None) -> str:
     """
     offered = [full for _, full in cuda_release(version).cudnn]
     if not offered:
-        having = [other for other in cuda_versions() if cuda_release(other).cudnn]
-        raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", having, _PARENTS)
+        with_cudnn = [release for release in cuda_versions() if cuda_release(release).cudnn]
+        raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", with_cudnn, _PARENTS)
     named = [full for full in offered if major in {None, full.split(".")[0]}]
     return max(named or offered, key=order)
-
-
-def check_driver(version: str, driver: str, *, field: str = "driver") -> None:
-    """Refuse a Linux driver that is too old to run the binaries of a CUDA version.
-
-    Raises:
-        Incompatible: naming the oldest driver that does, and the one that belongs to the toolkit.
-    """
-    release = cuda_release(version)
-    if order(driver) < order(release.driver_floor):
-        why = f"is too old for CUDA {version}, whose own is {release.driver}"
-        allowed = (f"{release.driver_floor} and newer",)
-        raise Incompatible(field, driver, why, allowed, "CUDA release notes, minor-version compatibility")

@@ -92,11 +92,3 @@ def check_gcc(name: str, torch: str, cuda_version: str | None, *, field: str = "
         alike = [other for other in fitting if distro_release(other).packages == distro_release(name).packages]
         why = f"has gcc {gcc}, and torch {torch} needs gcc {oldest} or newer"
         raise Incompatible(field, name, why, alike or fitting, f"c10/util/C++17.h of torch {torch}")
-
-
-def host_gcc(name: str, cuda_version: str) -> int:
-    """Return the major version of the gcc to compile CUDA code with: the distribution's own, or CUDA's newest if older.
-
-    nvcc refuses a newer one: CUDA 12.1 on a distribution with gcc 13 needs gcc 12 as well.
-    """
-    return min(distro_release(name).gcc, cuda_release(cuda_version).gcc)

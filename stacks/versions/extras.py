@@ -111,14 +111,14 @@ def _of_generation(archs: Iterable[str], like: str) -> list[str]:
     return [arch for arch in archs if order(arch)[0] == order(like)[0]]
 
 
-def _too_old(row: Mapping[str, Any], what: str, version: str) -> bool:
-    bound = row.get(f"{what}_below")
+def _too_old(row: Mapping[str, Any], requirement: str, version: str) -> bool:
+    bound = row.get(f"{requirement}_below")
     return bound is not None and not older(version, bound)
 
 
-def _new_enough(extra: Extra, what: str, version: str) -> tuple[str, ...]:
+def _new_enough(extra: Extra, requirement: str, version: str) -> tuple[str, ...]:
     """Return the first version of an extra that is new enough for a CUDA or torch, as an error lists it."""
-    newest = max((row for row in extra.needs if _too_old(extra.needs[row], what, version)), key=order)
+    newest = max((row for row in extra.needs if _too_old(extra.needs[row], requirement, version)), key=order)
     return tuple(f"{row} and newer" for row in extra.needs if order(row) > order(newest))[:1]
 
 
@@ -156,15 +156,15 @@ def check_extra(
     source = row.get("source", f"setup.py of {name}")
     cuda_line = line(cuda_release(cuda_version).version)
     if "." in version or "any" in extra.needs:
-        for what, given in {"cuda": cuda_line, "python": python, "cudnn": cudnn}.items():
-            oldest = row.get(f"{what}_min")
-            if given and oldest and older(given, oldest):
-                why = f"does not build with {what} {given}"
-                raise Incompatible(where, version, why, (f"{what} {oldest} and newer",), source)
-        for what, given in {"cuda": cuda_line, "torch": torch}.items():
-            if given and _too_old(row, what, given):
-                why = f"does not build with {what} {given}"
-                raise Incompatible(where, version, why, _new_enough(extra, what, given), source)
+        for requirement, stack_version in {"cuda": cuda_line, "python": python, "cudnn": cudnn}.items():
+            oldest = row.get(f"{requirement}_min")
+            if stack_version and oldest and older(stack_version, oldest):
+                why = f"does not build with {requirement} {stack_version}"
+                raise Incompatible(where, version, why, (f"{requirement} {oldest} and newer",), source)
+        for requirement, stack_version in {"cuda": cuda_line, "torch": torch}.items():
+            if stack_version and _too_old(row, requirement, stack_version):
+                why = f"does not build with {requirement} {stack_version}"
+                raise Incompatible(where, version, why, _new_enough(extra, requirement, stack_version), source)
     if extra.pins_torch and torch and "." in version:
         check_companion(torch, cast("Companion", name), version, field=where)
     if archs and not extra_archs(name, version, archs):

@@ -121,20 +121,20 @@ def produce(image: Image, engine: Engine, display: Display, operation: Operation
     Raises:
         ProviderError: if the build or the push fails; after a failed push the built image stays in the engine.
     """
-    what = source(image)
+    context = source(image)
     name = reference.parse(image.name)
     work = _Work(image, engine, Keychain(image), display, operation)
     if work.keychain.warning and (push or image.build.cache_from):
         display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
         work.pull(cached)
-    image_id = work.build(what)
+    image_id = work.build(context)
     work.wait_for(image_id)
     digest = work.push(name, image_id) if push else engine.json(f"/images/{image.name}/json")["Id"]
     return {
         "baseImageName": image.name,
         "context": image.build.context,
-        "dockerfile": what.dockerfile,
+        "dockerfile": context.dockerfile,
         "imageName": image.name,
         "platform": image.build.platform,
         "registryServer": image.registry.server,
@@ -165,11 +165,11 @@ class _Work:
             self.operation.check()
             self.display.log(f"cacheFrom image {cached} not available: {error}", "INFO")
 
-    def build(self, what: Source) -> str:
+    def build(self, context: Source) -> str:
         """Build the image and return its id."""
         classic = self.image.build.builder == BUILDERS["BuilderV1"]
-        dockerfile, extra = _build_files(what, classic=classic)
-        patterns = _admitting(what.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
+        dockerfile, extra = _build_files(context, classic=classic)
+        patterns = _admitting(context.patterns, [dockerfile, *extra, *([".dockerignore"] if classic else [])])
         query = _query(self.image, dockerfile)
         headers = {"Content-Type": "application/x-tar"}
         log = push_progress.BuildLog(self.display.status, self.display.hide)
@@ -184,7 +184,7 @@ class _Work:
                 "/build",
                 query=query,
                 headers=headers,
-                body=lambda writer: tarball.write(writer, what.root, patterns, extra),
+                body=lambda writer: tarball.write(writer, context.root, patterns, extra),
                 sent=lambda total: self.display.status(f"Sending the build context: {push_progress.size(total)}"),
                 operation=self.operation,
             )
@@ -267,19 +267,19 @@ def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:
     return {key: value for key, value in query.items() if value}
 
 
-def _build_files(what: Source, *, classic: bool) -> tuple[str, dict[str, bytes]]:
+def _build_files(context: Source, *, classic: bool) -> tuple[str, dict[str, bytes]]:
     """Return the Dockerfile's name within the stream, and the files to add to it.
 
     A Dockerfile from outside the context is added under a name of its own that only changes with it. The first builder
     removes what `.dockerignore` names, so there that name is added to the list.
     """
-    if not what.dockerfile.startswith("../"):
-        return what.dockerfile, {}
-    content = Path(what.root, what.dockerfile).read_bytes()
+    if not context.dockerfile.startswith("../"):
+        return context.dockerfile, {}
+    content = Path(context.root, context.dockerfile).read_bytes()
     name = f".dockerfile.{hashlib.sha256(content).hexdigest()[:20]}"
     if not classic:
         return name, {name: content}
-    listed = Path(what.root, ".dockerignore")
+    listed = Path(context.root, ".dockerignore")
     lines = listed.read_bytes() if listed.exists() else b".dockerignore"
     return name, {name: content, ".dockerignore": lines + f"\n{name}\n".encode()}
 

@@ -163,13 +163,13 @@ class DockerProvider(Provider):
         self, urn: str, properties: struct_pb2.Struct, context: grpc.ServicerContext, *, preview: bool
     ) -> Properties | None:
         """Build, and push unless this is a preview; None where a preview does not build."""
-        given = decode_struct(properties)
-        bare = plain(given)
+        news = decode_struct(properties)
+        bare = plain(news)
         if preview and not self._builds_on_preview(urn, bare):
             return None
         from toolchain.docker_provider import build  # noqa: PLC0415 - a preview that builds nothing starts faster
 
-        hide = _hiding(secret_texts([given, Secret(bare.get("registry", {}).get("password", ""))]))
+        hide = _hiding(secret_texts([news, Secret(bare.get("registry", {}).get("password", ""))]))
         status = StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True))
         display = build.Display(status, lambda line, severity: self.host.log(urn, hide(line), severity), hide)
         image = inputs.image(bare)
@@ -183,7 +183,7 @@ class DockerProvider(Provider):
             raise ProviderError(hide(str(error))) from error
         finally:
             status.flush()
-        secret = {name for name, path in _DERIVED.items() if _is_secret(given, path)}
+        secret = {name for name, path in _DERIVED.items() if _is_secret(news, path)}
         marked = {name: Secret(value) if name in secret else value for name, value in outputs.items()}
         return {**marked, "__inputs": Secret(bare)}
 
@@ -206,9 +206,9 @@ class DockerProvider(Provider):
         return False
 
 
-def _merge(given: Properties, additions: Properties) -> Properties:
+def _merge(news: Properties, additions: Properties) -> Properties:
     """Set what is to be filled in, leaving a value that is there already, and its secrecy, as it is."""
-    merged = dict(given)
+    merged = dict(news)
     for key, value in additions.items():
         present = merged.get(key)
         if isinstance(present, Secret) and plain(present) != value:
@@ -220,8 +220,8 @@ def _merge(given: Properties, additions: Properties) -> Properties:
     return merged
 
 
-def _is_secret(given: Properties, path: Iterable[str]) -> bool:
-    value: Any = given
+def _is_secret(news: Properties, path: Iterable[str]) -> bool:
+    value: Any = news
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
         if isinstance(value, Secret):

@@ -75,8 +75,8 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
     """
     checked: Properties = {}
     failures = []
-    for key, given in news.items():
-        value = plain(given)
+    for key, raw in news.items():
+        value = plain(raw)
         if key not in _KEYS:
             near = difflib.get_close_matches(key, _KEYS, n=1)
             hint = f" Did you mean `docker:{near[0]}`?" if near else ""
@@ -84,7 +84,7 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
             continue
         fits, expected = _KEYS[key]
         if value is None or has_unknown(value):
-            checked[key] = given
+            checked[key] = raw
             continue
         if fits is not _is_text:
             value = _parsed(key, value)
@@ -92,7 +92,7 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
             failures.append(f"`docker:{key}`: expected {expected}. Check `pulumi config get docker:{key}`.")
             continue
         text = value if fits is _is_text else json.dumps(value, sort_keys=True, separators=(",", ":"))
-        hidden = isinstance(given, Secret) or (key == "registryAuth" and any("password" in item for item in value))
+        hidden = isinstance(raw, Secret) or (key == "registryAuth" and any("password" in item for item in value))
         checked[key] = Secret(text) if hidden else text
     return checked, failures
 
@@ -125,14 +125,14 @@ def settings(variables: Mapping[str, str]) -> Properties:
     Raises:
         ProviderError: for text that is no JSON where JSON is due.
     """
-    given: Properties = {}
+    config: Properties = {}
     for key, text in variables.items():
         name = key.removeprefix("docker:config:")
-        given[name] = _parsed(name, text) if _KEYS.get(name, (_is_text, ""))[0] is not _is_text else text
+        config[name] = _parsed(name, text) if _KEYS.get(name, (_is_text, ""))[0] is not _is_text else text
     for name, variable in _ENVIRONMENT.items():
-        if name not in given and os.environ.get(variable):
-            given[name] = os.environ[variable]
-    return given
+        if name not in config and os.environ.get(variable):
+            config[name] = os.environ[variable]
+    return config
 
 
 def _parsed(key: str, value: Any) -> Any:
@@ -144,14 +144,14 @@ def _parsed(key: str, value: Any) -> Any:
         raise ProviderError(f"docker:{key}: expected {_KEYS[key][1]}, written as JSON: {error}") from error
 
 
-def address(given: Properties, host: str) -> Address:
+def address(config: Properties, host: str) -> Address:
     """Make an address of a host and the configured keys.
 
     Raises:
         ProviderError: for keys that do not go together or cannot be read.
     """
-    materials = tuple(given.get(name, "") for name in ("caMaterial", "certMaterial", "keyMaterial"))
-    folder = given.get("certPath", "")
+    materials = tuple(config.get(name, "") for name in ("caMaterial", "certMaterial", "keyMaterial"))
+    folder = config.get("certPath", "")
     if any(materials):
         if not all(materials):
             raise ProviderError("certMaterial, keyMaterial, and caMaterial must all be specified")
@@ -164,10 +164,10 @@ def address(given: Properties, host: str) -> Address:
         except OSError as error:
             raise ProviderError(f"certPath {folder}: {error.filename}: {error.strerror}") from error
         return Address(host, certificates=(texts[0], texts[1], texts[2]))
-    return Address(host, ssh_options=tuple(given.get("sshOpts") or ()))
+    return Address(host, ssh_options=tuple(config.get("sshOpts") or ()))
 
 
-def connect(given: Properties) -> Engine:
+def connect(config: Properties) -> Engine:
     """Connect to the configured Docker daemon.
 
     An ssh host is not tried before it is needed. Where no host is configured, the user's own daemon is tried after the
@@ -176,13 +176,13 @@ def connect(given: Properties) -> Engine:
     Raises:
         ProviderError: if none answers.
     """
-    hosts = [given["host"]] if given.get("host") else [DEFAULT_HOST]
-    if not given.get("host"):
+    hosts = [config["host"]] if config.get("host") else [DEFAULT_HOST]
+    if not config.get("host"):
         hosts += [f"unix://{Path.home() / path}" for path in _USER_SOCKETS]
     failures = []
     for host in hosts:
         try:
-            return Engine.connect(address(given, host))
+            return Engine.connect(address(config, host))
         except Unreachable as error:
             failures.append(str(error))
     raise ProviderError(

@@ -78,11 +78,11 @@ class Daemon:
         if pid is None:
             self.pid_file.unlink(missing_ok=True)
             return False
-        _signal(_asked(pid), signal.SIGTERM)
+        _signal(_target(pid), signal.SIGTERM)
         until = time.monotonic() + seconds
         while self.pid() is not None and not _is_zombie(pid):
             if time.monotonic() > until:
-                _signal(_asked(pid), signal.SIGKILL)
+                _signal(_target(pid), signal.SIGKILL)
                 _signal(pid, signal.SIGKILL)
                 until = time.monotonic() + seconds
             time.sleep(POLL_SECONDS)
@@ -90,7 +90,7 @@ class Daemon:
         return True
 
 
-def _asked(pid: int) -> int:
+def _target(pid: int) -> int:
     """Return the process to end: a wrapper such as unshare forwards no signal, so its one child."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

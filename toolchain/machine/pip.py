@@ -30,5 +30,5 @@ def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
         "-r",
         lock,
     ]
-    kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
-    command(argv, log, env={**kept, "PIP_USER": "0"})
+    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    command(argv, log, env={**inherited, "PIP_USER": "0"})

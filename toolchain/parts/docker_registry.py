@@ -162,8 +162,8 @@ def _start(checkout: Checkout, program: str, port: int) -> None:
 
 
 def _start_on_a_free_port(checkout: Checkout, program: str) -> int:
-    kept = _port(checkout)
-    for port in ([kept] if kept else []) + list(PORTS):
+    earlier = _port(checkout)
+    for port in ([earlier] if earlier else []) + list(PORTS):
         if not _is_free(port):
             continue
         try:

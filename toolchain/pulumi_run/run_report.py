@@ -119,7 +119,7 @@ class RunReport:
         outputs = (step.get("new") or {}).get("outputs") or {}
         if step["type"] == _STACK and outputs:
             self.outputs = outputs
-            self._changed_outputs = list(_values(*map(_others, _sides(step, "outputs"))))
+            self._changed_outputs = list(_values(*map(_other_outputs, _sides(step, "outputs"))))
             return
         seconds = self._progress.end(_title(step))
         if step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
@@ -188,7 +188,7 @@ def _masked(value: Any) -> Any:
     return [_masked(item) for item in value] if isinstance(value, list) else value
 
 
-def _others(outputs: Mapping[str, Any]) -> dict[str, Any]:
+def _other_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in outputs.items() if key not in _BUILT}
 
 
@@ -205,8 +205,8 @@ def _texts(values: Iterable[Any]) -> list[str]:
     """Return values on one line each, cut where they are long. Both of two long values begin near what differs."""
     texts = [" ".join((value if isinstance(value, str) else json.dumps(value)).split()) for value in values]
     long = len(texts) == 2 and max(map(len, texts)) > _LONGEST_VALUE
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))) if long else 0
-    start = max(same - _LEAD, 0)
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))) if long else 0
+    start = max(common - _LEAD, 0)
     return [_cut(text, start) for text in texts]
 
 

@@ -135,10 +135,10 @@ def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[st
 
 
 @contextmanager
-def _aws_errors(what: str) -> Iterator[None]:
+def _aws_errors(key: str) -> Iterator[None]:
     """Turn the SDK's exception into a line with AWS's reason; ``what`` is the key below slipway:runners."""
     try:
         yield
     except Exception as error:
         reason = " ".join(str(error).rpartition("returned an error: ")[2].split())
-        raise SlipwayError(f"slipway:runners.{what}: {reason}") from None
+        raise SlipwayError(f"slipway:runners.{key}: {reason}") from None

@@ -99,7 +99,7 @@ def daemon(build: BuildService) -> Spec:
 
 def service_labels() -> dict[str, str]:
     """Return the labels of the service's pod."""
-    return {**isolation.OWN, "app.kubernetes.io/component": "build-service"}
+    return {**isolation.LABELS, "app.kubernetes.io/component": "build-service"}
 
 
 def claim(config: KubernetesRunners, build: BuildService) -> Manifest:

@@ -40,23 +40,23 @@ def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]
     ]
 
 
-def own_address(config: KubernetesRunners, build: BuildService) -> str:
+def cluster_address(config: KubernetesRunners, build: BuildService) -> str:
     """Return the service's ``host:port`` for the cluster's pods."""
     return f"{NAME}.{config.build_namespace}.svc:{daemon(build)['port']}"
 
 
 def address(config: KubernetesRunners, build: BuildService) -> str:
     """Return the service's ``host:port`` for the machine that runs Pulumi."""
-    return build.address or own_address(config, build)
+    return build.address or cluster_address(config, build)
 
 
 def hosts(config: KubernetesRunners, build: BuildService) -> list[str]:
     """Return the host names and IP addresses for the service's certificate."""
-    own = own_address(config, build).partition(":")[0]
-    given = [build.address.rpartition(":")[0] or build.address] if build.address else []
+    host = cluster_address(config, build).partition(":")[0]
+    configured = [build.address.rpartition(":")[0] or build.address] if build.address else []
     return list(
         dict.fromkeys(
-            [own, f"{own}.cluster.local", f"{NAME}.{config.build_namespace}", "localhost", "127.0.0.1", *given]
+            [host, f"{host}.cluster.local", f"{NAME}.{config.build_namespace}", "localhost", "127.0.0.1", *configured]
         )
     )
 
@@ -66,7 +66,7 @@ def client(config: KubernetesRunners, build: BuildService) -> Spec:
 
     Where the runner has a daemon of its own, the variables begin with ``BUILD_``, so that Docker still uses that one.
     """
-    at, prefix = own_address(config, build), "BUILD_" if config.daemon else ""
+    at, prefix = cluster_address(config, build), "BUILD_" if config.daemon else ""
     env = {f"{prefix}{name}": value.format(address=at) for name, value in daemon(build)["env"].items()}
     return {"env": env, "secret": f"{NAME}-client"}
 

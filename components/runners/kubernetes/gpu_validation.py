@@ -51,7 +51,7 @@ def job(
     }
     mounts: list[Spec] = []
     volumes: list[Spec] = []
-    metadata: Spec = {"labels": {**isolation.OWN, "app.kubernetes.io/component": NAME}}
+    metadata: Spec = {"labels": {**isolation.LABELS, "app.kubernetes.io/component": NAME}}
     if text is not None:
         mounts.append({"name": "checks", "mountPath": _FOLDER, "readOnly": True})
         volumes.append({"name": "checks", "configMap": {"name": NAME}})

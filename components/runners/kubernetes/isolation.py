@@ -35,7 +35,7 @@ NODE_DNS = "169.254.20.10/32"
 
 def manifest(api: str, kind: str, name: str, namespace: str, **body: Any) -> Manifest:
     """Return an object in a namespace, with the label of all of Slipway's objects."""
-    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(OWN)}
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(LABELS)}
     return {"apiVersion": api, "kind": kind, "metadata": metadata, **body}
 
 
@@ -43,14 +43,14 @@ def _manifest(api: str, kind: str, name: str, config: KubernetesRunners, **body:
     return manifest(api, kind, name, config.namespace, **body)
 
 
-OWN = {"app.kubernetes.io/part-of": "slipway"}
+LABELS = {"app.kubernetes.io/part-of": "slipway"}
 
 
 def admitting(name: str, enforced: str) -> Manifest:
     """Return a namespace that enforces a level of the Pod Security Standards and warns below ``restricted``."""
     level = "pod-security.kubernetes.io"
     security = {f"{level}/enforce": enforced, f"{level}/warn": "restricted", f"{level}/audit": "restricted"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**OWN, **security}}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {**LABELS, **security}}}
 
 
 def namespace(config: KubernetesRunners) -> Manifest:
@@ -179,7 +179,7 @@ def builds_priority(config: KubernetesRunners) -> Manifest:
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": priority_class(config), "labels": dict(OWN)},
+        "metadata": {"name": priority_class(config), "labels": dict(LABELS)},
         "value": PRIORITY,
         "preemptionPolicy": "Never",
         "description": "Image builds: they wait, and give way.",

@@ -23,7 +23,7 @@ from components.runners.kubernetes.objects import declare
 from stacks.config.kubernetes import KubernetesRunners as Config
 
 
-def _same(reference: str) -> str:
+def _unchanged(reference: str) -> str:
     return reference
 
 
@@ -41,7 +41,7 @@ class KubernetesRunnersArgs:
 
     config: Config
     ports: Sequence[int] = ()
-    mirrored: Callable[[str], str] = field(default=_same)
+    mirrored: Callable[[str], str] = field(default=_unchanged)
 
 
 class KubernetesRunners(pulumi.ComponentResource):
@@ -111,8 +111,8 @@ class KubernetesRunners(pulumi.ComponentResource):
     def _controller(self, args: KubernetesRunnersArgs, template: pod.Spec) -> None:
         """Declare the controller in a namespace of its own, then the runners, so that they are deleted before it."""
         config = self._config
-        own = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
-        after = [*self._guards, *self._clients, *own]
+        policies = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
+        after = [*self._guards, *self._clients, *policies]
         if credentials := arc.credentials(config):
             secret = isolation.manifest(
                 "v1",
@@ -158,7 +158,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             build_service.clients_policy(config, build),
         ):
             self._clients.append(self._declare(each, *self._guards))
-        own = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
+        policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
         objects = [
             build_service.secret(config, certificates.pem, "server"),
             build_daemon.claim(config, build),
@@ -166,7 +166,7 @@ class KubernetesRunners(pulumi.ComponentResource):
             build_daemon.disruption_budget(config),
         ]
         # The priority class is among the runners' guards.
-        before = [*self._clients, *(self._declare(each, *own, *self._guards) for each in objects)]
+        before = [*self._clients, *(self._declare(each, *policies, *self._guards) for each in objects)]
         image = args.mirrored(build_daemon.BUILDKIT if build.rootless else config.docker_image)
         certificate = certificates.server_cert.apply(_digest)
         self._service = self._declare(build_daemon.deployment(config, build, image, certificate), *before)

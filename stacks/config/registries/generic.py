@@ -56,10 +56,10 @@ class GenericRegistry(RegistryModel):
         if not isinstance(values, Mapping):
             return values
         environment = {key: os.environ.get(variable) or None for key, variable in cls.VARIABLES.items()}
-        given = {key: values[key] for key in environment if values.get(key) is not None}
-        if any(environment[key] not in {None, _plain(value)} for key, value in given.items()):
+        present = {key: values[key] for key in environment if values.get(key) is not None}
+        if any(environment[key] not in {None, _plain(value)} for key, value in present.items()):
             return values
-        login = {**environment, **given}
+        login = {**environment, **present}
         return values if None in login.values() else {**values, **login}
 
     @field_validator("repository")
@@ -72,10 +72,10 @@ class GenericRegistry(RegistryModel):
     def check_complete(self) -> None:
         """Refuse a user name without a password, and the reverse."""
         if (self.username is None) != (self.password is None):
-            missing, given = ("password", "username") if self.password is None else ("username", "password")
+            missing, present = ("password", "username") if self.password is None else ("username", "password")
             raise ValueError(
                 f"'{missing}' is missing: give username and password (or ${self.VARIABLES[missing]}, where "
-                f"${self.VARIABLES[given]} is not another's), or neither to use the machine's Docker login"
+                f"${self.VARIABLES[present]} is not another's), or neither to use the machine's Docker login"
             )
 
 

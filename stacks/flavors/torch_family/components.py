@@ -53,12 +53,12 @@ class Component:
     @property
     def fields(self) -> dict[str, str | None]:
         """The fields of its products' tags: the grammar's field with its name, else a tail, v0.9.4 or g38a1269."""
-        own = {self.name: self.version} if self.name in Suffix.model_fields else {}
+        field = {self.name: self.version} if self.name in Suffix.model_fields else {}
         # A tail cannot have the '-' of 0.18.0-rc1.
-        tail = f"g{self.commit[:7]}" if self.commit else None if own else f"v{self.version}".replace("-", "_")
+        tail = f"g{self.commit[:7]}" if self.commit else None if field else f"v{self.version}".replace("-", "_")
         if self.branch:
             tail = "b_" + re.sub(r"[^A-Za-z0-9_.]", "_", self.branch.name)
-        return {**own, "tail": tail}
+        return {**field, "tail": tail}
 
 
 def torch_components(versions: Mapping[str, str], commits: Model) -> list[Component]:

@@ -157,7 +157,7 @@ def test_family_sizes_of_published_stacks_are_compared(monkeypatch: pytest.Monke
         }
         monkeypatch.setattr(stack_diff, "outputs", lambda stack, _: published[stack])
         rows = list(family_sizes.run(setting))
-    assert [row.what for row in rows] == ["torch of base-cu121, compressed", "torch of base-cu121, unpacked"]
+    assert [row.title for row in rows] == ["torch of base-cu121, compressed", "torch of base-cu121, unpacked"]
     assert list(rows[0].ours) < list(rows[0].theirs)
     assert (rows[1].ours, rows[1].theirs) == ([1000.0], [1000.0])
 

@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def written(root: Path, flavor: str, *assignments: str) -> str:
-    return new_stack.write("mine", {"flavor": flavor, **new_stack.given(assignments)}, root).read_text()
+    return new_stack.write("mine", {"flavor": flavor, **new_stack.assigned(assignments)}, root).read_text()
 
 
 def test_new_defaults_are_left_out(root: Path) -> None:
@@ -158,7 +158,7 @@ def test_questions_chain_old_versions_that_go_together(answers: dict[str, str]) 
         "slipway:torch.version": "2.0.1",
         "slipway:nccl": "2.18.3-1",
     }
-    values = questions.answered({})
+    values = questions.complete({})
     config = flavors.load(values, "stack mine")
     assert (values["cuda"], values["torch"], values["nccl"]) == ("12.1.1", {"version": "2.0.1"}, "2.18.3-1")
     assert config.flavor == "nccl"
@@ -169,16 +169,16 @@ def test_questions_required_keys_follow_the_kind(answers: dict[str, str]) -> Non
         "slipway:runners.kind": "kubernetes",
         "slipway:runners.github.url": "https://github.com/acme",
     }
-    values = questions.answered({"flavor": "runners"})
+    values = questions.complete({"flavor": "runners"})
     assert values["runners"] == {"kind": "kubernetes", "github": {"url": "https://github.com/acme"}}
 
 
 def test_questions_skip_what_is_given(answers: dict[str, str]) -> None:
-    values = questions.answered({"flavor": "local", "torch": {"version": "2.13.0"}})
+    values = questions.complete({"flavor": "local", "torch": {"version": "2.13.0"}})
     assert values["torch"] == {"version": "2.13.0"}
     assert answers == {}
 
 
-def test_new_without_terminal_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(questions, "answered", lambda _: pytest.fail("it asked"))
+def test_new_without_terminal_prompts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "complete", lambda _: pytest.fail("prompted"))
     assert main(["new", "mine", "--flavor", "ncll"]) == 1

@@ -158,7 +158,7 @@ def test_pod_without_a_daemon_is_unprivileged(build: dict[str, Any], variable: s
     assert runner["securityContext"]["privileged"] is False
     assert {mount["name"] for mount in runner["volumeMounts"]} == {volume["name"] for volume in spec["volumes"]}
     env = {entry["name"]: entry["value"] for entry in runner["env"]}
-    assert env[variable] == f"tcp://{build_service.own_address(config, config.build)}"
+    assert env[variable] == f"tcp://{build_service.cluster_address(config, config.build)}"
     assert "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS" not in env  # the runner would wait for a socket that nobody makes
     assert isolation.quota(config)["spec"]["hard"]["persistentvolumeclaims"] == "0"
 

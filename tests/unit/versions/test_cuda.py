@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacks.versions.archs import arch_list, arch_numbers, arch_profiles, default_archs, parse_archs
-from stacks.versions.cuda_toolkit import check_driver, cuda_parent, cuda_release, cuda_versions
-from stacks.versions.distros import distro_names, distro_release, host_gcc
+from stacks.versions.archs import arch_list, arch_profiles, default_archs, parse_archs
+from stacks.versions.cuda_toolkit import cuda_parent, cuda_release, cuda_versions
+from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.incompatible import Incompatible, nearest
 from stacks.versions.pytorch import Machine, check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
 from stacks.versions.tables import line, newest_from, order, table
@@ -21,7 +21,6 @@ def test_cuda_rows_are_complete_with_parent_tags(version: str) -> None:
     release = cuda_release(version)
     assert release.archs
     assert release.gcc >= 8
-    assert order(release.driver) >= order(release.driver_floor)
     assert re.fullmatch(r"cu1[0-3][0-9]", release.wheels)
     for name in release.distros:
         for edition in ("base", "runtime", "devel"):
@@ -47,7 +46,6 @@ def test_cuda_rows_are_sorted_and_lines_have_releases() -> None:
         archs = row["archs"].split()
         assert archs == sorted(archs, key=lambda name: (order(name), name))
     released = {version.split(".")[0] for version in cuda_versions()}
-    assert set(table("cuda")["floor"]) == released
     first = table("cuda_torch")["first"]
     assert {row for row in first if "." not in row} == released
     assert list(first) == sorted(first, key=order)
@@ -131,7 +129,7 @@ def test_gcc_of_every_parent_fits_its_cuda() -> None:
     for version in cuda_versions():
         for name in cuda_release(version).distros:
             if name in distro_names() and distro_release(name).packages == "apt":
-                assert host_gcc(name, version) == distro_release(name).gcc, f"{version} {name}"
+                assert distro_release(name).gcc <= cuda_release(version).gcc, f"{version} {name}"
 
 
 @pytest.mark.parametrize("section", ["abi", "constraints", "cudnn", "gcc"])
@@ -173,14 +171,6 @@ def test_torch_accepts_cudnn_within_its_bounds(torch: str, cudnn: str, says: str
 def test_cuda_parent_without_cudnn_is_refused() -> None:
     with pytest.raises(Incompatible, match=r"on ubuntu18\.04; allowed: none;"):
         cuda_parent("12.1.0", "devel", "ubuntu18.04", cudnn="8")
-
-
-def test_driver_below_floor_is_refused() -> None:
-    check_driver("12.1.1", "525.60.13")
-    with pytest.raises(
-        Incompatible, match=r"driver: '470\.57\.02' is too old for CUDA 12\.1\.1.*525\.60\.13 and newer"
-    ):
-        check_driver("12.1.1", "470.57.02")
 
 
 # Lists of compute capabilities
@@ -280,9 +270,8 @@ def test_arch_list_in_any_form_has_one_canonical_form(case: tuple[str, tuple[tup
         (name, any(ptx for other, ptx in archs if other == name)) for name, _ in archs
     }
     assert re.fullmatch(r"\d+\.\d[af]?(\+PTX)?( \d+\.\d[af]?(\+PTX)?)*", canonical)
-    assert [order(number) for number in arch_numbers(canonical)] == sorted(
-        order(number) for number in arch_numbers(canonical)
-    )
+    names = [order(arch.name) for arch in parse_archs(canonical)]
+    assert names == sorted(names)
 
 
 @given(st.text(max_size=30), st.sampled_from(cuda_versions()))

@@ -57,9 +57,9 @@ class Keychain:
             self._server = reference.registry_of(registry.server, image.name)
             self._given = Credential(self._server, registry.username, registry.password)
             return
-        for given, missing in (("username", "password"), ("password", "username")):
-            if getattr(registry, given):
-                self.warning = f"{missing} was not set, although {given} was; using host credentials file"
+        for present, missing in (("username", "password"), ("password", "username")):
+            if getattr(registry, present):
+                self.warning = f"{missing} was not set, although {present} was; using host credentials file"
         if image.build.cache_from or not image.skip_push:
             self._looked_up = reference.registry_of(registry.server, image.name)
             self._configured(self._looked_up)  # a file that cannot be read ends the run before the build

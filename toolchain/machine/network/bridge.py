@@ -23,7 +23,7 @@ def name(checkout: Checkout) -> str:
     return f"slipway{checkout.id}"
 
 
-def _taken() -> list[ipaddress.IPv4Network]:
+def _used_networks() -> list[ipaddress.IPv4Network]:
     """Return the networks that this machine has a route to, the default route aside."""
     networks = []
     for line in Path("/proc/net/route").read_text().splitlines()[1:]:
@@ -36,28 +36,25 @@ def _taken() -> list[ipaddress.IPv4Network]:
 
 def _free(checkout: Checkout) -> ipaddress.IPv4Network:
     """Return a free /24. Each checkout starts its search elsewhere, so that two at once do not collide."""
-    subnets, taken = list(SUBNETS.subnets(new_prefix=24)), _taken()
+    subnets, used = list(SUBNETS.subnets(new_prefix=24)), _used_networks()
     start = int(checkout.id, 16) % len(subnets)
     for subnet in (*subnets[start:], *subnets[:start]):
-        if not any(subnet.overlaps(network) for network in taken):
+        if not any(subnet.overlaps(network) for network in used):
             return subnet
     raise ToolchainError(f"no free network for the engine: all of {SUBNETS} is routed on this machine")
 
 
-def _rules(checkout: Checkout, subnet: str) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield each rule as (table and chain, match and target)."""
+def _rules(checkout: Checkout, subnet: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the table, the chain, and the match and target of each rule."""
     bridge = name(checkout)
-    yield ["-t", "nat", "POSTROUTING"], ["-s", subnet, "!", "-o", bridge, "-j", "MASQUERADE"]
-    yield ["-t", "filter", "FORWARD"], ["-i", bridge, "-j", "ACCEPT"]
-    yield (
-        ["-t", "filter", "FORWARD"],
-        ["-o", bridge, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"],
-    )
+    yield "nat", "POSTROUTING", ["-s", subnet, "!", "-o", bridge, "-j", "MASQUERADE"]
+    yield "filter", "FORWARD", ["-i", bridge, "-j", "ACCEPT"]
+    replies = ["-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED"]
+    yield "filter", "FORWARD", ["-o", bridge, *replies, "-j", "ACCEPT"]
 
 
-def _iptables(action: str, where: list[str], what: list[str]) -> None:
-    table, chain = where[:2], where[2]
-    output(["iptables", "-w", "10", *table, action, chain, *what])
+def _iptables(action: str, table: str, chain: str, rule: list[str]) -> None:
+    output(["iptables", "-w", "10", "-t", table, action, chain, *rule])
 
 
 def subnet(checkout: Checkout) -> str | None:
@@ -93,11 +90,11 @@ def create(checkout: Checkout) -> str:
     # reach nothing for as long as they remember it, some 40 s.
     address = ipaddress.IPv4Network(network)[1].packed.hex(":")
     output(["ip", "link", "set", bridge, "address", f"02:42:{address}", "up"])
-    for where, what in _rules(checkout, network):
+    for rule in _rules(checkout, network):
         try:
-            _iptables("-C", where, what)
+            _iptables("-C", *rule)
         except ToolchainError:
-            _iptables("-I", where, what)
+            _iptables("-I", *rule)
     return network
 
 
@@ -105,9 +102,9 @@ def remove(checkout: Checkout) -> None:
     """Take the bridge and its rules away, if they are there."""
     network = subnet(checkout)
     if network is not None:
-        for where, what in _rules(checkout, network):
+        for rule in _rules(checkout, network):
             try:
-                _iptables("-D", where, what)
+                _iptables("-D", *rule)
             except ToolchainError:
                 continue  # it was not there
     if Path(f"/sys/class/net/{name(checkout)}").exists():

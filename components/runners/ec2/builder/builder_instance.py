@@ -51,7 +51,7 @@ class Machine:
             if state == "stopped":
                 last = self._try(self._ec2.start_instances, InstanceIds=[instance["InstanceId"]])
             if time.monotonic() > end:
-                raise SlipwayError(f"{self._what} {instance['InstanceId']} does not start: {last or f'it is {state}'}")
+                raise SlipwayError(f"{self._title} {instance['InstanceId']} does not start: {last or f'it is {state}'}")
             time.sleep(_PAUSE)
 
     def admit(self, instance: str, user: str, key: Path) -> str:
@@ -75,10 +75,10 @@ class Machine:
         if instance["State"]["Name"] in {"pending", "running"}:
             reason = self._try(self._ec2.stop_instances, InstanceIds=[instance["InstanceId"]])
             if reason:
-                raise SlipwayError(f"{self._what} {instance['InstanceId']} does not stop: {reason}")
+                raise SlipwayError(f"{self._title} {instance['InstanceId']} does not stop: {reason}")
 
     @property
-    def _what(self) -> str:
+    def _title(self) -> str:
         return f"the builder {self.name} in {self.region}"
 
     def _find(self) -> dict[str, Any]:
@@ -89,15 +89,15 @@ class Machine:
         try:
             answer = self._ec2.describe_instances(Filters=filters)
         except (BotoCoreError, ClientError) as error:
-            raise SlipwayError(f"{self._what}: {one_line(str(error), 400)}") from None
+            raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
         instances: list[dict[str, Any]] = [
             instance for reservation in answer["Reservations"] for instance in reservation["Instances"]
         ]
         if not instances:
-            raise SlipwayError(f"{self._what}: there is none; `pulumi up --refresh` makes it anew")
+            raise SlipwayError(f"{self._title}: there is none; `pulumi up --refresh` makes it anew")
         if len(instances) > 1:
             ids = ", ".join(sorted(instance["InstanceId"] for instance in instances))
-            raise SlipwayError(f"{self._what}: several machines have this name: {ids}")
+            raise SlipwayError(f"{self._title}: several machines have this name: {ids}")
         return instances[0]
 
     def _try(self, call: Any, **arguments: Any) -> str:
@@ -106,8 +106,8 @@ class Machine:
             call(**arguments)
         except ClientError as error:
             if error.response["Error"]["Code"] not in _RETRIED:
-                raise SlipwayError(f"{self._what}: {one_line(str(error), 400)}") from None
+                raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
             return one_line(str(error), 400)
         except BotoCoreError as error:
-            raise SlipwayError(f"{self._what}: {one_line(str(error), 400)}") from None
+            raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
         return ""
