@@ -1,4 +1,4 @@
-"""A stack's whole chain of images on the real engine, made of upstreams on this machine."""
+"""A stack's whole chain of images on the real engine, built from upstreams on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.images.engine import DOCKERFILES, Image, build, docker
 from tests.images.published import Published
 
 Variation = tuple[str, Mapping[str, Any]]
-"""A stack, and the keys that are other than in its file."""
+"""A stack, and the keys that differ from its file."""
 
 REPOSITORIES = {
     "torch": "pytorch/pytorch",
@@ -51,7 +51,7 @@ def default(dockerfile: str, argument: str) -> str:
 
 
 def needs(variations: Iterable[Variation]) -> upstreams.Needs:
-    """Return what the builds of some stacks ask of the upstreams."""
+    """Return what the builds of some stacks fetch from the upstreams."""
     tags = {name: {prefix + default("nccl-tests/Dockerfile", argument)} for name, (argument, prefix) in TOOLS.items()}
     pins: dict[str, str] = {}
     tritons: set[str] = set()
@@ -72,7 +72,7 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
             if "HPCX_ARCHIVE" in args:
                 archives.add(args["HPCX_ARCHIVE"])
     return upstreams.Needs(
-        tags={name: sorted(found) for name, found in sorted(tags.items())},
+        tags={name: sorted(releases) for name, releases in sorted(tags.items())},
         pins=dict(sorted(pins.items())),
         tritons=sorted(tritons),
         hpcx=sorted(archives),
@@ -80,27 +80,27 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
 
 
 def world(variations: Iterable[Variation], name: str = "world") -> upstreams.World:
-    """Make the upstreams of some stacks and serve them; their parent images are made when a chain asks for them.
+    """Make and serve the upstreams of some stacks; a chain makes its parent images when it is built.
 
-    Two worlds that are there at once need two names.
+    Two worlds that exist at once need different names.
     """
-    cache, asked = ROOT / ".slipway/cache" / name, needs(variations)
+    cache, required = ROOT / ".slipway/cache" / name, needs(variations)
     nvidia = f"{os.environ['SLIPWAY_REGISTRY']}/standin/nvidia"
-    return upstreams.make(cache, asked, nvidia=nvidia, pushed=True, python=upstreams.index(cache, asked.tritons))
+    return upstreams.make(cache, required, nvidia=nvidia, pushed=True, python=upstreams.index(cache, required.tritons))
 
 
-def values(stack: str, made: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stack's configuration with the upstreams as its mirrors; commits and hashes are those of the stand-ins."""
-    config = {**read_stack(stack), "mirrors": made.mirrors, **more}
+def values(stack: str, world: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stack's configuration with the upstreams as mirrors, and with the stand-ins' commits and hashes."""
+    config = {**read_stack(stack), "mirrors": world.mirrors, **more}
     if config["flavor"] == "universal":
         config["micromamba"] = {
             "sha256": hashlib.sha256((upstreams.HERE / "common/micromamba").read_bytes()).hexdigest()
         }
     extras = dict(config.get("extras", {}))
     if extras.get("apex"):
-        config["extras"] = {**extras, "apex": made.commits["NVIDIA/apex"][: len(extras["apex"])]}
+        config["extras"] = {**extras, "apex": world.commits["NVIDIA/apex"][: len(extras["apex"])]}
     if config.get("flashAttention3"):
-        config["flashAttention3"] = made.commits["Dao-AILab/flash-attention"]
+        config["flashAttention3"] = world.commits["Dao-AILab/flash-attention"]
     return config
 
 
@@ -120,8 +120,8 @@ def _planned(stack: str, config: Mapping[str, Any]) -> dict[str, plan.PlannedIma
     return {image.spec.name: image for image in plan.make(stack, config).images}
 
 
-def asked(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the arguments of an image's build, and its flags; ``names`` are those of the images that it stands on."""
+def build_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return an image's build arguments and flags; ``names`` are those of its parents."""
     siblings = {argument: names[parent] for argument, parent in image.siblings.items()}
     target = [f"--target={image.spec.target}"] if image.spec.target else []
     return {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings}, target
@@ -129,7 +129,7 @@ def asked(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple[dict[str,
 
 def built(
     stack: str,
-    made: upstreams.World,
+    world: upstreams.World,
     *,
     have: Mapping[str, str] | None = None,
     by_hand: Mapping[str, Mapping[str, str]] | None = None,
@@ -138,36 +138,36 @@ def built(
 ) -> Chain:
     """Build a stack's images without Pulumi, all or the ``first`` ones; parents come before children.
 
-    What we ``have`` of them, by name, is taken as it is; ``by_hand`` are arguments that no key of a stack sets, by image.
+    Images in ``have`` are not built again. ``by_hand`` has, by image, the arguments that no key of a stack sets.
     """
-    config = values(stack, made, more)
+    config = values(stack, world, more)
     planned = dict(itertools.islice(_planned(stack, config).items(), first))
-    made.provide(_parents(planned))
+    world.provide(_parents(planned))
     prefix = f"slipway-test/{uuid.uuid4().hex[:12]}"
     names = {name: f"{prefix}/{name}" for name in planned} | dict(have or {})
     for name, image in planned.items():
         if name in (have or {}):
             continue
-        arguments, flags = asked(image, names)
-        given = {**arguments, **(by_hand or {}).get(name, {})}
-        done = build(names[name], given, *flags, image=image.spec.dockerfile.partition("/")[0])
+        arguments, flags = build_arguments(image, names)
+        arguments |= (by_hand or {}).get(name, {})
+        done = build(names[name], arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
         assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"
     return Chain(planned, names)
 
 
-def published(stack: str, made: upstreams.World, folder: Path, **more: Any) -> tuple[Chain, Published]:
-    """Have a stack's images built and pushed by `pulumi up`, below a path of their own in the registry."""
+def published(stack: str, world: upstreams.World, folder: Path, **more: Any) -> tuple[Chain, Published]:
+    """Build and push a stack's images with `pulumi up`, below a unique path of the registry."""
     registry = {"kind": "local", "address": os.environ["SLIPWAY_REGISTRY"], "path": f"test-{uuid.uuid4().hex[:8]}"}
-    config = values(stack, made, {"registry": registry, **more})
+    config = values(stack, world, {"registry": registry, **more})
     planned = _planned(stack, config)
-    made.provide(_parents(planned))
+    world.provide(_parents(planned))
     up = Published(folder, stack, **config)
     up.up()
     return Chain(planned, {name: image.reference for name, image in planned.items()}), up
 
 
 def _parents(planned: Mapping[str, plan.PlannedImage]) -> set[str]:
-    """Return the tags of nvidia/cuda that images stand on."""
+    """Return the tags of nvidia/cuda that are parents of the images."""
     outside = [
         parent for image in planned.values() for parent in image.spec.parents.values() if isinstance(parent, Outside)
     ]
@@ -175,5 +175,5 @@ def _parents(planned: Mapping[str, plan.PlannedImage]) -> set[str]:
 
 
 def remove(chain: Chain) -> None:
-    """Remove the names; the engine drops what nothing else has."""
+    """Remove the names; the engine deletes layers that no other image has."""
     docker("image", "rm", "--force", *chain.names.values())

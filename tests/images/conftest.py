@@ -1,4 +1,4 @@
-"""Fixtures of the image tests. They need the engine at DOCKER_HOST and the base image, and fail without."""
+"""Fixtures of the image tests. They need the engine at DOCKER_HOST and the base image, and fail without them."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 @pytest.fixture(scope="session")
-def nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+def empty_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     """A package index without a package, at one address for all tests."""
-    served = Index(tmp_path_factory.mktemp("nothing"))
+    served = Index(tmp_path_factory.mktemp("empty-index"))
     yield served
     served.close()
 
 
 @pytest.fixture
-def built(index: Index, nothing: Index) -> Iterator[Built]:
-    """A function that builds all layers of the image from the stand-ins; the checks, which ask for the real torch, not."""
+def built(index: Index, empty_index: Index) -> Iterator[Built]:
+    """A function that builds all layers of the image from the stand-ins, without the checks, which need the real torch."""
     tags: list[str] = []
 
     def builder(*flags: str, target: str = "installed", **arguments: str) -> Image:
         tags.append(unique(target))
-        # The stage below asks for PYTHON_INDEX_URL too: another one each time would make that anew for each test.
-        given = {"PYTHON_INDEX_URL": nothing.url, "TORCH_INDEX_URL": index.url, **VERSIONS, **arguments}
-        done = build(tags[-1], given, f"--target={target}", "--network=host", *flags)
+        # The lower stage reads PYTHON_INDEX_URL too: another address for each test would rebuild it each time.
+        arguments = {"PYTHON_INDEX_URL": empty_index.url, "TORCH_INDEX_URL": index.url, **VERSIONS, **arguments}
+        done = build(tags[-1], arguments, f"--target={target}", "--network=host", *flags)
         assert done.returncode == 0, done.stdout[-6000:]
         return Image(tags[-1])
 
@@ -78,7 +78,7 @@ def context(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def archives() -> dict[str, str]:
-    """The Debian archives that the base image names: last part of the address -> address."""
+    """The addresses of the Debian archives in the base image, by their last part."""
     sources = docker(
         "run", "--rm", base_image(), "sh", "-c", "cat /etc/apt/sources.list* /etc/apt/sources.list.d/* || true"
     )
@@ -90,7 +90,7 @@ def archives() -> dict[str, str]:
 
 @pytest.fixture
 def empty_engine() -> Iterator[str]:
-    """The address of an engine that has nothing; where a path is short enough for a socket."""
+    """The address of an empty engine; its path is short enough for a socket."""
     with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
         checkout = Checkout(Path(folder))
         docker_engine._install(checkout)

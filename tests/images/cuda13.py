@@ -1,7 +1,7 @@
 """The ``cu132`` chains of real parts: NVIDIA's compiler and libraries, NCCL, PyTorch's wheels, DeepSpeed's source.
 
-Stand-ins that are left: HPC-X, OpenMPI's source and the tools beside NCCL's tests, DCGM, the driver's stubs, and Debian
-in Ubuntu's place.
+Stand-ins remain for HPC-X, OpenMPI's source, the tools that come with NCCL's tests, DCGM, the driver's stubs, and
+Ubuntu, which is Debian here.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ CONFIG: Mapping[str, Any] = {
     "transformerEngine": False,
     "flashAttention3": False,
 }
-"""Of the extras one: the others take hours to compile."""
+"""One of the extras: the others take hours to compile."""
 
 BY_HAND = {"deepspeed-wheel": {"DEEPSPEED_OPS": "fused_adam"}}
 """Arguments that no key of a stack sets, by image."""
 
 RELEASED = ("PKG-INFO", "deepspeed.egg-info", "build.txt", "deepspeed/git_version_info_installed.py")
-"""What DeepSpeed's source distribution has and its repository has not."""
+"""Files of DeepSpeed's source distribution that its repository lacks."""
 
 
 def world() -> upstreams.World:
-    """Make what the chains are made of and serve it; the Python index is the real one."""
-    cache, asked = ROOT / ".slipway/cache/cuda13", chain.needs((stack, CONFIG) for stack in STACKS)
-    return upstreams.make(cache, asked, nvidia="slipway-test/nvidia", pushed=False, stages="cuda13-", sources=_sources)
+    """Make and serve the upstreams of the chains; the Python index is the real one."""
+    cache, required = ROOT / ".slipway/cache/cuda13", chain.needs((stack, CONFIG) for stack in STACKS)
+    return upstreams.make(
+        cache, required, nvidia="slipway-test/nvidia", pushed=False, stages="cuda13-", sources=_sources
+    )
 
 
 def _sources(name: str, scratch: Path) -> list[Path]:
@@ -53,9 +55,9 @@ def _sources(name: str, scratch: Path) -> list[Path]:
 
 
 def cuobjdump(folder: Path) -> Path:
-    """Put NVIDIA's reader of machine code into a folder: images that only run things are without it."""
-    asked = "cuda-toolkit[cuobjdump]==13.2.1"
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={folder}", asked], check=True)
+    """Put NVIDIA's reader of machine code into a folder; runtime images lack it."""
+    requirement = "cuda-toolkit[cuobjdump]==13.2.1"
+    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", f"--dest={folder}", requirement], check=True)
     with zipfile.ZipFile(next(folder.glob("nvidia_cuda_cuobjdump-*.whl"))) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("/bin/cuobjdump"))
         program = Path(wheel.extract(name, folder))
@@ -63,6 +65,6 @@ def cuobjdump(folder: Path) -> Path:
     return program
 
 
-def built(made: upstreams.World, stack: str, archs: str, have: Mapping[str, str] | None = None) -> chain.Chain:
-    """Build a chain for some architectures in order; what we ``have`` of it is taken as it is."""
-    return chain.built(stack, made, have=have, by_hand=BY_HAND, archList=archs, **CONFIG)
+def built(world: upstreams.World, stack: str, archs: str, have: Mapping[str, str] | None = None) -> chain.Chain:
+    """Build a chain for some architectures; images in ``have`` are not built again."""
+    return chain.built(stack, world, have=have, by_hand=BY_HAND, archList=archs, **CONFIG)

@@ -50,10 +50,10 @@ def unlisted(paths: Iterable[str], patterns: Iterable[str]) -> set[str]:
 
 def check_differ(before: Image, after: Image, patterns: Iterable[str], listed: Mapping[str, str]) -> None:
     """Check that two images differ in files of each of these patterns and no other, and in these variables."""
-    found, patterns = changed(files(before), files(after)), list(patterns)
-    more = unlisted(found, patterns)
+    differing, patterns = changed(files(before), files(after)), list(patterns)
+    more = unlisted(differing, patterns)
     assert not more, f"files that differ and are not listed: {sorted(more)}"
-    same = [pattern for pattern in patterns if not any(fnmatch(path, pattern) for path in found)]
-    assert not same, f"listed, but the same: {same}"
+    unchanged = [pattern for pattern in patterns if not any(fnmatch(path, pattern) for path in differing)]
+    assert not unchanged, f"listed, but the same: {unchanged}"
     set_otherwise = variables(before, after)
     assert set_otherwise == listed, f"variables that differ: {set_otherwise}"

@@ -25,14 +25,14 @@ EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ac
 
 
 def base_image() -> str:
-    """Return the Debian that the images under test stand on: the mirror's, where the environment names one."""
+    """Return the Debian image that the tested images are built on: the mirror's, if the environment names one."""
     mirrors = json.loads(os.environ.get("SLIPWAY_MIRRORS", "{}")).get("images", {})
     return f"{mirrors.get('docker.io/library/debian', 'debian')}:bookworm-slim"
 
 
 @cache
 def client() -> str:
-    """Return a docker client that builds with BuildKit: one with the buildx plugin, or one from before it was needed."""
+    """Return a docker client that builds with BuildKit: one with the buildx plugin, or one older than 23."""
     candidates = [path for path in (shutil.which("docker"), "/usr/bin/docker") if path and Path(path).exists()]
     for path in candidates:
         version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
@@ -92,7 +92,7 @@ class Image:
         return docker("run", "--rm", "-i", *options, self.tag, *command, text=text, check=check).stdout
 
     def fails(self, *command: str, options: tuple[str, ...] = (), text: str | None = None) -> str:
-        """As `run`, for a command that must not succeed."""
+        """Run a command that must fail, and return what it printed."""
         done = docker("run", "--rm", "-i", *options, self.tag, *command, text=text, check=False)
         assert done.returncode != 0, f"{command} succeeded:\n{done.stdout}"
         return done.stdout
@@ -100,7 +100,7 @@ class Image:
     def layers(self) -> list[Layer]:
         """Return the layers, the parent's first.
 
-        Those of a published image come from its registry: to give them, an engine first writes all of them to its disk.
+        Those of a published image are read from its registry: an engine would first write all of them to its disk.
         """
         if "@" in self.tag:
             published = fetch(self.tag)
@@ -113,12 +113,12 @@ class Image:
             ]
         files: dict[str, dict[str, tarfile.TarInfo]] = {}
         manifest: list[dict[str, Any]] = []
-        same: dict[str, str] = {}
+        links: dict[str, str] = {}
         with subprocess.Popen([client(), "save", self.tag], stdout=subprocess.PIPE) as saving:
             with tarfile.open(fileobj=saving.stdout, mode="r|") as archive:
                 for member in archive:
-                    if member.issym():  # a layer that is there already, as empty ones are
-                        same[member.name] = posixpath.normpath(f"{posixpath.dirname(member.name)}/{member.linkname}")
+                    if member.issym():  # a duplicate of an earlier layer, such as an empty one
+                        links[member.name] = posixpath.normpath(f"{posixpath.dirname(member.name)}/{member.linkname}")
                     content = archive.extractfile(member) if member.isfile() else None
                     if content is None:
                         continue
@@ -133,12 +133,12 @@ class Image:
         assert saving.returncode == 0
         names = manifest[0]["Layers"]
         return [
-            Layer(diff_id, files[same.get(name, name)]) for diff_id, name in zip(self.diff_ids(), names, strict=True)
+            Layer(diff_id, files[links.get(name, name)]) for diff_id, name in zip(self.diff_ids(), names, strict=True)
         ]
 
 
 def remove(image: Image) -> None:
-    """Remove an image's name; the engine drops what nothing else has."""
+    """Remove an image's name; the engine deletes layers that no other image has."""
     docker("image", "rm", "--force", image.tag)
 
 
@@ -155,13 +155,13 @@ def headers(stream: IO[bytes], media_type: str = "tar") -> dict[str, tarfile.Tar
 def build(
     tag: str, arguments: dict[str, str], *flags: str, context: Path = DOCKERFILES, image: str = "torch"
 ) -> subprocess.CompletedProcess[str]:
-    """Build an image of `context`, on the base image unless `arguments` say otherwise; the caller looks at the outcome."""
-    given = {"BASE_IMAGE": base_image(), **arguments}
+    """Build an image of `context`, by default on the base image; the caller checks the result."""
+    arguments = {"BASE_IMAGE": base_image(), **arguments}
     return docker(
         "build",
         "--progress=plain",
         *(("--tag", tag) if tag else ()),
-        *(f"--build-arg={name}={value}" for name, value in given.items()),
+        *(f"--build-arg={name}={value}" for name, value in arguments.items()),
         f"--file={context / image / 'Dockerfile'}",
         *flags,
         context,
@@ -170,9 +170,9 @@ def build(
 
 
 def check_planted(context: Path, checks: str, arguments: dict[str, str], *flags: str, image: str = "torch") -> None:
-    """Check that one more check, which says no, in a folder of checks of a copy of the build context ends the build.
+    """Add a failing check to a copy of the build context, and expect the build to fail.
 
-    All layers are in the engine's cache where the image was built before; what is new is the check.
+    If the image was built before, all layers but the check's are in the engine's cache.
     """
     planted = context / checks / "00-planted"
     planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")

@@ -1,4 +1,4 @@
-"""What several tests use, made once."""
+"""Objects that several tests share, each made once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 @contextmanager
 def once(make: Callable[..., T], remove: Callable[[T], None]) -> Iterator[Callable[..., T]]:
-    """Give what makes a thing the first time that it is asked for with these arguments; all are removed at the end."""
-    made: dict[str, T] = {}
+    """Yield a function that calls ``make`` once for each set of arguments; ``remove`` gets all results at the end."""
+    results: dict[str, T] = {}
 
     def get(*args: Any, **more: Any) -> T:
         key = f"{args} {more}"
-        if key not in made:
-            made[key] = make(*args, **more)
-        return made[key]
+        if key not in results:
+            results[key] = make(*args, **more)
+        return results[key]
 
     try:
         yield get
     finally:
-        for thing in made.values():
-            remove(thing)
+        for result in results.values():
+            remove(result)

@@ -1,4 +1,4 @@
-"""A stack with a state of its own, built and pushed by `pulumi up`, and what it exported."""
+"""A stack with a separate state, built and pushed by `pulumi up`, and its outputs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.helpers import pulumi_cli
 
 
 class Published:
-    """One of the stacks of `stacks/`, configured by its own file and what a test says beyond it.
+    """One of the stacks of `stacks/`, configured by its file and a test's additions.
 
-    `folder` holds its state and its configuration; where there is no state, the stack begins there.
+    `folder` holds its state and its configuration; a new folder gets a new stack.
     """
 
     def __init__(self, folder: Path, stack: str, **more: Any) -> None:
@@ -29,15 +29,15 @@ class Published:
         self.configure()
 
     def configure(self, **more: Any) -> None:
-        """Change the stack's configuration; what Pulumi added to it stays."""
+        """Change the stack's configuration; Pulumi's salt stays."""
         self.more.update(more)
-        kept = [line for line in self.config.read_text().splitlines() if line.startswith("encryptionsalt")]
+        salt = [line for line in self.config.read_text().splitlines() if line.startswith("encryptionsalt")]
         keys = {**read_stack(self.stack), **self.more}
         lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
-        self.config.write_text("\n".join(["config:", *lines, *kept]) + "\n")
+        self.config.write_text("\n".join(["config:", *lines, *salt]) + "\n")
 
     def copy(self, folder: Path) -> Published:
-        """Return the stack as it is, to go on with from here."""
+        """Return a copy of the stack in its present state."""
         return Published(shutil.copytree(self.folder, folder), self.stack, **self.more)
 
     def pulumi(self, *arguments: str, **environment: str) -> str:
@@ -56,8 +56,8 @@ class Published:
 
     def up(self, *options: str, **environment: str) -> str:
         """Run `pulumi up` and return what it printed."""
-        given = ["--yes", "--skip-preview", "--config-file", str(self.config), *options]
-        return self.pulumi("up", "-s", self.stack, *given, **environment)
+        flags = ["--yes", "--skip-preview", "--config-file", str(self.config), *options]
+        return self.pulumi("up", "-s", self.stack, *flags, **environment)
 
     def outputs(self) -> dict[str, Any]:
         """Return the stack's outputs."""
@@ -65,6 +65,6 @@ class Published:
         return outputs
 
     def refs(self) -> dict[str, str]:
-        """Return each image and each product as the registry has it."""
+        """Return the references of images and products in the registry, by name."""
         outputs = self.outputs()
-        return {name: one["ref"] for kind in ("products", "images") for name, one in outputs.get(kind, {}).items()}
+        return {name: image["ref"] for kind in ("products", "images") for name, image in outputs.get(kind, {}).items()}

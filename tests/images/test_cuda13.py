@@ -14,71 +14,73 @@ from tests.images import cuda13
 from tests.images.chain import Chain, remove
 from tests.images.engine import DOCKERFILES, Image, docker
 
-ARCHS, OTHER = "9.0 10.0+PTX", "8.0 8.6"
+ARCHS, OTHER_ARCHS = "9.0 10.0+PTX", "8.0 8.6"
 FUSED_ADAM = "deepspeed/ops/adam/fused_adam_op"
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[World]:
+def world() -> Iterator[World]:
     world = cuda13.world()
     yield world
     world.server.close()
 
 
 @pytest.fixture(scope="module")
-def base(made: World) -> Iterator[Chain]:
-    built = cuda13.built(made, "base-cu132", ARCHS)
+def base(world: World) -> Iterator[Chain]:
+    built = cuda13.built(world, "base-cu132", ARCHS)
     yield built
     remove(built)
 
 
 @pytest.fixture(scope="module")
-def chain(made: World) -> Iterator[Chain]:
-    built = cuda13.built(made, "nccl-cu132", ARCHS)
+def chain(world: World) -> Iterator[Chain]:
+    built = cuda13.built(world, "nccl-cu132", ARCHS)
     yield built
     remove(built)
 
 
 def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
     """Return what a library has machine code and what it has PTX for, as the image's cuobjdump reads it."""
-    said = image.run("sh", "-c", f"cuobjdump --list-elf {file} && cuobjdump --list-ptx {file}", options=options)
-    elf, ptx = (set(re.findall(rf"\bsm_(\w+)\.{kind}\b", said)) for kind in ("cubin", "ptx"))
+    output = image.run("sh", "-c", f"cuobjdump --list-elf {file} && cuobjdump --list-ptx {file}", options=options)
+    elf, ptx = (set(re.findall(rf"\bsm_(\w+)\.{kind}\b", output)) for kind in ("cubin", "ptx"))
     return elf, ptx
 
 
-CHAINS = pytest.mark.parametrize("made_of", ["base", pytest.param("chain", marks=pytest.mark.slow)])
+CHAINS = pytest.mark.parametrize("fixture", ["base", pytest.param("chain", marks=pytest.mark.slow)])
 
 
 @CHAINS
-def test_torch_is_the_published_build_of_its_cuda(made_of: str, request: pytest.FixtureRequest) -> None:
-    extras = request.getfixturevalue(made_of).image("torch-extras")
-    said = extras.run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
-    assert said.split() == ["2.15.0+cu132", "13.2"]
+def test_torch_is_the_published_build_of_its_cuda(fixture: str, request: pytest.FixtureRequest) -> None:
+    extras = request.getfixturevalue(fixture).image("torch-extras")
+    output = extras.run("python", "-c", "import torch; print(torch.__version__, torch.version.cuda)")
+    assert output.split() == ["2.15.0+cu132", "13.2"]
 
 
 @CHAINS
 def test_fused_adam_has_code_of_requested_archs_alone(
-    made_of: str, request: pytest.FixtureRequest, tmp_path: Path
+    fixture: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    extras = request.getfixturevalue(made_of).image("torch-extras")
+    extras = request.getfixturevalue(fixture).image("torch-extras")
     reader = f"--volume={cuda13.cuobjdump(tmp_path)}:/usr/local/bin/cuobjdump:ro"
     assert code(extras, f"{PACKAGES}/{FUSED_ADAM}*.so", reader) == ({"90", "100"}, {"100"})
 
 
 @CHAINS
-def test_deepspeed_has_its_version_and_compiled_fused_adam(made_of: str, request: pytest.FixtureRequest) -> None:
+def test_deepspeed_has_its_version_and_compiled_fused_adam(fixture: str, request: pytest.FixtureRequest) -> None:
     program = (
         "from deepspeed.git_version_info import *; print(version, [op for op, has in installed_ops.items() if has])"
     )
-    said = request.getfixturevalue(made_of).image("torch-extras").run("python", "-c", program)
-    assert said.splitlines()[-1] == f"{cuda13.DEEPSPEED} ['fused_adam']"
+    output = request.getfixturevalue(fixture).image("torch-extras").run("python", "-c", program)
+    assert output.splitlines()[-1] == f"{cuda13.DEEPSPEED} ['fused_adam']"
 
 
 def test_base_images_have_no_compiler(base: Chain) -> None:
     for name in ("torch", "torch-extras"):
-        found = base.image(name).run("sh", "-c", "for each in nvcc gcc g++ cc make; do command -v $each || true; done")
-        assert not found
+        compilers = base.image(name).run(
+            "sh", "-c", "for each in nvcc gcc g++ cc make; do command -v $each || true; done"
+        )
+        assert not compilers
 
 
 @pytest.mark.slow
@@ -113,9 +115,9 @@ def test_nccl_tests_have_code_of_requested_archs(chain: Chain) -> None:
 
 
 @pytest.mark.slow
-def test_fused_adam_of_other_archs_differs(made: World, chain: Chain, tmp_path: Path) -> None:
+def test_fused_adam_of_other_archs_differs(world: World, chain: Chain, tmp_path: Path) -> None:
     have = {name: tag for name, tag in chain.names.items() if name != "deepspeed-wheel"}
-    wheel = cuda13.built(made, "nccl-cu132", OTHER, have).image("deepspeed-wheel")
+    wheel = cuda13.built(world, "nccl-cu132", OTHER_ARCHS, have).image("deepspeed-wheel")
     container = docker("create", wheel.tag, "none").stdout.strip()
     docker("cp", f"{container}:/dist", tmp_path)
     docker("rm", container)

@@ -1,11 +1,11 @@
-"""Find the Dockerfiles' unneeded instructions: take each away in turn, and say what then fails, as a table in Markdown.
+"""Find the Dockerfiles' unneeded instructions: remove each in turn, and print what then fails, as a Markdown table.
 
 ``python -m tests.images.unneeded_instructions [DOCKERFILE[:FIRST-LAST]...]``, in the environment of ``.slipway/env``; lines count from 1.
-It works in a copy of the checkout, below ``.slipway/``, so that several can run at once. An instruction that nothing misses
-has no reason to be there.
+It works in a copy of the checkout below ``.slipway/``, so several can run at once. If nothing fails
+without an instruction, it is unneeded.
 
-What is asked, the quickest first: the unit tests that know of Dockerfiles; whether the images that the tests build of it still
-build, checks and all; the tests of those images.
+The tries, the quickest first: unit tests of Dockerfiles; builds of the images that tests build from it, with their
+checks; the tests of those images.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ FAST = (
 )
 NOTHING = "**nothing**"
 
-Given = tuple[dict[str, str], list[str]]
+Build = tuple[dict[str, str], list[str]]
 """The arguments of a build, and its flags."""
 
 
 @dataclass(frozen=True)
 class Builds:
-    """The builds of a Dockerfile's images, and what serves their upstreams while it is asked to."""
+    """The builds of a Dockerfile's images, and the folder and address of their upstreams."""
 
     image: str
     folder: Path
     url: str
-    given: list[Given]
+    builds: list[Build]
 
     def fail(self) -> str:
-        """Build all and return what the first that fails says; nothing if none does."""
+        """Run all builds, and return the reason of the first failure; ``NOTHING`` if none fails."""
         address = urlsplit(self.url)
         server = Server(self.folder, str(address.hostname), address.port or 0)
         assert server.url == self.url, "another run has the upstreams' port"
         try:
-            for arguments, flags in self.given:
+            for arguments, flags in self.builds:
                 done = build("", arguments, *flags, image=self.image)
                 if done.returncode != 0:
                     return reason(done.stdout)
@@ -71,23 +71,23 @@ class Builds:
         return NOTHING
 
 
-def reason(said: str) -> str:
-    """Return what a failed build says: the check that failed, or the last line of a step, or the engine's own."""
-    lines = [line for line in said.splitlines() if line.strip()]
+def reason(output: str) -> str:
+    """Return why a build failed: its check, else the last line of a step, else the engine's last line."""
+    lines = [line for line in output.splitlines() if line.strip()]
     steps = [match[1] for line in lines if (match := re.match(r"#\d+ [\d.]+ (\S.*)", line))]
     checks = [line for line in steps if line.startswith("check failed: ")]
     return f"the build: {(checks or steps[-1:] or lines[-1:])[-1]}"
 
 
-def in_chains(dockerfile: str, made: World, variations: Iterable[chain.Variation]) -> Builds:
-    """Build stacks' chains, and return the builds of those of their images that are of a Dockerfile."""
-    given: list[Given] = []
+def in_chains(dockerfile: str, world: World, variations: Iterable[chain.Variation]) -> Builds:
+    """Build stacks' chains, and return the builds of a Dockerfile's images in them."""
+    builds: list[Build] = []
     for stack, more in variations:
-        whole = chain.built(stack, made, **more)
-        images = [image for image in whole.planned.values() if image.spec.dockerfile == dockerfile]
-        given += [chain.asked(image, whole.names) for image in images]
-    made.server.close()
-    return Builds(dockerfile.partition("/")[0], made.cache, made.server.url, given)
+        built = chain.built(stack, world, **more)
+        images = [image for image in built.planned.values() if image.spec.dockerfile == dockerfile]
+        builds += [chain.build_arguments(image, built.names) for image in images]
+    world.server.close()
+    return Builds(dockerfile.partition("/")[0], world.cache, world.server.url, builds)
 
 
 def of_family(dockerfile: str) -> Builds:
@@ -100,27 +100,27 @@ def of_universal(dockerfile: str) -> Builds:
     return in_chains(dockerfile, universal.upstreams(), [("universal-cu113", {"train": universal.PEOPLE})])
 
 
-def of_ngc(made: ngc.Upstreams, *more: dict[str, Any]) -> Builds:
-    """Return the builds of a stack as it is and with other keys."""
-    given: list[Given] = [(made.arguments(**keys), []) for keys in ({}, *more)]
-    made.server.close()
-    return Builds(made.image, made.cache, made.server.url, given)
+def of_ngc(world: ngc.Upstreams, *more: dict[str, Any]) -> Builds:
+    """Return the builds of a stack by default and with each set of further keys."""
+    builds: list[Build] = [(world.arguments(**keys), []) for keys in ({}, *more)]
+    world.server.close()
+    return Builds(world.image, world.cache, world.server.url, builds)
 
 
 def of_efa(_: str) -> Builds:
-    """Return the builds of the EFA image as it is, and with all that is optional."""
+    """Return the builds of the EFA image by default, and with all its options."""
     more = {"openmpi": {"pmix": "4.2.6"}, "efa": {"ofiNccl": "1.20.0"}, "extras": {"xformers": "0.0.35"}}
     return of_ngc(Efa(), {**more, "nccl": {"version": "2.32.3-1", "source": "build"}})
 
 
 def of_megatron(_: str) -> Builds:
-    """Return the builds of the Megatron-LM image as it is, and with a TransformerEngine of its own."""
+    """Return the builds of the Megatron-LM image by default, and with another TransformerEngine."""
     return of_ngc(Megatron(), {"transformerEngine": "2.12"})
 
 
 FAMILY = ("tests/images/family", "-m", "", "-k", "cu121 or off or cache or failing")
 UNIVERSAL = ("tests/images/universal/test_universal.py", "-m", "", "-k", "not cu102 and not cu132")
-ASKED: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
+BUILDS: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
     "nccl-tests/Dockerfile": (of_family, ("tests/images/family", "-m", "", "-k", "nccl-cu121 or faulty or failing")),
     "torch/Dockerfile": (of_family, ("tests/images/test_layers.py", *FAMILY[:-1], f"{FAMILY[-1]} or layers")),
     "torch-extras/Dockerfile": (of_family, FAMILY),
@@ -130,7 +130,7 @@ ASKED: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
     "universal-install/Dockerfile": (of_universal, UNIVERSAL),
     "universal/Dockerfile": (of_universal, UNIVERSAL),
 }
-"""A Dockerfile, what gives the builds of it, and the tests of what is built."""
+"""By Dockerfile: the function that returns its builds, and the tests of its images."""
 
 
 def instructions(text: str) -> Iterator[tuple[int, int]]:
@@ -147,62 +147,62 @@ def instructions(text: str) -> Iterator[tuple[int, int]]:
 
 
 def misses(tests: tuple[str, ...]) -> str:
-    """Run tests and return the first that fails, with what it says; nothing if none does."""
+    """Run tests, and return the first that fails with its message; ``NOTHING`` if none fails."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return NOTHING
     failed = re.search(r"^(?:FAILED|ERROR) \S*?(\w+\.py(?:::\S+)?)", done.stdout, re.MULTILINE)
     why = re.search(r"check failed: \S+", done.stdout) or re.search(r"^E +\S.*$", done.stdout, re.MULTILINE)
-    said = why[0].removeprefix("E").strip() if why else ""
-    return f"{failed[1] if failed else done.stdout[-200:]}: {said}"
+    message = why[0].removeprefix("E").strip() if why else ""
+    return f"{failed[1] if failed else done.stdout[-200:]}: {message}"
 
 
 def copy() -> Path:
-    """Return a copy of the checkout's tracked files, with a commit of its own and this checkout's virtual environment."""
-    made = ROOT / f"{COPY}{os.getpid()}"
+    """Return a copy of the checkout's tracked files as a new repository, with this checkout's virtual environment."""
+    folder = ROOT / f"{COPY}{os.getpid()}"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, made / name, follow_symlinks=False)
-    (made / ".slipway").mkdir()
-    (made / ".slipway/venv").symlink_to(ROOT / ".slipway/venv")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
+    (folder / ".slipway").mkdir()
+    (folder / ".slipway/venv").symlink_to(ROOT / ".slipway/venv")
     author = ["-c", "user.name=Nobody", "-c", "user.email=nobody@localhost"]
-    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "All of it"]):
-        subprocess.run(["git", *command], cwd=made, check=True)
-    return made
+    for command in (["init", "-q"], ["add", "-A"], [*author, "commit", "-q", "-m", "Copy"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
 
 
 def main() -> None:
-    """Print a row for each instruction, as soon as it is known."""
+    """Print a row for each instruction as soon as its result is known."""
     if COPY not in str(ROOT):
-        made = copy()
+        folder = copy()
         done = subprocess.run(
-            [sys.executable, "-m", "tests.images.unneeded_instructions", *sys.argv[1:]], cwd=made, check=False
+            [sys.executable, "-m", "tests.images.unneeded_instructions", *sys.argv[1:]], cwd=folder, check=False
         )
-        shutil.rmtree(made)
+        shutil.rmtree(folder)
         sys.exit(done.returncode)
-    print("| Dockerfile | without | what misses it |\n| --- | --- | --- |", flush=True)
-    for asked in sys.argv[1:] or ASKED:
-        name, _, lines = asked.partition(":")
+    print("| Dockerfile | without | what fails |\n| --- | --- | --- |", flush=True)
+    for argument in sys.argv[1:] or BUILDS:
+        name, _, lines = argument.partition(":")
         low, _, high = lines.partition("-")
-        builder, tests = ASKED[name]
+        builder, tests = BUILDS[name]
         builds = builder(name)
-        if (said := builds.fail()) != NOTHING:
-            sys.exit(f"{name} does not build as it is: {said}")
+        if (failure := builds.fail()) != NOTHING:
+            sys.exit(f"{name} does not build before any change: {failure}")
         path = DOCKERFILES / name
-        whole = path.read_text()
-        for first, last in instructions(whole):
+        text = path.read_text()
+        for first, last in instructions(text):
             if not int(low or 1) <= first + 1 <= int(high or low or 10**6):
                 continue
-            kept = whole.splitlines(keepends=True)
-            what = " ".join(part.strip(" \\\n") for part in kept[first : last + 1])
-            del kept[first : last + 1]
-            path.write_text("".join(kept))
-            ways = (partial(misses, FAST), builds.fail, partial(misses, tests))
-            said = next((said for ask in ways if (said := ask()) != NOTHING), NOTHING)
-            print(f"| {name}:{first + 1} | `{what[:100]}` | {said[:160]} |", flush=True)
-        path.write_text(whole)
+            remaining = text.splitlines(keepends=True)
+            instruction = " ".join(part.strip(" \\\n") for part in remaining[first : last + 1])
+            del remaining[first : last + 1]
+            path.write_text("".join(remaining))
+            attempts = (partial(misses, FAST), builds.fail, partial(misses, tests))
+            failure = next((failure for attempt in attempts if (failure := attempt()) != NOTHING), NOTHING)
+            print(f"| {name}:{first + 1} | `{instruction[:100]}` | {failure[:160]} |", flush=True)
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The upstreams of the EFA image, and images built of them, once for all tests."""
+"""The upstreams of the EFA image, and images built from them, once for all tests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Built = Callable[..., Image]
 
 @pytest.fixture(scope="session")
 def upstreams() -> Iterator[Upstreams]:
-    """What the stacks fetch, served to builds."""
-    made = Upstreams()
-    yield made
-    made.server.close()
+    """A server of the stacks' downloads."""
+    served = Upstreams()
+    yield served
+    served.server.close()
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +30,7 @@ def published(upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def built(upstreams: Upstreams, published: Published) -> Iterator[Built]:
-    """Have a stack's image, with other keys than its file's if some are given, built the first time.
-
-    That of `efa` as it is, is the published one.
-    """
-    own = Image(published.refs()["efa"])
+    """A function that builds a stack's image once for each set of further keys; `efa` itself is published already."""
+    default = Image(published.refs()["efa"])
     with once(upstreams.built, remove) as get:
-        yield lambda *stack, **more: get(*stack, **more) if stack or more else own
+        yield lambda *stack, **more: get(*stack, **more) if stack or more else default

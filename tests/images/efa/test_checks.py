@@ -9,7 +9,7 @@ from tests.images.engine import DOCKERFILES
 
 CHECKS = DOCKERFILES / "efa/checks/build"
 PLUGIN = "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so"
-ASKED = {
+ARGUMENTS = {
     "EFA_INSTALLER_VERSION": "1.51.0",
     "OFI_NCCL_VERSION": "1.22.0",
     "WITH_NCCL": "",
@@ -77,12 +77,12 @@ def test_checks_have_faults_each() -> None:
     assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
 
 
-def _asked(check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
+def _check(check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; exec /tmp/check"
     options = (
         f"--volume={DOCKERFILES}/common/checks:/srv:ro",
-        *(f"--env={key}={value}" for key, value in ASKED.items()),
+        *(f"--env={key}={value}" for key, value in ARGUMENTS.items()),
     )
     return script, options, program
 
@@ -90,12 +90,14 @@ def _asked(check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("check", sorted(FAULTS))
 def test_check_of_sound_image_passes(built: Built, check: str) -> None:
-    script, options, program = _asked(check, "true")
+    script, options, program = _check(check, "true")
     built().run("sh", "-c", script, options=options, text=program)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("check", "fault", "said"), [(check, *fault) for check in FAULTS for fault in FAULTS[check]])
-def test_check_of_faulty_image_fails(built: Built, check: str, fault: str, said: str) -> None:
-    script, options, program = _asked(check, fault)
-    assert said in built().fails("sh", "-c", script, options=options, text=program)
+@pytest.mark.parametrize(
+    ("check", "fault", "message"), [(check, *fault) for check in FAULTS for fault in FAULTS[check]]
+)
+def test_check_of_faulty_image_fails(built: Built, check: str, fault: str, message: str) -> None:
+    script, options, program = _check(check, fault)
+    assert message in built().fails("sh", "-c", script, options=options, text=program)

@@ -21,7 +21,7 @@ QUICK = {"base-cu121"}
 
 
 def stacks(*names: str) -> list[ParameterSet]:
-    """Return stacks as a test's parameters; those that take minutes are marked so."""
+    """Return stacks as a test's parameters; those that take minutes are marked slow."""
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
 
 
@@ -42,24 +42,24 @@ def upstreams() -> World:
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """The upstreams of all stacks of the family, served to builds."""
-    made = upstreams()
-    yield made
-    made.server.close()
+    served = upstreams()
+    yield served
+    served.server.close()
 
 
 @pytest.fixture(scope="session")
 def up(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Have a stack built and pushed by `pulumi up`, the first time."""
+    """A function that builds and pushes a stack by `pulumi up`, the first time."""
 
     def make(stack: str) -> tuple[chain.Chain, Published]:
         return chain.published(stack, world, tmp_path_factory.mktemp(stack))
 
-    with once(make, lambda made: chain.remove(made[0])) as get:
+    with once(make, lambda pair: chain.remove(pair[0])) as get:
         yield get
 
 
 @pytest.fixture(scope="session")
 def built(world: World, up: Up) -> Iterator[Built]:
-    """Have a stack's chain, with other keys than its file's if some are given, built the first time."""
+    """A function that builds a stack's chain once for each set of further keys."""
     with once(lambda stack, **more: chain.built(stack, world, **more), chain.remove) as get:
         yield lambda stack, **more: up(stack)[0] if stack in PUBLISHED and not more else get(stack, **more)

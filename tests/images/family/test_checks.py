@@ -105,8 +105,8 @@ PARTS = DOCKERFILES / "common/checks"
 
 
 def test_checks_without_real_torch_have_a_fault_each() -> None:
-    found = (path for name in FOLDERS for path in (DOCKERFILES / name / "checks").rglob("*") if path.is_file())
-    checks = [path for path in found if path.parent not in {CHECKS, PARTS}]
+    files = (path for name in FOLDERS for path in (DOCKERFILES / name / "checks").rglob("*") if path.is_file())
+    checks = [path for path in files if path.parent not in {CHECKS, PARTS}]
     elsewhere = {"torch/checks/gpu.py", "torch-extras/checks/gpu.py"}
     assert sorted(FAULTS) == sorted({path.relative_to(DOCKERFILES).as_posix() for path in checks} - elsewhere)
 
@@ -115,18 +115,18 @@ def test_checks_without_real_torch_have_a_fault_each() -> None:
     "check", [pytest.param(check, marks=stacks(stack)[0].marks) for check, (stack, *_) in sorted(FAULTS.items())]
 )
 def test_check_of_faulty_image_fails(built: Built, check: str) -> None:
-    stack, name, fault, said = FAULTS[check]
+    stack, name, fault, message = FAULTS[check]
     user = "exec" if name == "nccl-tests" else USER
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; {user} /tmp/check"
     image, program = built(stack).image(name), (DOCKERFILES / check).read_text()
     options = ("--user=0", f"--volume={PARTS}:/srv:ro")
-    assert said in image.fails("sh", "-c", script, options=options, text=program)
+    assert message in image.fails("sh", "-c", script, options=options, text=program)
 
 
 @pytest.mark.parametrize(
     ("folder", "stack", "name"), [pytest.param(*run, marks=stacks(run[1])[0].marks) for run in sorted(RUN)]
 )
 def test_build_with_failing_check_fails(built: Built, context: Path, folder: str, stack: str, name: str) -> None:
-    made = built(stack)
-    arguments, flags = chain.asked(made.planned[name], made.names)
+    images = built(stack)
+    arguments, flags = chain.build_arguments(images.planned[name], images.names)
     check_planted(context, folder, arguments, *flags, image=name)

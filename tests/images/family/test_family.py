@@ -1,4 +1,4 @@
-"""The torch family's images, built whole against stand-ins of the upstreams, asked what they promise."""
+"""The torch family's images, built from stand-ins of the upstreams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.images.engine import Image, build, docker, unique
 from tests.images.family.conftest import OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
 
 RUN = ("torch", "torch-extras")
-"""The images that are for running, in every stack."""
+"""The runtime images of every stack."""
 
 
 HPCX = {
@@ -32,45 +32,45 @@ HPCX = {
     "OPAL_PREFIX": "/opt/hpcx/ompi",
     "UCX_VFS_ENABLE": "no",
 }
-"""What an image with HPC-X says of it to builds that stand on it, and to UCX."""
+"""The variables of an image with HPC-X, for builds on it and for UCX."""
 
 
 def pip(image: Image) -> dict[str, str]:
-    """Return what pip knows of an image: name and version."""
+    """Return an image's Python packages with their versions."""
     listed = json.loads(image.run("pip", "list", "--format=json", "--disable-pip-version-check"))
     return {re.sub(r"[-_.]+", "-", entry["name"]).lower(): entry["version"] for entry in listed}
 
 
 def installed(image: Image) -> dict[str, str]:
-    """Return the distribution's packages of an image: name and version."""
+    """Return an image's packages of the distribution with their versions."""
     listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
     return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
 
 
 @pytest.mark.parametrize("stack", stacks(*STACKS))
 def test_chain_has_the_versions_of_its_stack(built: Built, stack: str) -> None:
-    made = built(stack)
-    args = made.planned["torch"].args
-    have = pip(made.image("torch-extras"))
+    images = built(stack)
+    args = images.planned["torch"].args
+    have = pip(images.image("torch-extras"))
     assert have["torch"] == args["TORCH_VERSION"]
     assert have["torchvision"] == args["TORCHVISION_VERSION"]
     assert have["torchaudio"] == args["TORCHAUDIO_VERSION"]
-    assert have["deepspeed"] == made.planned["deepspeed-wheel"].args["VERSION"]
-    assert have["flash-attn"] == made.planned["flash-attention-wheel"].args["VERSION"]
+    assert have["deepspeed"] == images.planned["deepspeed-wheel"].args["VERSION"]
+    assert have["flash-attn"] == images.planned["flash-attention-wheel"].args["VERSION"]
     assert (int(have["numpy"].split(".")[0]) < 2) == ("numpy<2" in args["CONSTRAINTS"])
-    # A commit of Apex says its own version; what has the extensions is NVIDIA's.
-    made.image("torch-extras").run("python", "-c", "import torch, apex, amp_C")
+    # A commit of Apex has its own version. Only NVIDIA's Apex has the extensions.
+    images.image("torch-extras").run("python", "-c", "import torch, apex, amp_C")
 
 
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("base"))))
 def test_base_image_has_no_compiler_or_development_package(built: Built, stack: str) -> None:
-    made = built(stack)
-    for image in map(made.image, RUN):
-        found = image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true")
-        assert not {"gcc", "g++", "cc", "c++", "nvcc", "cmake", "make", "ccache"} & set(found.split())
+    images = built(stack)
+    for image in map(images.image, RUN):
+        programs = image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true")
+        assert not {"gcc", "g++", "cc", "c++", "nvcc", "cmake", "make", "ccache"} & set(programs.split())
         packages = installed(image)
         assert not [name for name in packages if name.endswith("-dev") or "-dev-" in name]
-        # What torch is linked with, and nothing else of NVIDIA's.
+        # Of NVIDIA's libraries only those that torch is linked with.
         assert {name.rstrip("0123456789-") for name in packages if name.startswith(("libcu", "libnccl", "cuda-"))} == {
             "cuda-cudart",
             "libcublas",
@@ -81,34 +81,36 @@ def test_base_image_has_no_compiler_or_development_package(built: Built, stack: 
 
 @pytest.mark.parametrize("stack", stacks("base-cu121"))
 def test_cpp_extension_of_torch_imports_with_setuptools(built: Built, stack: str) -> None:
-    """That of torch 2.0.1 imports pkg_resources, which the newest on the index has not."""
+    """Torch 2.0.1 imports pkg_resources, which the newest setuptools lacks."""
     for image in map(built(stack).image, RUN):
         image.run("python", "-c", "import torch.utils.cpp_extension")
 
 
 def test_extra_needing_other_setuptools_fails_the_build(built: Built, tmp_path: Path) -> None:
-    made = built("base-cu121")
+    images = built("base-cu121")
     wheel(tmp_path, "xformers", "0.0.20", ["setuptools>=82"])
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY *.whl /dist/\n")
-    wanting = unique("wanting")
-    docker("build", f"--tag={wanting}", tmp_path)
-    parents = {"BASE_IMAGE": made.names["torch"], "XFORMERS_WHEEL_IMAGE": wanting}
-    arguments = {**made.planned["torch-extras"].args, **parents}
+    extra = unique("extra")
+    docker("build", f"--tag={extra}", tmp_path)
+    parents = {"BASE_IMAGE": images.names["torch"], "XFORMERS_WHEEL_IMAGE": extra}
+    arguments = {**images.planned["torch-extras"].args, **parents}
     done = build("", arguments, "--target=wheels", image="torch-extras")
-    docker("rmi", wanting)
+    docker("rmi", extra)
     assert done.returncode != 0
     assert "Cannot install xformers==0.0.20" in done.stdout
 
 
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("nccl"))))
 def test_nccl_image_links_hpcx_and_compiles(built: Built, stack: str) -> None:
-    made = built(stack)
-    linked = made.image("torch").run("sh", "-c", "ldd /opt/venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so")
+    images = built(stack)
+    linked = images.image("torch").run(
+        "sh", "-c", "ldd /opt/venv/lib/python3*/site-packages/torch/lib/libtorch_cuda.so"
+    )
     assert "libucc.so.1 => /opt/hpcx/ucc/lib/libucc.so.1" in linked
     assert "libucp.so.0 => /opt/hpcx/ucx/lib/libucp.so.0" in linked
-    asked = made.planned["nccl-tests"].args["NCCL_VERSION"]
-    assert installed(made.image("torch"))["libnccl2"].startswith(f"{asked}+cuda")
-    assert "release" in made.image("torch-extras").run("nvcc", "--version")
+    nccl = images.planned["nccl-tests"].args["NCCL_VERSION"]
+    assert installed(images.image("torch"))["libnccl2"].startswith(f"{nccl}+cuda")
+    assert "release" in images.image("torch-extras").run("nvcc", "--version")
 
 
 def test_nccl_stack_first_image_has_nccl_hpcx_and_nvcc(built: Built) -> None:
@@ -123,24 +125,24 @@ def test_nccl_stack_first_image_has_nccl_hpcx_and_nvcc(built: Built) -> None:
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
 def test_layers_hold_no_wheel_source_or_package_list(built: Built, stack: str) -> None:
-    made = built(stack)
+    images = built(stack)
     parts = {"src", "dist", "source", "wheels", "built", "out"}
-    for layer in made.image("torch-extras").layers():  # those of torch are among them
-        left = [path for path in layer.files if path.endswith((".whl", ".deb", ".tbz", ".tar.gz", "_Packages"))]
-        left += [path for path in layer.files if path.split("/")[0] in parts]
+    for layer in images.image("torch-extras").layers():  # those of torch are among them
+        unwanted = [path for path in layer.files if path.endswith((".whl", ".deb", ".tbz", ".tar.gz", "_Packages"))]
+        unwanted += [path for path in layer.files if path.split("/")[0] in parts]
         # The distribution's own venv module brings wheels of pip and setuptools.
-        assert not [path for path in left if not path.startswith("usr/share/python-wheels/")]
+        assert not [path for path in unwanted if not path.startswith("usr/share/python-wheels/")]
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
 def test_image_config_has_labels_user_and_environment(built: Built, stack: str) -> None:
-    made = built(stack)
-    archs = made.planned["torch"].args["ARCH_LIST"]
-    for name, planned in made.planned.items():
+    images = built(stack)
+    archs = images.planned["torch"].args["ARCH_LIST"]
+    for name, planned in images.planned.items():
         if planned.spec.product:
             continue
-        config = made.image(name).config()["Config"]
-        have = environment(made.image(name))
+        config = images.image(name).config()["Config"]
+        have = environment(images.image(name))
         assert {key: config["Labels"][key] for key in planned.spec.labels} == planned.spec.labels
         assert config["WorkingDir"] == "/workspace"
         if "nccl" in stack:
@@ -149,14 +151,14 @@ def test_image_config_has_labels_user_and_environment(built: Built, stack: str) 
             assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
             assert have["TORCH_CUDA_ARCH_LIST"] == archs
             assert have["PATH"].startswith("/opt/venv/bin:")
-            assert made.image(name).run("id", "-u").strip() == "1000"
+            assert images.image(name).run("id", "-u").strip() == "1000"
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
 def test_layers_are_in_the_planned_order(built: Built, stack: str) -> None:
-    """What is slow to change lies below; in `nccl` the parent has the CUDA libraries."""
-    made = built(stack)
-    layers = made.image("torch-extras").layers()
+    """Parts that change rarely are in lower layers; in `nccl` the parent has the CUDA libraries."""
+    images = built(stack)
+    layers = images.image("torch-extras").layers()
     where = {
         "parent": "usr/local/cuda",
         **({"hpcx": "opt/hpcx/ucc/lib/libucc.so.1"} if "nccl" in stack else {}),
@@ -170,7 +172,7 @@ def test_layers_are_in_the_planned_order(built: Built, stack: str) -> None:
         "deepspeed": "opt/venv/lib/python3.11/site-packages/deepspeed/__init__.py",
     }
     places = {name: [at for at, layer in enumerate(layers) if path in layer.files] for name, path in where.items()}
-    assert all(len(found) == 1 for found in places.values()), places
+    assert all(len(numbers) == 1 for numbers in places.values()), places
     assert list(places.values()) == sorted(places.values()), places
 
 
@@ -183,7 +185,7 @@ def test_second_up_changes_nothing(up: Up, stack: str) -> None:
 
 
 def test_second_build_takes_all_from_cache(built: Built, world: World, tmp_path: Path) -> None:
-    """From another stack's state, and pushed elsewhere; an image that is built anew has another date, and so another id."""
+    """The second stack has another state and repository. A rebuilt image would have another date, and so another id."""
     first = built("base-cu121")
     second, _ = chain.published("base-cu121", world, tmp_path)
     assert {name: second.image(name).id() for name in second.names} == {
@@ -203,8 +205,8 @@ EXTRAS_OFF = [
 @pytest.mark.parametrize(("off", "less"), EXTRAS_OFF)
 def test_extra_switched_off_is_missing_alone(built: Built, off: dict[str, bool], less: set[str]) -> None:
     normal = pip(built("base-cu121").image("torch-extras"))
-    without = pip(built("base-cu121", extras={**OLD, **off}).image("torch-extras"))
-    assert without == {name: version for name, version in normal.items() if name not in less}
+    reduced = pip(built("base-cu121", extras={**OLD, **off}).image("torch-extras"))
+    assert reduced == {name: version for name, version in normal.items() if name not in less}
 
 
 @pytest.mark.slow
@@ -223,8 +225,8 @@ def test_xformers_requested_is_installed(built: Built) -> None:
 )
 def test_torch_part_switched_off_is_missing_alone(built: Built, off: dict[str, bool], less: set[str]) -> None:
     normal = pip(built("base-cu129").image("torch"))
-    without = pip(built("base-cu129", **off).image("torch"))
-    assert without == {name: version for name, version in normal.items() if name not in less}
+    reduced = pip(built("base-cu129", **off).image("torch"))
+    assert reduced == {name: version for name, version in normal.items() if name not in less}
 
 
 @pytest.mark.slow
@@ -233,9 +235,9 @@ def test_published_wheels_and_parent_make_the_same_image(built: Built, world: Wo
     index = world.publish(*(compiled.image(f"{name}-wheel") for name in ("torch", "vision", "audio")))
     torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "source": "wheel"}
     parent = compiled.names["nccl-tests"] + ":latest"
-    made = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index}, ncclTests=parent)
-    assert set(compiled.planned) - set(made.planned) == {"nccl-tests"} | {
+    images = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index}, ncclTests=parent)
+    assert set(compiled.planned) - set(images.planned) == {"nccl-tests"} | {
         f"{name}-{product}" for name in ("torch", "vision", "audio") for product in ("source", "wheel")
     }
     for name in RUN:
-        assert pip(made.image(name)) == pip(compiled.image(name))
+        assert pip(images.image(name)) == pip(compiled.image(name))

@@ -1,4 +1,4 @@
-"""The upstreams of the Megatron-LM image, and images built of them, once for all tests."""
+"""The upstreams of the Megatron-LM image, and images built from them, once for all tests."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Built = Callable[..., Image]
 
 @pytest.fixture(scope="session")
 def upstreams() -> Iterator[Upstreams]:
-    """What the stacks fetch, served to builds."""
-    made = Upstreams()
-    yield made
-    made.server.close()
+    """A server of the stacks' downloads."""
+    served = Upstreams()
+    yield served
+    served.server.close()
 
 
 @pytest.fixture(scope="session")
 def built(upstreams: Upstreams) -> Iterator[Built]:
-    """Have a stack's image, with other keys than its file's if some are given, built the first time."""
+    """A function that builds a stack's image once for each set of further keys."""
     with once(upstreams.built, remove) as get:
         yield get

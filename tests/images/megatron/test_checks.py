@@ -75,9 +75,9 @@ def test_checks_have_faults_each() -> None:
     assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
 
 
-def _asked(upstreams: Upstreams, check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
+def _check(upstreams: Upstreams, check: str, fault: str) -> tuple[str, tuple[str, ...], str]:
     program = (CHECKS / check).read_text()
-    asked = {
+    arguments = {
         "DOCA_RELEASE": "3.2.1",
         "TOPOLOGY_NAME": "ndv5-topo.xml",
         "TOPOLOGY_SHA256": upstreams.topology["sha256"],
@@ -92,7 +92,7 @@ def _asked(upstreams: Upstreams, check: str, fault: str) -> tuple[str, tuple[str
     options = (
         "--user=root",
         f"--volume={DOCKERFILES}/common/checks:/srv:ro",
-        *(f"--env={key}={value}" for key, value in asked.items()),
+        *(f"--env={key}={value}" for key, value in arguments.items()),
     )
     return script, options, program
 
@@ -100,12 +100,14 @@ def _asked(upstreams: Upstreams, check: str, fault: str) -> tuple[str, tuple[str
 @pytest.mark.slow
 @pytest.mark.parametrize("check", sorted(FAULTS))
 def test_check_of_sound_image_passes(built: Built, upstreams: Upstreams, check: str) -> None:
-    script, options, program = _asked(upstreams, check, "true")
+    script, options, program = _check(upstreams, check, "true")
     built().run("sh", "-c", script, options=options, text=program)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("check", "fault", "said"), [(check, *fault) for check in FAULTS for fault in FAULTS[check]])
-def test_check_of_faulty_image_fails(built: Built, upstreams: Upstreams, check: str, fault: str, said: str) -> None:
-    script, options, program = _asked(upstreams, check, fault)
-    assert said in built().fails("sh", "-c", script, options=options, text=program)
+@pytest.mark.parametrize(
+    ("check", "fault", "message"), [(check, *fault) for check in FAULTS for fault in FAULTS[check]]
+)
+def test_check_of_faulty_image_fails(built: Built, upstreams: Upstreams, check: str, fault: str, message: str) -> None:
+    script, options, program = _check(upstreams, check, fault)
+    assert message in built().fails("sh", "-c", script, options=options, text=program)

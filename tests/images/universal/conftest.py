@@ -29,32 +29,32 @@ PEOPLE: list[dict[str, Any]] = [
     {"name": "root", "uid": 0, "gid": 0, "tz": "America/Los_Angeles"},
     {"name": "daemon", "uid": 1, "gid": 1, "tz": "US/Pacific"},
 ]
-"""A default, somebody with all that a person may have, root, and somebody in place of an account of the system."""
+"""The defaults, a user with every key, root, and a user who replaces a system account."""
 
 Built = Callable[..., chain.Chain]
 
 
 def upstreams() -> World:
     """Make and serve the upstreams of all universal stacks."""
-    made = chain.world([(stack, {}) for stack in STACKS], name="universal")
+    served = chain.world([(stack, {}) for stack in STACKS], name="universal")
     ubuntu = f"{os.environ['SLIPWAY_REGISTRY']}/standin/library/ubuntu"
-    # Who has images of a house's own in place of the public ones may have some that run as a user.
+    # A company's own parent image may run as an unprivileged user.
     docker("build", f"--tag={ubuntu}:20.04", "-", text=f"FROM {base_image()}\nUSER nobody\n")
     docker("push", "--quiet", f"{ubuntu}:20.04")
-    made.mirrors["images"]["docker.io/library/ubuntu"] = ubuntu
-    return made
+    served.mirrors["images"]["docker.io/library/ubuntu"] = ubuntu
+    return served
 
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
     """The upstreams of all universal stacks, served to builds."""
-    made = upstreams()
-    yield made
-    made.server.close()
+    served = upstreams()
+    yield served
+    served.server.close()
 
 
 @pytest.fixture(scope="session")
 def built(world: World) -> Iterator[Built]:
-    """Have a stack's chain, with other keys than its file's if some are given, built the first time."""
+    """A function that builds a stack's chain once for each set of further keys."""
     with once(lambda stack, **more: chain.built(stack, world, **more), chain.remove) as get:
         yield get
