@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
-from moto.ec2.models.amis import AMIS, Ami
+from moto.ec2.models.amis import Ami
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType, InstanceTypeBackend
 from moto.ssm.models import Parameter, ssm_backends
 
@@ -53,8 +54,8 @@ INSTANCE_TYPES["g4ad.xlarge"] = {
 """A type of which moto does not know: its GPU is not NVIDIA's."""
 InstanceTypeBackend.instance_types.append(InstanceType("g4ad.xlarge"))
 
-del AMIS[1:]
-"""Of the machine images that moto makes anew at each reset, one is enough."""
+os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+"""Else moto makes its 1248 machine images anew after each reset. Tests register those that they use."""
 
 
 def client(service: str, moto: str) -> Any:

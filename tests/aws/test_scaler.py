@@ -166,10 +166,9 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
     )
     ec2, scaling = client("ec2", moto), client("autoscaling", moto)
-    image = ec2.describe_images()["Images"][0]["ImageId"]
-    ec2.create_launch_template(
-        LaunchTemplateName=NAME, LaunchTemplateData={"ImageId": image, "InstanceType": "g5.2xlarge"}
-    )
+    image = ec2.register_image(Name="a machine image")["ImageId"]
+    template = {"ImageId": image, "InstanceType": "g5.2xlarge"}
+    ec2.create_launch_template(LaunchTemplateName=NAME, LaunchTemplateData=template)
     for name in GROUPS.values():
         scaling.create_auto_scaling_group(
             AutoScalingGroupName=name,

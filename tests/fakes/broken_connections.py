@@ -72,7 +72,7 @@ class _Refusal(_Pipe):
 
 @contextmanager
 def serving(server: Cutting) -> Iterator[Cutting]:
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
     thread.start()
     try:
         yield server

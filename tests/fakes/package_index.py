@@ -69,7 +69,7 @@ class Index:
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.address = f"{'https' if certificate else 'http'}://127.0.0.1:{self.server.server_port}"
         self.url = f"{self.address}/{uuid.uuid4().hex}/simple/"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=[0.01], daemon=True).start()
 
     def answer(self, path: str, archives: dict[str, str]) -> tuple[int, bytes]:
         """Return the status and body for `path`: a project's page, a wheel, or a file of a Debian archive."""

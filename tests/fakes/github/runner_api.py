@@ -146,7 +146,7 @@ def served() -> Iterator[tuple[World, str]]:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     try:
         yield world, f"http://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -26,7 +26,7 @@ def relay(target: Callable[[], tuple[str, int]], host: str = "127.0.0.1") -> Ite
         daemon_threads = True
 
     with Server((host, 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         yield f"{host}:{server.server_address[1]}"
         server.shutdown()
 

@@ -82,7 +82,7 @@ class Server:
             context.load_cert_chain(certificate)
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"http{'s' if certificate else ''}://{address}:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
 
     def close(self) -> None:
         """Stop serving."""

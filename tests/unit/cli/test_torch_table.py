@@ -69,7 +69,7 @@ def index(tmp_path: Path) -> Iterator[str]:
     put(tmp_path, "torchtext", "0.15.2", "cp312-cp312-manylinux1_x86_64", ["torch==2.2.0"])
     put(tmp_path, "xformers", "0.0.31.post1", "cp39-abi3-manylinux_2_28_x86_64", ["numpy", "torch==2.7.1"])
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ def specs(values: dict[str, Any]) -> list[ImageSpec]:
     return parents_first(flavors.flavor(config.flavor).images(config))
 
 
+@cache
 def cudas_for(torch: str, source: str, platform: str = "linux/amd64") -> list[str]:
     """Return the CUDA versions that this torch goes with, from where it comes."""
     release = torch_release(torch)
@@ -159,6 +161,7 @@ def witness(flavor: str = "base", **values: Any) -> bool:
     return accepted({"flavor": flavor, "extras": NO_EXTRAS, **values})
 
 
+@cache
 def torches_with(cuda: str) -> list[str]:
     return [torch for torch in torch_versions() if cuda in cudas_for(torch, "build")]
 

@@ -13,7 +13,6 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 from moto import mock_aws
-from moto.ec2.models.amis import AMIS
 
 from components.runners.ec2.builder import builder_instance, ssh_config, ssh_proxy
 from components.runners.ec2.builder.builder_instance import Machine
@@ -22,9 +21,6 @@ from stacks.checks import ec2_site
 from stacks.config import ec2
 from stacks.errors import SlipwayError
 from tests.unit.runners.test_ec2 import RUNNERS
-
-del AMIS[1:]
-"""Of the machine images that moto makes anew for each test, one is enough."""
 
 REGION, NAME = "eu-west-1", "slipway-t-builder"
 
@@ -98,8 +94,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def aws() -> Iterator[Any]:
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """EC2 as moto has it, with one machine by the builder's name."""
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # else moto makes its 1248 machine images for each test
     with mock_aws():
         client: Any = boto3.client("ec2", REGION)
         run(client)
@@ -108,7 +105,7 @@ def aws() -> Iterator[Any]:
 
 def run(client: Any) -> str:
     """Start a machine by the builder's name."""
-    image = client.describe_images()["Images"][0]["ImageId"]
+    image = client.register_image(Name="a machine image")["ImageId"]
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": NAME}]}]
     started = client.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=tags)
     found: str = started["Instances"][0]["InstanceId"]
