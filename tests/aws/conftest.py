@@ -13,7 +13,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from tests.engine.project import Project
-from tests.provider.conftest import Registry, own_registry
+from tests.provider.conftest import Registry, private_registry
 from tests.provider.plugin import CHECKOUT
 
 ACCOUNT, REGION = "123456789012", "eu-west-1"
@@ -42,7 +42,7 @@ def moto() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """A registry that wants the user and password of an ECR token: moto has ECR's API, but takes no layers."""
-    with own_registry(tmp_path_factory.mktemp("ecr"), htpasswd=HTPASSWD) as registry:
+    with private_registry(tmp_path_factory.mktemp("ecr"), htpasswd=HTPASSWD) as registry:
         yield registry
 
 

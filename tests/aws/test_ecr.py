@@ -15,7 +15,7 @@ import pytest
 from components.registry.ecr_registry import lifecycle
 from tests.aws.conftest import ACCOUNT, NO_SIGN, OTHER_PASSWORD, REGION, TOKEN, AwsProject
 from tests.engine.project import MANIFESTS
-from tests.provider.conftest import Registry, own_registry
+from tests.provider.conftest import Registry, private_registry
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -127,7 +127,9 @@ def test_ecr_unpublished_needs_no_credentials_or_plugin(project: AwsProject) -> 
 def test_ecr_refused_token_is_one_line(project: AwsProject, tmp_path: Any) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
-    with own_registry(folder, htpasswd="AWS:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n") as other:
+    with private_registry(
+        folder, htpasswd="AWS:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n"
+    ) as other:
         project.configure(registry={"repository": f"{other.address}/{project.path}"})
         failed = project.up(check=False)
     assert failed.returncode != 0

@@ -26,7 +26,7 @@ from tests.cluster.programs import program
 from tests.cluster.test_runners import UNCHANGED
 from tests.engine.project import MANIFESTS
 from tests.fakes.kubernetes.load_balancer import relay
-from tests.provider.conftest import own_registry
+from tests.provider.conftest import private_registry
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Ma
 def registry(node: tuple[Cluster, Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry that both the machine and its pods reach."""
     assert node
-    with own_registry(tmp_path_factory.mktemp("registry"), host=GATEWAY) as registry:
+    with private_registry(tmp_path_factory.mktemp("registry"), host=GATEWAY) as registry:
         yield registry.address
 
 

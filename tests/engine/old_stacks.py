@@ -30,7 +30,7 @@ from tests.aws.runners import RUNNERS, image
 from tests.aws.runners import RunnersProject as Ec2Project
 from tests.engine.project import Project
 from tests.images.engine import client
-from tests.provider.conftest import free_port, own_registry
+from tests.provider.conftest import free_port, private_registry
 from tests.provider.plugin import CHECKOUT
 
 PRODUCT = """ARG BASE_IMAGE
@@ -101,7 +101,7 @@ def signed(root: Path) -> Iterator[Stack]:
 def ecr(root: Path) -> Iterator[Stack]:
     """Two images in ECR."""
     (root / "registry").mkdir()
-    with _moto() as moto, own_registry(root / "registry", htpasswd=HTPASSWD) as registry:
+    with _moto() as moto, private_registry(root / "registry", htpasswd=HTPASSWD) as registry:
         project = _prepared(AwsProject(root / "project", moto, registry))
         yield project, partial(project.configure, length=2)
 
@@ -132,7 +132,7 @@ def kubernetes(root: Path) -> Iterator[Stack]:
 def ec2(root: Path) -> Iterator[Stack]:
     """Runners on EC2, and an image built on their builder."""
     (root / "registry").mkdir()
-    with _moto() as moto, own_registry(root / "registry") as registry:
+    with _moto() as moto, private_registry(root / "registry") as registry:
         image(moto, "x86_64")
         project = Ec2Project(root / "project", moto, registry)
         _prepared(project)

@@ -15,7 +15,7 @@ import requests
 
 from tests.engine.project import Project
 from tests.engine.test_products import machine
-from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, own_registry
+from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.parts import signing_programs as signing
@@ -62,7 +62,7 @@ def locked_registry(tmp_path: Path) -> Iterator[Registry]:
     """A registry that wants USER and PASSWORD."""
     folder = tmp_path / "registry"
     folder.mkdir()
-    with own_registry(folder, htpasswd=_HTPASSWD) as registry:
+    with private_registry(folder, htpasswd=_HTPASSWD) as registry:
         yield registry
 
 

@@ -23,7 +23,7 @@ def files(image: Image) -> dict[str, str]:
         r"sed -E 's/^([0-9a-f]{64})  (.*)$/\2\t\1/'"
     )
     rows = (line.rpartition("\t") for line in image.run("sh", "-c", script, options=("--user=root",)).splitlines())
-    return {path: what for path, _, what in rows if path not in RUNTIME}
+    return {path: description for path, _, description in rows if path not in RUNTIME}
 
 
 def environment(image: Image) -> dict[str, str]:

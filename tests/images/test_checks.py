@@ -1,4 +1,4 @@
-"""The checks of the torch image: each one passes on the image, and says no to what it is there for."""
+"""The checks of the torch image: each passes on the image, and fails for its fault."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FAULTS = {
     "71-shells.sh": ("echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
     "80-clean.sh": ("touch /opt/venv/left.pyc", "left behind by the build: /opt/venv/left.pyc"),
 }
-"""Check -> what is broken for it, as the image's user, and what it then says."""
+"""By check: a command that breaks the image, run as the image's user, and the check's error."""
 
 
 def test_checks_have_a_fault_each() -> None:
@@ -53,10 +53,10 @@ def test_checks_have_a_fault_each() -> None:
 
 @pytest.mark.parametrize("check", sorted(FAULTS))
 def test_check_of_faulty_image_fails(image: Image, check: str) -> None:
-    fault, said = FAULTS[check]
+    fault, output = FAULTS[check]
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
-    assert said in image.fails("sh", "-c", script, text=program)
+    assert output in image.fails("sh", "-c", script, text=program)
 
 
 def test_build_with_failing_check_fails(local: Published, context: Path) -> None:

@@ -1,4 +1,4 @@
-"""A stack's compose file, given to Docker Compose: the classic one of Debian, and the plugin that came after it."""
+"""A stack's compose file with Docker Compose: Debian's classic one, and the plugin."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from toolchain.machine import apt, golang
 from toolchain.machine.steps import step
 
 USER = os.getuid() or 1234
-"""Who the containers run as: not root, whoever runs the tests."""
+"""The user of the containers: never root, also if the tests run as root."""
 
 
 def installed() -> list[str]:
-    """Return the Compose that this machine has, else the classic one, which Debian has."""
+    """Return this machine's Compose, else Debian's classic one, installed."""
     docker_ = [shutil.which("docker") or "docker", "compose"]
     if subprocess.run([*docker_, "version"], capture_output=True, check=False).returncode == 0:
         return docker_
@@ -53,7 +53,7 @@ class Project:
     def __init__(self, folder: Path, program: list[str]) -> None:
         self.folder = folder
         self.program = program
-        # An old one has the engine's client build, as the plugin has its own BuildKit.
+        # The classic one builds with the docker client, the plugin with its own BuildKit.
         path = f"{Path(client()).parent}:{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "COMPOSE_DOCKER_CLI_BUILD": "1", "DOCKER_BUILDKIT": "1"}
 
@@ -74,19 +74,19 @@ class Project:
 def project(program: Callable[[], list[str]], tmp_path: Path) -> Iterator[Project]:
     folder = tmp_path / f"project-{uuid.uuid4().hex[:8]}"  # Compose names containers by it
     folder.mkdir()
-    made = Project(folder, program())
-    yield made
-    made.run("down", "--timeout", "1")
-    docker("image", "rm", "--force", GIVEN)
+    compose_project = Project(folder, program())
+    yield compose_project
+    compose_project.run("down", "--timeout", "1")
+    docker("image", "rm", "--force", IMAGE)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_compose_file_of_stack_is_accepted(project: Project) -> None:
     for stack in ("local", "base-cu132", "efa-2310"):
         assert main(["compose", stack, "--project", str(project.folder), "--force"]) == 0
-        said = project.run("config")
-        assert "driver: nvidia" in said
-        assert "host" not in said.replace("create_host_path", "")
+        output = project.run("config")
+        assert "driver: nvidia" in output
+        assert "host" not in output.replace("create_host_path", "")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -105,26 +105,26 @@ def test_compose_in_linked_folder_finds_its_build_context(
     assert read["services"]["train"]["build"]["context"].replace("$$", "$") == str(root / "dockerfiles")
 
 
-GIVEN = "slipway-test/compose"
+IMAGE = "slipway-test/compose"
 
 
 def up(project: Project, build: str, *options: str) -> None:
-    """Bring `train` of the stack `local` up as another user, with `build` for what of its image is built."""
+    """Start `train` of the stack `local` as another user; `build` replaces the image's `build` settings."""
     assert main(["compose", "local", "--project", str(project.folder), *options]) == 0
     settings = project.folder / ".env"
     settings.write_text(settings.read_text().replace("ID=0\n", f"ID={USER}\n"))
     reset = "" if options else "\n    deploy: !reset null"  # this machine has no GPU
     (project.folder / "docker-compose.override.yaml").write_text(
-        f"services:\n  train:\n    image: {GIVEN}\n    build: {build}{reset}\n"
+        f"services:\n  train:\n    image: {IMAGE}\n    build: {build}{reset}\n"
     )
     os.chown(project.folder, USER, os.getgid() or USER)
     project.run("up", "--detach", "--build", "train")
 
 
-def inside(project: Project, say: str) -> str:
-    """Have Python in the container write what it `say`s into the project; return that."""
-    project.run("exec", "-T", "train", "python3", "-c", f"open('said', 'w').write(str({say}))")
-    written = project.folder / "said"
+def inside(project: Project, expression: str) -> str:
+    """Evaluate a Python expression in the container; return its value, read from a file in the project."""
+    project.run("exec", "-T", "train", "python3", "-c", f"open('value', 'w').write(str({expression}))")
+    written = project.folder / "value"
     assert written.stat().st_uid == USER
     return written.read_text()
 
@@ -132,8 +132,8 @@ def inside(project: Project, say: str) -> str:
 def works(project: Project) -> None:
     assert inside(project, "__import__('os').getcwd()") == "/workspace"
     project.run("exec", "-T", "train", "sh", "-c", "touch $HOME/cache")
-    (found,) = json.loads(docker("inspect", project.run("ps", "-q", "train").strip()).stdout)
-    host = found["HostConfig"]
+    (container,) = json.loads(docker("inspect", project.run("ps", "-q", "train").strip()).stdout)
+    host = container["HostConfig"]
     assert host["NetworkMode"] != "host"
     assert host["ShmSize"] == 8 << 30
     assert host["Init"] is True

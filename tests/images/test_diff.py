@@ -38,18 +38,18 @@ def pushed(dockerfile: str) -> Image:
 
 
 def dpkg(image: Image) -> dict[str, str]:
-    said = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${binary:Package} ${Version}\n")
-    rows = [line.split() for line in said.splitlines()]
+    output = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${binary:Package} ${Version}\n")
+    rows = [line.split() for line in output.splitlines()]
     return {name: version for status, name, version in rows if status == "installed"}
 
 
 def pip(image: Image) -> dict[str, str]:
-    said = image.run("python", "-m", "pip", "list", "--format", "json", "--disable-pip-version-check")
-    return {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in json.loads(said)}
+    output = image.run("python", "-m", "pip", "list", "--format", "json", "--disable-pip-version-check")
+    return {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in json.loads(output)}
 
 
-def versions(found: Comparison, manager: str) -> dict[str, tuple[str | None, str | None]]:
-    listed = [each for each in found.packages if each.manager == manager]
+def versions(comparison: Comparison, manager: str) -> dict[str, tuple[str | None, str | None]]:
+    listed = [each for each in comparison.packages if each.manager == manager]
     assert all(each.certain for each in listed)
     return {each.name: (each.before, each.after) for each in listed}
 
@@ -63,32 +63,32 @@ def differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[
 def images(built: Built) -> Iterator[tuple[Image, Image, Image]]:
     """The torch image, of stand-ins' wheels, and two that stand on it, whose packages differ."""
     parent = built().tag
-    own, before, after = (pushed(text.format(parent=parent)) for text in ("FROM {parent}\n", BEFORE, AFTER))
-    yield own, before, after
-    docker("rmi", "--force", own.tag, before.tag, after.tag)
+    plain, before, after = (pushed(text.format(parent=parent)) for text in ("FROM {parent}\n", BEFORE, AFTER))
+    yield plain, before, after
+    docker("rmi", "--force", plain.tag, before.tag, after.tag)
 
 
 def test_compare_packages_equals_dpkg_and_pip_lists(images: tuple[Image, Image, Image]) -> None:
     parent, before, after = images
-    found = compare(fetch(before.tag), fetch(after.tag), thorough=True)
-    assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))
-    assert set(versions(found, "dpkg")) == {"slipway-one", "slipway-two", "slipway-four"}
-    assert versions(found, "pip") == differing(pip(before), pip(after))
-    assert set(versions(found, "pip")) == {"torchvision"}
-    assert {(risk.kind, risk.path) for risk in found.risks} == {
-        ("setuid", next(file.path for file in found.files if file.path.endswith("bin/cat"))),
+    comparison = compare(fetch(before.tag), fetch(after.tag), thorough=True)
+    assert versions(comparison, "dpkg") == differing(dpkg(before), dpkg(after))
+    assert set(versions(comparison, "dpkg")) == {"slipway-one", "slipway-two", "slipway-four"}
+    assert versions(comparison, "pip") == differing(pip(before), pip(after))
+    assert set(versions(comparison, "pip")) == {"torchvision"}
+    assert {(risk.kind, risk.path) for risk in comparison.risks} == {
+        ("setuid", next(file.path for file in comparison.files if file.path.endswith("bin/cat"))),
         ("world-writable", "etc/open"),
     }
 
-    found = compare(fetch(before.tag), fetch(after.tag))
-    assert len(found.unread) == len(fetch(parent.tag).layers)
-    assert versions(found, "dpkg") == differing(dpkg(before), dpkg(after))  # both write a status of their own
-    removed = [each for each in found.packages if each.manager == "pip"]
+    comparison = compare(fetch(before.tag), fetch(after.tag))
+    assert len(comparison.unread) == len(fetch(parent.tag).layers)
+    assert versions(comparison, "dpkg") == differing(dpkg(before), dpkg(after))  # both write a status of their own
+    removed = [each for each in comparison.packages if each.manager == "pip"]
     assert [(each.name, each.after) for each in removed] == [("torchvision", None)]
 
     # Against the parent, which has its status in a layer far below.
-    found = compare(fetch(parent.tag), fetch(before.tag))
-    assert versions(found, "dpkg") == {"slipway-one": (None, "1.0"), "slipway-two": (None, "1.0")}
+    comparison = compare(fetch(parent.tag), fetch(before.tag))
+    assert versions(comparison, "dpkg") == {"slipway-one": (None, "1.0"), "slipway-two": (None, "1.0")}
 
 
 RPM = """FROM {parent}
@@ -102,11 +102,11 @@ RUN printf 'Name: one\\nVersion: 1.2\\nRelease: 3\\nEpoch: 4\\nSummary: t\\nLice
 def test_compare_rpms_equals_rpm_list() -> None:
     image = pushed(RPM.format(parent=base_image()))
     try:
-        said = image.run(
+        output = image.run(
             "rpm", "--dbpath", "/var/lib/rpm", "-qa", "--qf", "%{NAME}.%{ARCH} %{EPOCH}:%{VERSION}-%{RELEASE}\n"
         )
-        found = compare(fetch(base_image()), fetch(image.tag))
-        assert versions(found, "rpm") == {"one.noarch": (None, "4:1.2-3")}
-        assert said.split() == ["one.noarch", "4:1.2-3"]
+        comparison = compare(fetch(base_image()), fetch(image.tag))
+        assert versions(comparison, "rpm") == {"one.noarch": (None, "4:1.2-3")}
+        assert output.split() == ["one.noarch", "4:1.2-3"]
     finally:
         docker("rmi", "--force", image.tag)

@@ -64,16 +64,16 @@ def content() -> Iterator[Comparison]:
 
 def opened(browser: str, text: str) -> dict[str, Any]:
     """Open a page; return what can be measured of it."""
-    shown = docker("run", "--rm", "-i", browser, "sh", "-c", OPEN, text=text.replace("</body>", MEASURE)).stdout
-    found = re.search(r'<pre id="measured">(.*?)</pre>', shown, re.DOTALL)
-    assert found, shown[-2000:]
-    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    dom = docker("run", "--rm", "-i", browser, "sh", "-c", OPEN, text=text.replace("</body>", MEASURE)).stdout
+    match = re.search(r'<pre id="measured">(.*?)</pre>', dom, re.DOTALL)
+    assert match, dom[-2000:]
+    measured: dict[str, Any] = json.loads(html.unescape(match[1]))
     return measured
 
 
 def image(name: str, *parents: str, **more: Any) -> ImageDiff:
-    given = {"product": False, "state": "unchanged", "changes": (), "base": None, "newest": None, "content": None}
-    return ImageDiff(name=name, parents=parents, planned=f"r.example/{name}:1", budget=None, **{**given, **more})
+    defaults = {"product": False, "state": "unchanged", "changes": (), "base": None, "newest": None, "content": None}
+    return ImageDiff(name=name, parents=parents, planned=f"r.example/{name}:1", budget=None, **{**defaults, **more})
 
 
 def inside(inner: list[float], outer: list[float]) -> bool:
@@ -85,7 +85,7 @@ def inside(inner: list[float], outer: list[float]) -> bool:
 @pytest.mark.slow
 def test_page_of_stack_draws_its_images_and_layers(browser: str, content: Comparison) -> None:
     changes = (Change("args TORCH_VERSION", "2.14.0", "2.14.1"),)
-    found = StackDiff(
+    diff = StackDiff(
         "nccl-cu121",
         (
             image("torch-source", product=True),
@@ -96,33 +96,33 @@ def test_page_of_stack_draws_its_images_and_layers(browser: str, content: Compar
         ),
         ("old",),
     )
-    seen = opened(browser, page(of_stack(found)))
-    assert (seen["requests"], seen["scripts"], seen["title"]) == (0, 1, "stack nccl-cu121")
-    assert seen["wide"] <= seen["window"]
-    graph, layers = seen["pictures"]
+    rendered = opened(browser, page(of_stack(diff)))
+    assert (rendered["requests"], rendered["scripts"], rendered["title"]) == (0, 1, "stack nccl-cu121")
+    assert rendered["wide"] <= rendered["window"]
+    graph, layers = rendered["pictures"]
     for picture in (graph, layers):
         boxes = [box for _, box, _ in picture["shapes"]]
         assert all(right - left > 1 and bottom - top > 10 for left, top, right, bottom in boxes)
         assert all(inside(box, picture["box"]) for box in [*boxes, *(box for _, box in picture["texts"])])
     assert graph["edges"] == 4
-    assert [said for said, _ in graph["texts"]][::2] == [each.name for each in found.images]
-    for (_, shape, _), said in zip(graph["shapes"], graph["texts"][::2], strict=True):
-        assert inside(said[1], shape)
-    columns = {said: box[0] for said, box in graph["texts"][::2]}
+    assert [label for label, _ in graph["texts"]][::2] == [each.name for each in diff.images]
+    for (_, shape, _), label in zip(graph["shapes"], graph["texts"][::2], strict=True):
+        assert inside(label[1], shape)
+    columns = {label: box[0] for label, box in graph["texts"][::2]}
     assert columns["torch-source"] < columns["torch-wheel"] < columns["torch"] < columns["torch-extras"]
     kinds = [kind for kind, _, _ in layers["shapes"]]
     assert [kinds.count(f"layer {kind}") for kind in ("same", "gone", "new")] == [4, 2, 2]
     assert len({fill for _, _, fill in layers["shapes"]}) == 3
     largest = max(layers["shapes"], key=lambda shape: shape[1][2] - shape[1][0])
     assert largest[0] in {"layer new", "layer gone", "layer same"}
-    assert any(row[1:] == ["args TORCH_VERSION", "2.14.0", "2.14.1"] for table in seen["tables"] for row in table)
+    assert any(row[1:] == ["args TORCH_VERSION", "2.14.0", "2.14.1"] for table in rendered["tables"] for row in table)
 
 
 @pytest.mark.slow
 def test_page_of_two_images_escapes_names(browser: str, content: Comparison) -> None:
-    seen = opened(browser, page(of_images(content)))
-    assert seen["scripts"] == 1  # the one that measures
-    assert seen["title"] == f"{content.before.reference} -> {content.after.reference}"
-    assert len(seen["pictures"]) == 1
-    names = {row[1] for table in seen["tables"] for row in table}
+    rendered = opened(browser, page(of_images(content)))
+    assert rendered["scripts"] == 1  # the one that measures
+    assert rendered["title"] == f"{content.before.reference} -> {content.after.reference}"
+    assert len(rendered["pictures"]) == 1
+    names = {row[1] for table in rendered["tables"] for row in table}
     assert "/<script>document.title = 'run'</script>" in names

@@ -37,7 +37,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends cloud-init pyth
 
 CONFIG = "ZW5jb2RlZA=="
 STUBS = {
-    "aws": f"[ -e /log/asked ] && echo {CONFIG} || {{ touch /log/asked; echo 'ParameterNotFound' >&2; exit 254; }}",
+    "aws": f"[ -e /log/read ] && echo {CONFIG} || {{ touch /log/read; echo 'ParameterNotFound' >&2; exit 254; }}",
     "curl": 'case "$*" in *latest/api/token*) echo token;; *instance-id*) echo i-0123456789abcdef0;; '
     '*) exec /usr/bin/curl "$@";; esac',
     "docker": "echo /var/lib/docker",
@@ -56,9 +56,9 @@ EBS = "nvme0n1 Amazon Elastic Block Store\n"
 
 
 def config() -> Ec2Runners:
-    made = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners
-    assert isinstance(made, Ec2Runners)
-    return made
+    runners = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack x").runners
+    assert isinstance(runners, Ec2Runners)
+    return runners
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ class Boot:
     """A machine that has started: how the script ended, what it said, and what it left."""
 
     code: int
-    said: str
+    output: str
     calls: list[str]
-    found: dict[str, Any]
+    state: dict[str, Any]
 
 
 class Machine:
@@ -111,8 +111,8 @@ class Machine:
         document = yaml.safe_load(user_data(config(), "linux/amd64", name="slipway-x", gpus=gpus, efa=efa))
         files = {file["path"]: file for file in document["write_files"]}
         local = {"RUNNER_URL": "file:///stubs/runner.tar.gz", "RUNNER_SHA256": self.checksum, **self.environment}
-        told = files["/etc/slipway/runner.env"]["content"] + "".join(f"{k}={v}\n" for k, v in local.items())
-        (self.etc / "runner.env").write_text(told)
+        environment = files["/etc/slipway/runner.env"]["content"] + "".join(f"{k}={v}\n" for k, v in local.items())
+        (self.etc / "runner.env").write_text(environment)
         (self.etc / "setup").write_text(files["/usr/local/sbin/slipway-setup"]["content"])
         look = (
             "import json,os,pathlib as p; d=p.Path('/etc/docker/daemon.json'); e=p.Path('/run/slipway-runner.env'); "
@@ -124,8 +124,8 @@ class Machine:
             "groupadd docker; mkdir -p /etc/docker /opt/amazon/efa/bin; "
             f"[ -z {shlex.quote(self.daemon)} ] || printf %s {shlex.quote(self.daemon)} >/etc/docker/daemon.json; "
             "cp /stubs/fi_info /opt/amazon/efa/bin/ 2>/dev/null; "
-            "PATH=/stubs:$PATH bash /etc/slipway/setup >/log/said 2>&1; echo $? >/log/code; "
-            f"python3 -c {shlex.quote(look)} >/log/found"
+            "PATH=/stubs:$PATH bash /etc/slipway/setup >/log/output 2>&1; echo $? >/log/code; "
+            f"python3 -c {shlex.quote(look)} >/log/state"
         )
         volumes = [
             f"--volume={self.stubs}:/stubs:ro",
@@ -136,9 +136,9 @@ class Machine:
         calls = self.log / "calls"
         return Boot(
             int((self.log / "code").read_text()),
-            (self.log / "said").read_text(),
+            (self.log / "output").read_text(),
             calls.read_text().splitlines() if calls.exists() else [],
-            json.loads((self.log / "found").read_text()),
+            json.loads((self.log / "state").read_text()),
         )
 
 
@@ -173,8 +173,8 @@ def test_user_data_is_valid_for_cloud_init(image: str, tmp_path: Path, text: str
 def test_boot_ends_with_a_runner_of_one_job(machine: Machine) -> None:
     machine.daemon = '{"log-driver": "json-file", "features": {"buildkit": true}}'
     boot = machine.start()
-    assert boot.code == 0, boot.said
-    assert boot.found == {
+    assert boot.code == 0, boot.output
+    assert boot.state == {
         "daemon": {
             "log-driver": "json-file",
             "features": {"buildkit": True, "cdi": True, "containerd-snapshotter": False},
@@ -185,12 +185,12 @@ def test_boot_ends_with_a_runner_of_one_job(machine: Machine) -> None:
         "owner": "runner",
     }
     assert boot.calls[-1] == "systemctl start slipway-runner"
-    asked = [call for call in boot.calls if call.startswith("aws")]
-    assert len(asked) == 2  # it was not there yet
-    assert "--name /slipway-x/runners/i-0123456789abcdef0 --with-decryption" in asked[0]
+    reads = [call for call in boot.calls if call.startswith("aws")]
+    assert len(reads) == 2  # it was not there yet
+    assert "--name /slipway-x/runners/i-0123456789abcdef0 --with-decryption" in reads[0]
     assert "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml" in boot.calls
     assert [call for call in boot.calls if call.startswith("mkfs")] == ["mkfs.ext4 -q -F -E nodiscard /dev/nvme1n1"]
-    assert CONFIG not in boot.said
+    assert CONFIG not in boot.output
 
 
 def test_boot_joins_disks_or_keeps_docker_on_the_root(machine: Machine) -> None:
@@ -202,19 +202,19 @@ def test_boot_joins_disks_or_keeps_docker_on_the_root(machine: Machine) -> None:
     (machine.stubs / "disks").write_text(EBS)
     (machine.log / "calls").unlink()
     boot = machine.start()
-    assert "data-root" not in boot.found["daemon"]
+    assert "data-root" not in boot.state["daemon"]
     assert not [call for call in boot.calls if call.startswith(("mkfs", "mdadm"))]
 
 
 def test_boot_uses_disks_that_are_already_mounted(machine: Machine) -> None:
     (machine.stubs / "mountpoint").write_text("#!/bin/sh\nexit 0\n")
     boot = machine.start()
-    assert boot.found["daemon"]["data-root"] == "/opt/dlami/nvme/docker"
+    assert boot.state["daemon"]["data-root"] == "/opt/dlami/nvme/docker"
     assert not [call for call in boot.calls if call.startswith("mkfs")]
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("checksum", "file:///stubs/runner.tar.gz is not what it should be"),
         ("gpus", "1 GPUs answer, of the 8 asked for"),
@@ -223,7 +223,7 @@ def test_boot_uses_disks_that_are_already_mounted(machine: Machine) -> None:
         ("config", "no configuration at /slipway-x/runners/i-0123456789abcdef0: AccessDenied"),
     ],
 )
-def test_boot_mistake_is_reported_and_starts_no_runner(machine: Machine, fault: str, said: str) -> None:
+def test_boot_mistake_is_reported_and_starts_no_runner(machine: Machine, fault: str, message: str) -> None:
     values: dict[str, int] = {}
     match fault:
         case "checksum":
@@ -241,7 +241,7 @@ def test_boot_mistake_is_reported_and_starts_no_runner(machine: Machine, fault: 
             (machine.stubs / "aws").write_text("#!/bin/sh\necho AccessDenied >&2\nexit 254\n")
     boot = machine.start(**values)
     assert boot.code == 1
-    assert f"slipway: error: {said}" in boot.said
+    assert f"slipway: error: {message}" in boot.output
     assert "systemctl start slipway-runner" not in boot.calls
 
 
@@ -271,11 +271,13 @@ class Builder:
         for name, does in BUILDER_STUBS.items():
             (self.stubs / name).write_text(f'#!/bin/sh\necho "{name} $*" >>/log/calls\n{does}\n')
             (self.stubs / name).chmod(0o755)
-        self.say(on_the_volume="ext4", code="0", root="/mnt/layers/docker", connected="", failed="1", inactive="0")
+        self.set_outputs(
+            on_the_volume="ext4", code="0", root="/mnt/layers/docker", connected="", failed="1", inactive="0"
+        )
         for file in yaml.safe_load(builder_user_data(BUILD, VOLUME))["write_files"]:
             (self.stubs / Path(file["path"]).name).write_text(file["content"])
 
-    def say(self, **values: str) -> None:
+    def set_outputs(self, **values: str) -> None:
         """Set what the stand-ins say."""
         for name, value in values.items():
             (self.stubs / name.replace("_", "-")).write_text(f"{value}\n" if value else "")
@@ -288,16 +290,16 @@ class Builder:
             "mkdir -p /etc/slipway /dev/disk/by-id /usr/share/ec2-instance-connect; cp /stubs/builder.env /etc/slipway/; "
             "cp /bin/true /usr/share/ec2-instance-connect/eic_run_authorized_keys; "
             f"mknod {self.device} b 7 200; {before}; "
-            f"PATH=/stubs:$PATH bash /stubs/{script} >/log/said 2>&1; echo $? >/log/code; {after} >/log/found"
+            f"PATH=/stubs:$PATH bash /stubs/{script} >/log/output 2>&1; echo $? >/log/code; {after} >/log/state"
         )
         volumes = [f"--volume={self.stubs}:/stubs:ro", f"--volume={self.log}:/log"]
         docker("run", "--rm", "--network=none", *volumes, self.image, "bash", "-c", text)
-        found = (self.log / "found").read_text()
+        state = (self.log / "state").read_text()
         return Boot(
             int((self.log / "code").read_text()),
-            (self.log / "said").read_text(),
+            (self.log / "output").read_text(),
             calls.read_text().splitlines() if calls.exists() else [],
-            json.loads(found) if found else {},
+            json.loads(state) if state else {},
         )
 
 
@@ -314,8 +316,8 @@ def test_builder_docker_keeps_layers_on_the_volume(builder: Builder) -> None:
         f"mkdir -p /etc/docker; echo {shlex.quote(daemon)} >/etc/docker/daemon.json",
         "cat /etc/docker/daemon.json",
     )
-    assert boot.code == 0, boot.said
-    assert boot.found == {
+    assert boot.code == 0, boot.output
+    assert boot.state == {
         "log-driver": "json-file",
         "data-root": "/mnt/layers/docker",
         "features": {"buildkit": True, "containerd-snapshotter": False},
@@ -327,25 +329,25 @@ def test_builder_docker_keeps_layers_on_the_volume(builder: Builder) -> None:
 
 
 def test_builder_formats_only_an_empty_volume(builder: Builder) -> None:
-    builder.say(on_the_volume="")
+    builder.set_outputs(on_the_volume="")
     boot = builder.run("slipway-builder")
-    assert boot.code == 0, boot.said
+    assert boot.code == 0, boot.output
     assert boot.calls.index(f"mkfs.ext4 -q -E nodiscard -L slipway {builder.device}") < boot.calls.index(
         f"mount -o noatime {builder.device} /mnt/layers"
     )
     for holds, code in (("xfs", "0"), ("PMBR", "0"), ("ext4\nPMBR", "0"), ("", "1")):  # the last is an error
-        builder.say(on_the_volume=holds, code=code)
+        builder.set_outputs(on_the_volume=holds, code=code)
         boot = builder.run("slipway-builder")
         assert boot.code == 1
         words = holds.replace("\n", " ")
-        assert not holds or f"error: {VOLUME} holds {words}, and not ext4: it is left as it is" in boot.said
+        assert not holds or f"error: {VOLUME} holds {words}, and not ext4: it is left as it is" in boot.output
         assert not [call for call in boot.calls if call.startswith(("mkfs", "mount "))]
 
 
 def test_builder_without_its_volume_fails_after_a_wait(builder: Builder) -> None:
     boot = builder.run("slipway-builder", f"rm {builder.device}")
     assert boot.code == 1
-    assert boot.said.splitlines()[-1].endswith(f"error: the volume {VOLUME} does not appear")
+    assert boot.output.splitlines()[-1].endswith(f"error: the volume {VOLUME} does not appear")
     assert boot.calls.count("sleep 4") == 150
 
 
@@ -355,10 +357,10 @@ def test_builder_without_connections_stops(builder: Builder) -> None:
     assert poweroff not in builder.run("slipway-idle").calls  # it has just started
     assert poweroff not in builder.run("slipway-idle", "touch --date='14 minutes ago' /run/slipway-seen").calls
     assert poweroff in builder.run("slipway-idle", old).calls
-    builder.say(connected="0 0 10.0.0.5:22 10.0.0.9:50000")
+    builder.set_outputs(connected="0 0 10.0.0.5:22 10.0.0.9:50000")
     boot = builder.run("slipway-idle", old, "find /run/slipway-seen -mmin -1 -printf '{\"seen\": 1}'")
     assert poweroff not in boot.calls
-    assert boot.found == {"seen": 1}
+    assert boot.state == {"seen": 1}
     (builder.stubs / "ss").write_text("#!/bin/sh\nexit 1\n")
     assert poweroff not in builder.run("slipway-idle", old).calls  # who is connected is not known
 
@@ -375,15 +377,15 @@ def test_builder_without_connections_stops(builder: Builder) -> None:
 def test_builder_is_ready_with_docker_volume_and_room(
     builder: Builder, root: str, failed: str, inactive: str, code: int
 ) -> None:
-    builder.say(root=root, failed=failed, inactive=inactive)
+    builder.set_outputs(root=root, failed=failed, inactive=inactive)
     boot = builder.run(
         "slipway-ready", "echo first >/var/log/slipway-builder.log; echo why >>/var/log/slipway-builder.log"
     )
     assert boot.code == code
-    assert boot.said == ("why\n" if code == 3 else "")
+    assert boot.output == ("why\n" if code == 3 else "")
 
 
-_OWN_IMAGES = """#!/bin/sh
+_TEST_IMAGES = """#!/bin/sh
 # Of this test alone: the engine has other images too.
 case "$*" in
 "image ls --quiet --no-trunc") exec {docker} "$@" --filter "reference={prefix}/*" ;;
@@ -394,7 +396,7 @@ esac
 
 
 @pytest.mark.parametrize(
-    ("taken", "seconds", "left"),
+    ("used", "seconds", "remaining"),
     [
         ("79", "0", ["a:1", "a:2", "b:1"]),
         ("80", "0", ["a:1", "b:1"]),
@@ -402,13 +404,13 @@ esac
     ],
 )
 def test_builder_volume_nearly_full_keeps_newest_images(
-    tmp_path: Path, taken: str, seconds: str, left: list[str]
+    tmp_path: Path, used: str, seconds: str, remaining: list[str]
 ) -> None:
     """On a real engine, as the script reads when it tagged what: a stack that publishes nothing has its parents there."""
     prefix = f"127.0.0.1:1/{unique('room').replace(':', '-')}"  # a port, as a registry may have one
     stubs = {
-        "docker": _OWN_IMAGES.format(docker=client(), prefix=prefix),
-        "df": f"#!/bin/sh\necho Use%\necho ' {taken}%'\n",
+        "docker": _TEST_IMAGES.format(docker=client(), prefix=prefix),
+        "df": f"#!/bin/sh\necho Use%\necho ' {used}%'\n",
     }
     for name, text in stubs.items():
         (tmp_path / name).write_text(text)
@@ -424,6 +426,6 @@ def test_builder_volume_nearly_full_keeps_newest_images(
         names = docker(
             "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={prefix}/*"
         ).stdout
-        assert sorted(names.split()) == [f"{prefix}/{name}" for name in left], done.stdout
+        assert sorted(names.split()) == [f"{prefix}/{name}" for name in remaining], done.stdout
     finally:
         docker("rmi", "--force", *(f"{prefix}/{name}" for name in ("a:1", "a:2", "b:1")), check=False)

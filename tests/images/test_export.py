@@ -39,7 +39,7 @@ ENTRYPOINT ["/bin/sh", "-c", "echo $GREETING in $PWD: $@", "sh"]
 CMD ["it's", "fine"]
 """
 AS_ROOT = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
-SAID = "hello you in /work/here: it's fine"
+GREETING = "hello you in /work/here: it's fine"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,7 +84,7 @@ def test_archive_is_loaded_and_run_by_the_engine(image: Image, tmp_path: Path) -
     docker("image", "rm", "--force", image.tag)
     assert f"Loaded image: {image.tag}" in docker("load", "--input", tmp_path / "app.tar").stdout
     assert image.id() == before
-    assert image.run().strip() == SAID
+    assert image.run().strip() == GREETING
 
 
 @pytest.mark.parametrize(("form", "transport"), [("oci", "oci"), ("tar", "oci-archive"), ("tar", "docker-archive")])
@@ -102,39 +102,39 @@ def test_archive_layers_are_read_by_skopeo(image: Image, form: str, transport: s
     assert config["config"]["Env"] == image.config()["Config"]["Env"]
 
 
-Seen = tuple[str, int, str]
+FileState = tuple[str, int, str]
 """Kind, mode, and content: a file's hash and time, a link's target."""
 ENGINES = {".dockerenv", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab"}
-"""What the engine puts into every container."""
+"""Files that the engine adds to every container."""
 ENROOTS = {"etc/environment", "etc/fstab", "etc/rc", "etc/rc.local"}
 
 
-def contained(image: Image) -> dict[str, Seen]:
-    """Return what a container of an image has, as the engine exports it."""
+def contained(image: Image) -> dict[str, FileState]:
+    """Return the files of an image's container, as the engine exports them."""
     container = docker("create", image.tag).stdout.strip()
-    found: dict[str, Seen] = {}
+    states: dict[str, FileState] = {}
     exporting = subprocess.Popen([client(), "export", container], stdout=subprocess.PIPE)
     with exporting, tarfile.open(fileobj=exporting.stdout, mode="r|") as archive:
         for member in archive:
             path = member.name.rstrip("/")
             if member.isdir():
-                found[path] = ("folder", member.mode & 0o7777, "")
+                states[path] = ("folder", member.mode & 0o7777, "")
             elif member.issym():
-                found[path] = ("link", 0o777, member.linkname)
+                states[path] = ("link", 0o777, member.linkname)
             elif member.islnk():
-                found[path] = found[member.linkname]
+                states[path] = states[member.linkname]
             elif content := archive.extractfile(member):
                 digest = hashlib.sha256(content.read()).hexdigest()
-                found[path] = ("file", member.mode & 0o7777, f"{digest} {int(member.mtime)}")
+                states[path] = ("file", member.mode & 0o7777, f"{digest} {int(member.mtime)}")
             else:
-                found[path] = ("special", member.mode & 0o7777, "")
+                states[path] = ("special", member.mode & 0o7777, "")
     docker("rm", container)
-    return found
+    return states
 
 
-def unsquashed(root: Path) -> dict[str, Seen]:
-    """Return what a folder has; all of it whose unpacked it."""
-    found: dict[str, Seen] = {}
+def unsquashed(root: Path) -> dict[str, FileState]:
+    """Return the files of an unpacked squashfs; each belongs to the user who unpacked it."""
+    states: dict[str, FileState] = {}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = Path(folder, name)
@@ -142,24 +142,24 @@ def unsquashed(root: Path) -> dict[str, Seen]:
             assert (status.st_uid, status.st_gid) == (os.getuid(), os.getgid())
             mode, key = status.st_mode & 0o7777, str(path.relative_to(root))
             if path.is_symlink():
-                found[key] = ("link", 0o777, str(path.readlink()))
+                states[key] = ("link", 0o777, str(path.readlink()))
             elif path.is_dir():
-                found[key] = ("folder", mode, "")
+                states[key] = ("folder", mode, "")
             elif path.is_file():
-                found[key] = ("file", mode, f"{hashlib.sha256(path.read_bytes()).hexdigest()} {int(status.st_mtime)}")
+                states[key] = ("file", mode, f"{hashlib.sha256(path.read_bytes()).hexdigest()} {int(status.st_mtime)}")
             else:
-                found[key] = ("special", mode, "")
-    return found
+                states[key] = ("special", mode, "")
+    return states
 
 
 def test_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-dest", root, squashfs], check=True)
     inside, outside = contained(image), unsquashed(root)
-    left_out = {path for path in inside if path.startswith("dev/")} | ENGINES | ENROOTS
-    wanted = {path: seen for path, seen in inside.items() if path not in left_out}
-    assert len(wanted) > 1000
-    assert {path: seen for path, seen in outside.items() if path not in ENGINES | ENROOTS} == wanted
+    excluded = {path for path in inside if path.startswith("dev/")} | ENGINES | ENROOTS
+    expected = {path: state for path, state in inside.items() if path not in excluded}
+    assert len(expected) > 1000
+    assert {path: state for path, state in outside.items() if path not in ENGINES | ENROOTS} == expected
     assert set(outside) >= ENROOTS
     assert outside["a/z"][0] == "file"
     assert (root / "own/late").samefile(root / "a/same")
@@ -171,14 +171,14 @@ def test_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, tmp
         text=True,
         check=True,
     )
-    assert ran.stdout.strip() == SAID
+    assert ran.stdout.strip() == GREETING
 
 
 def test_squashfs_unpacks_without_root(squashfs: Path) -> None:
-    with tempfile.TemporaryDirectory() as own, squashfs.open("rb") as opened:
-        words = ["unsquashfs", "-quiet", "-no-progress", "-dest", f"{own}/root", f"/proc/self/fd/{opened.fileno()}"]
+    with tempfile.TemporaryDirectory() as folder, squashfs.open("rb") as opened:
+        words = ["unsquashfs", "-quiet", "-no-progress", "-dest", f"{folder}/root", f"/proc/self/fd/{opened.fileno()}"]
         if os.geteuid() == 0:
-            os.chown(own, 65534, 65534)
+            os.chown(folder, 65534, 65534)
             words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words]
         done = subprocess.run(words, pass_fds=[opened.fileno()], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
@@ -186,7 +186,7 @@ def test_squashfs_unpacks_without_root(squashfs: Path) -> None:
 
 def test_squashfs_on_full_disk_is_one_line(image: Image, tmp_path: Path) -> None:
     size = fetch(image.tag).size
-    # Enough for the layers and what is asked for in advance, as the disk is not ours alone: another takes half meanwhile.
+    # Enough at the start; another program then takes half of the disk.
     script = (
         f"mount -t tmpfs -o size={2 * size + (2 << 20)} none {tmp_path} && head -c {size} /dev/zero > {tmp_path}/other "
         f'&& "$@"; status=$?; ls -A {tmp_path}; exit $status'
@@ -219,5 +219,5 @@ def test_wheels_outside_a_container_install_and_import(image: Image, tmp_path: P
     ]
     subprocess.run([python, *words], check=True)
     versions = "import slipway_one, slipway_two; print(slipway_one.__version__, slipway_two.__version__)"
-    said = subprocess.run([python, "-c", versions], capture_output=True, text=True, check=True)
-    assert said.stdout == "1.0 2.0\n"
+    output = subprocess.run([python, "-c", versions], capture_output=True, text=True, check=True)
+    assert output.stdout == "1.0 2.0\n"

@@ -73,9 +73,9 @@ def test_build_without_cache_gives_the_same_layers(built: Built) -> None:
     two names, and compares whole trees where it else takes what was written (moby's builder-next, `Prepare` against
     `EnsureLayer`).
     """
-    one, other = built("--no-cache"), built("--no-cache")
-    assert sorted(headers(one) ^ headers(other), key=repr) == []  # says which file it is
-    assert one.diff_ids() == other.diff_ids()
+    first, second = built("--no-cache"), built("--no-cache")
+    assert sorted(headers(first) ^ headers(second), key=repr) == []  # says which file it is
+    assert first.diff_ids() == second.diff_ids()
 
 
 def test_patch_release_of_torch_changes_its_layer_alone(built: Built) -> None:
@@ -260,8 +260,8 @@ def test_wheel_is_built_against_torch_of_its_own_index(built: Built, index: Inde
     for place, folder in (("/srv/layers", "common/layers"), ("/mnt", "wheels/builder")):
         options.append(f"--volume={DOCKERFILES / folder}:{place}:ro")
     image, install = built(target="python"), ("sh", "-euc", "/mnt/install-torch && pip freeze --all")
-    found = image.run(*install, options=(*options, "--env=TORCH_VERSION=2.1.0"))
-    assert {"torch==2.1.0+cu130", "sympy==1.14", "numpy==1.26"} <= set(found.split())
-    said = image.fails(*install, options=(*options, "--env=TORCH_VERSION=2.1.1"))
-    assert "No matching distribution found for torch==2.1.1" in said
+    packages = image.run(*install, options=(*options, "--env=TORCH_VERSION=2.1.0"))
+    assert {"torch==2.1.0+cu130", "sympy==1.14", "numpy==1.26"} <= set(packages.split())
+    output = image.fails(*install, options=(*options, "--env=TORCH_VERSION=2.1.1"))
+    assert "No matching distribution found for torch==2.1.1" in output
     torch_index.close()

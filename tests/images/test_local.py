@@ -17,8 +17,8 @@ def test_exported_digest_is_that_of_the_registry(local: Published) -> None:
     name, _, digest = local.refs()["torch"].partition("@")
     host, _, path = name.partition("/")
     request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        assert answer.headers["Docker-Content-Digest"] == digest
+    with urllib.request.urlopen(request, timeout=10) as response:
+        assert response.headers["Docker-Content-Digest"] == digest
 
 
 def test_second_up_changes_nothing(local: Published) -> None:
@@ -30,8 +30,8 @@ def test_second_up_changes_nothing(local: Published) -> None:
 def test_torch_multiplies_as_unprivileged_user(local: Published, image: Image) -> None:
     program = "import torch, os; a = torch.arange(6.).reshape(2, 3); print(torch.__version__, (a @ a.T).tolist(), os.getuid())"
     version = local.outputs()["plan"]["torch"]["args"]["TORCH_VERSION"]
-    said = image.run("python", "-c", program)
-    assert re.fullmatch(rf"{re.escape(version)}\+\S+ \[\[5.0, 14.0\], \[14.0, 50.0\]\] 1000\n", said), said
+    output = image.run("python", "-c", program)
+    assert re.fullmatch(rf"{re.escape(version)}\+\S+ \[\[5.0, 14.0\], \[14.0, 50.0\]\] 1000\n", output), output
 
 
 def test_torchvision_and_torchaudio_are_those_of_plan(local: Published, image: Image) -> None:
@@ -61,7 +61,7 @@ def test_layers_hold_a_component_each_and_no_build_files(image: Image) -> None:
     ]
     assert places == sorted(set(places)), dict(zip(COMPONENTS, places, strict=True))
     # The distribution's own venv module brings wheels of pip and setuptools.
-    left = re.compile(
+    unwanted = re.compile(
         r"^(?!usr/share/python-wheels/).*\.whl$|\.pyc$|/\.cache/|^var/lib/apt/lists/.+_Packages|bin/(gcc|g\+\+|cc|c\+\+|nvcc)$"
     )
-    assert not [path for layer in layers for path in layer.files if left.search(path)]
+    assert not [path for layer in layers for path in layer.files if unwanted.search(path)]

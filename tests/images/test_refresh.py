@@ -26,8 +26,8 @@ RUN sed -i '/^Package: tzdata$/,/^$/s/^Version: .*/Version: 2020a-0/' /var/lib/d
 
 
 def versions(image: Image) -> dict[str, str]:
-    said = image.run("dpkg-query", "-W", "tzdata", "foo")
-    return dict(line.split("\t") for line in said.splitlines())
+    output = image.run("dpkg-query", "-W", "tzdata", "foo")
+    return dict(line.split("\t") for line in output.splitlines())
 
 
 @pytest.fixture

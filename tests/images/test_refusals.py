@@ -9,7 +9,7 @@ from tests.images.engine import base_image, build, docker, unique
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (
             {"APT_MIRROR": "http://user:hunter2@127.0.0.1"},
@@ -31,10 +31,10 @@ from tests.images.engine import base_image, build, docker, unique
         ({"TORCH_VERSION": "2.1.9"}, "No matching distribution found for torch==2.1.9"),
     ],
 )
-def test_build_with_wrong_arguments_is_refused(index: Index, arguments: dict[str, str], said: str) -> None:
+def test_build_with_wrong_arguments_is_refused(index: Index, arguments: dict[str, str], message: str) -> None:
     done = build("", {"PYTHON_INDEX_URL": index.url, **VERSIONS, **arguments}, "--network=host", "--target=installed")
     assert done.returncode != 0
-    assert said in done.stdout
+    assert message in done.stdout
     assert "hunter2" not in done.stdout
 
 
@@ -63,7 +63,7 @@ def test_unreachable_archive_fails_the_build(index: Index, archives: dict[str, s
 
 @pytest.mark.parametrize(("image", "stage"), [("torch", "python"), ("wheels", "builder")])
 @pytest.mark.parametrize(
-    ("parent", "distro", "said"),
+    ("parent", "distro", "message"),
     [
         ("", "debian12", "CUDA none, and slipway:cuda is 12.1.1; name another image there, or what it has"),
         ("ENV CUDA_VERSION=12.2.2", "debian12", "CUDA 12.2.2, and slipway:cuda is 12.1.1"),
@@ -77,12 +77,12 @@ def test_unreachable_archive_fails_the_build(index: Index, archives: dict[str, s
     ],
 )
 def test_published_parent_unlike_its_stack_is_refused(
-    image: str, stage: str, parent: str, distro: str, said: str
+    image: str, stage: str, parent: str, distro: str, message: str
 ) -> None:
     tag = unique("parent")
     docker("build", f"--tag={tag}", "-", text=f"FROM {base_image()}\n{parent}\n")
     has = {"PARENT_CUDA": "12.1.1", "PARENT_DISTRO": distro, "PARENT_NCCL": "2.18.3-1"}
     done = build("", {"BASE_IMAGE": tag, "COMPONENT": "torch", **has}, f"--target={stage}", image=image)
     assert done.returncode != 0
-    assert f"check-parent: the image in slipway:ncclTests has {said}" in done.stdout
+    assert f"check-parent: the image in slipway:ncclTests has {message}" in done.stdout
     docker("rmi", tag)

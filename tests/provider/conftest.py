@@ -105,11 +105,11 @@ class Registry:
 
 
 @contextmanager
-def own_registry(
+def private_registry(
     folder: Path, *, htpasswd: str = "", megabytes: int = 0, host: str = "127.0.0.1"
 ) -> Iterator[Registry]:
-    """Run a registry on a free port; with htpasswd, only its users may come in; with megabytes, it has no more room."""
-    made = Registry(folder, free_port(), megabytes, host)
+    """Run a registry on a free port; ``htpasswd`` limits its users, and ``megabytes`` its disk space."""
+    registry = Registry(folder, free_port(), megabytes, host)
     (folder / "data").mkdir()
     auth = ""
     if htpasswd:
@@ -117,28 +117,28 @@ def own_registry(
         auth = f"auth: {{htpasswd: {{realm: parity, path: {folder / 'htpasswd'}}}}}\n"
     (folder / "config.yml").write_text(
         f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {folder / 'data'}}}}}\n"
-        f'http: {{addr: "{made.address}"}}\n{auth}'
+        f'http: {{addr: "{registry.address}"}}\n{auth}'
     )
     try:
-        made.start()
-        yield made
+        registry.start()
+        yield registry
     finally:
-        made.stop()
+        registry.stop()
 
 
 @pytest.fixture(scope="session")
 def locked_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """A registry that wants USER and PASSWORD."""
-    with own_registry(tmp_path_factory.mktemp("locked"), htpasswd=_HTPASSWD) as made:
-        yield made
+    """A registry that requires USER and PASSWORD."""
+    with private_registry(tmp_path_factory.mktemp("locked"), htpasswd=_HTPASSWD) as registry:
+        yield registry
 
 
 @pytest.fixture(scope="session")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A static shell with the usual commands, to run build steps with in an image made from scratch."""
-    found = shutil.which("busybox")
-    if found:
-        return Path(found)
+    """A static shell with the usual commands, for build steps of an image from scratch."""
+    installed = shutil.which("busybox")
+    if installed:
+        return Path(installed)
     folder = tmp_path_factory.mktemp("busybox")
     subprocess.run(["apt-get", "download", "busybox-static"], cwd=folder, check=True, capture_output=True)
     package = next(folder.glob("*.deb"))
@@ -162,13 +162,13 @@ def plugin(program: Path, docker_host: str) -> Iterator[Plugin]:
 
 @pytest.fixture
 def folder(program: Path) -> Path:
-    """A folder of its own for a test, below the program's directory."""
-    made = program / f"t{secrets.token_hex(4)}"
-    made.mkdir()
-    return made
+    """A test's folder, below the program's directory."""
+    unique_folder = program / f"t{secrets.token_hex(4)}"
+    unique_folder.mkdir()
+    return unique_folder
 
 
 @pytest.fixture
 def repository(registry: str) -> str:
-    """A name of its own for a test's image, without a tag."""
+    """A unique name for a test's image, without a tag."""
     return f"{registry}/parity/{secrets.token_hex(4)}"

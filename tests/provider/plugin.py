@@ -27,19 +27,17 @@ PROVIDER_URN = "urn:pulumi:test::project::pulumi:providers:docker::default"
 
 
 def command(provider: str = SELECTED) -> list[str]:
-    """Return what starts a provider: "embedded" or "official"."""
+    """Return the command of a provider: "embedded" or "official"."""
     if provider == "embedded":
         return [sys.executable, "-P", "-m", "toolchain.docker_provider"]
     name = "pulumi-resource-docker"
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     installed = sorted(home.glob(f"plugins/resource-docker-v*/{name}"))
-    on_path = [
-        found for found in (shutil.which(name, path=folder) for folder in os.environ["PATH"].split(":")) if found
-    ]
+    on_path = list(filter(None, (shutil.which(name, path=folder) for folder in os.environ["PATH"].split(":"))))
     real = [path for path in on_path if Path(path).read_bytes()[:4] == b"\x7fELF"]  # the embedded one is a script
-    found = [*real, *map(str, installed)]
-    assert found, f"SLIPWAY_DOCKER_PROVIDER=official needs {name} on PATH or in PULUMI_HOME/plugins"
-    return [found[0]]
+    plugins = [*real, *map(str, installed)]
+    assert plugins, f"SLIPWAY_DOCKER_PROVIDER=official needs {name} on PATH or in PULUMI_HOME/plugins"
+    return [plugins[0]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class Line:
 
 
 class Engine(engine_pb2_grpc.EngineServicer):
-    """As much of the engine as a provider talks to."""
+    """The part of the engine that a provider calls."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -72,7 +70,7 @@ class Engine(engine_pb2_grpc.EngineServicer):
 
 
 class Failure(Exception):
-    """What a provider's method failed with: the text Pulumi would show."""
+    """A provider's method failed; ``str()`` is the text that Pulumi would print."""
 
 
 @dataclass

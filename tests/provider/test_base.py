@@ -124,7 +124,7 @@ def test_plugin_imports_no_file_of_the_program(tmp_path: Path) -> None:
 
 
 def runs(process: str) -> bool:
-    """Say whether a process runs; one that has ended and that nobody has asked about does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return " Z " not in Path("/proc", process, "stat").read_text()
     except OSError:
@@ -153,7 +153,7 @@ def test_plugin_ends_with_its_parent_process(tmp_path: Path) -> None:
 
 
 def test_bug_is_reported_with_its_place(tmp_path: Path) -> None:
-    """What is not a user's mistake names itself and where it happened, in one line."""
+    """An unexpected exception is one line with its name and place."""
 
     with started(tmp_path, "embedded") as plugin, pytest.raises(Failure) as failure:
         plugin.check({"imageName": ["not", "text"], "registry": {"server": ["x"]}, "build": {"args": []}})
@@ -167,9 +167,11 @@ def test_schema_names_what_is_provided(plugin: Plugin) -> None:
     assert "docker:index/getRegistryImage:getRegistryImage" in schema["functions"]
     inputs = schema["resources"]["docker:index/image:Image"]["inputProperties"]
     assert set(inputs) == {"imageName", "registry", "build", "skipPush", "buildOnPreview"}
-    given = {argument.rstrip("_") for argument in inspect.signature(pulumi_docker.DockerBuildArgs.__init__).parameters}
+    parameters = {
+        argument.rstrip("_") for argument in inspect.signature(pulumi_docker.DockerBuildArgs.__init__).parameters
+    }
     build = schema["types"]["docker:index/dockerBuild:DockerBuild"]["properties"]
-    assert {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name) for name in build} == given - {"__self"}
+    assert {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name) for name in build} == parameters - {"__self"}
 
 
 def test_plugin_info(plugin: Plugin) -> None:
@@ -178,7 +180,7 @@ def test_plugin_info(plugin: Plugin) -> None:
 
 @pytest.mark.parametrize("method", ["Call", "Construct", "Parameterize", "Handshake"])
 def test_missing_method_is_unimplemented(plugin: Plugin, method: str) -> None:
-    """The engine goes on without it."""
+    """The engine continues without the method."""
     request = {"Handshake": "ProviderHandshakeRequest"}.get(method, f"{method}Request")
     with pytest.raises(grpc.RpcError) as failure:
         getattr(plugin.stub, method)(getattr(provider_pb2, request)())

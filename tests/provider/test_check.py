@@ -1,4 +1,4 @@
-"""What Check fills in and refuses, as one table for whichever provider is selected."""
+"""The defaults and errors of Check, as one table for both providers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILD = {"context": "app", "dockerfile": "app/Dockerfile", "platform": "linux/am
 DIGEST = "fdf846e115b1ef653348f16bbd3fb5bc3660311f276dd2bc1740f432fe5ad61f"
 """Of FILES with `app/Dockerfile`, as the official provider has it."""
 CHECKED = {**BUILD, "contextDigest": DIGEST}
-HERE = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[platform.machine()]
+PLATFORM = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[platform.machine()]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def checked(program: Path, plugin: Plugin) -> Plugin:
 
 @dataclass(frozen=True)
 class Case:
-    """A program's inputs besides the name, and what comes back: of `build`, and on top."""
+    """A program's inputs without the name, and the checked ones: `build`, and the others."""
 
     id: str
     inputs: dict[str, Any]
@@ -47,7 +47,7 @@ ACCEPTED = [
     Case("all given", build()),
     Case("dockerfile from the context", {"build": {"context": "app", "platform": "linux/amd64"}}),
     Case("context as written", build(context="./app/"), {**CHECKED, "context": "./app/"}),
-    Case("platform of this machine", {"build": {"context": "app"}}, {**CHECKED, "platform": HERE}),
+    Case("platform of this machine", {"build": {"context": "app"}}, {**CHECKED, "platform": PLATFORM}),
     Case("platform as written", build(platform="linux/ARM64"), {**CHECKED, "platform": "linux/ARM64"}),
     Case("args", build(args={"A": "1"}), {**CHECKED, "args": {"A": "1"}}),
     Case("unknown argument", build(args={"A": UNKNOWN}), {**CHECKED, "args": {"A": UNKNOWN}}),
@@ -127,12 +127,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("inputs", "says"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_refused(checked: Plugin, inputs: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("inputs", "message"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_refused(checked: Plugin, inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(Failure) as failure:
         checked.check({"imageName": NAME, **inputs})
     text = str(failure.value)
-    assert says.lower() in text.lower()
+    assert message.lower() in text.lower()
     assert SELECTED == "official" or "\n" not in text
 
 
@@ -141,14 +141,14 @@ def test_defaults_without_a_build(program: Path, plugin: Plugin) -> None:
     write(program, {"Dockerfile": "FROM scratch\n"})
     result = plugin.check({"imageName": NAME})["build"]
     (program / "Dockerfile").unlink()
-    assert (result["context"], result["dockerfile"], result["platform"]) == (".", "Dockerfile", HERE)
+    assert (result["context"], result["dockerfile"], result["platform"]) == (".", "Dockerfile", PLATFORM)
 
 
 def test_check_without_platform_logs_default(checked: Plugin) -> None:
     checked.engine.lines.clear()
     checked.check({"imageName": NAME, **build(platform=None)})
     (line,) = checked.engine.lines
-    assert f"Building your image for {HERE} architecture" in line.message
+    assert f"Building your image for {PLATFORM} architecture" in line.message
     assert (line.severity, line.ephemeral) == ("INFO", False)
 
 
@@ -180,7 +180,7 @@ def test_check_keeps_secrets_secret(checked: Plugin, inputs: dict[str, Any]) -> 
         if isinstance(value, Secret):
             return {path}
         items = value.items() if isinstance(value, dict) else ()
-        return {found for key, item in items for found in secret(item, (*path, key))}
+        return {secret_path for key, item in items for secret_path in secret(item, (*path, key))}
 
     assert secret(result) == secret(inputs) != set()
 
@@ -220,11 +220,11 @@ WRONG_TYPES = [
 ]
 
 
-@pytest.mark.parametrize(("inputs", "says"), WRONG_TYPES, ids=[case[1] for case in WRONG_TYPES])
-def test_wrong_type(program: Path, docker_host: str, inputs: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("inputs", "message"), WRONG_TYPES, ids=[case[1] for case in WRONG_TYPES])
+def test_wrong_type(program: Path, docker_host: str, inputs: dict[str, Any], message: str) -> None:
     """Programs without types get a line each; the official provider crashes on most."""
     with started(write(program, FILES), "embedded") as embedded:
         embedded.configure(host=docker_host)
         with pytest.raises(Failure) as failure:
             embedded.check({"imageName": NAME, **inputs})
-    assert str(failure.value) == says
+    assert str(failure.value) == message

@@ -1,4 +1,4 @@
-"""The provider's own configuration: what it takes, what it refuses, and what a change means."""
+"""The provider's configuration: valid values, errors, and changes."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def test_accepted(bare: Plugin, news: dict[str, Any], checked: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("news", "says"),
+    ("news", "message"),
     [
         ({"hots": "unix:///x"}, "`docker:hots` is not a valid configuration key"),
         ({"registryAuth": '[{"username":"u"}]'}, "address"),
     ],
     ids=str,
 )
-def test_refused(bare: Plugin, news: dict[str, Any], says: str) -> None:
+def test_refused(bare: Plugin, news: dict[str, Any], message: str) -> None:
     request = provider_pb2.CheckRequest(urn=PROVIDER_URN, news=encode_struct(news))
     response = bare.call("CheckConfig", request)
-    assert [says in failure.reason for failure in response.failures] == [True]
+    assert [message in failure.reason for failure in response.failures] == [True]
 
 
 @pytest.mark.parametrize("news", [{"sshOpts": "-o A=b"}, {"disableDockerDaemonCheck": "maybe"}], ids=str)
@@ -107,7 +107,7 @@ def test_host_from_the_environment(tmp_path: Path, docker_host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "says"),
+    ("variables", "message"),
     [
         ({"host": "unix:///nowhere.sock"}, "failed to connect to any docker daemon"),
         ({"host": "tcp://127.0.0.1:1"}, "failed to connect to any docker daemon"),
@@ -119,8 +119,8 @@ def test_host_from_the_environment(tmp_path: Path, docker_host: str) -> None:
     ],
     ids=str,
 )
-def test_no_daemon(tmp_path: Path, variables: dict[str, str], says: str) -> None:
-    with started(tmp_path) as running, pytest.raises(Failure, match=says) as failure:
+def test_no_daemon(tmp_path: Path, variables: dict[str, str], message: str) -> None:
+    with started(tmp_path) as running, pytest.raises(Failure, match=message) as failure:
         running.configure(**variables)
     assert "\n" not in str(failure.value)
 

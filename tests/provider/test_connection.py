@@ -78,7 +78,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(certificates: Path) -> ssl.SSLContext:
-    """What the daemon's end of TLS asks for: a client with a certificate of our CA."""
+    """The daemon's side of TLS, which requires a client's certificate of our CA."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
     context.load_cert_chain(certificates / "server.pem", certificates / "server-key.pem")
     context.verify_mode = ssl.CERT_REQUIRED
@@ -108,7 +108,7 @@ def test_tls_without_a_certificate(folder: Path, docker_host: str, server: ssl.S
 
 @pytest.fixture
 def ssh(tmp_path: Path, docker_host: str) -> Path:
-    """A stand-in for ssh: it notes its arguments and runs the far end's command here."""
+    """A stand-in for ssh: it records its arguments and runs the remote command here."""
     script = tmp_path / "bin/ssh"
     script.parent.mkdir()
     script.write_text(
@@ -132,7 +132,7 @@ def test_ssh(engine: docker.DockerClient, folder: Path, ssh: Path) -> None:
 
 
 def test_ssh_that_fails(folder: Path, ssh: Path) -> None:
-    """What ssh says is what the user reads."""
+    """The user reads ssh's message."""
     ssh.write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
     with pytest.raises(Failure) as failure:
         build(folder, {"host": "ssh://far.example"}, {"PATH": f"{ssh.parent}:{os.environ['PATH']}"})
@@ -167,11 +167,11 @@ def test_ssh_that_fails(folder: Path, ssh: Path) -> None:
     ids=str,
 )
 def test_ssh_command(url: str, options: list[str], command: list[str] | None) -> None:
-    made = ssh_command(urllib.parse.urlsplit(url), options)
+    argv = ssh_command(urllib.parse.urlsplit(url), options)
     if command is None:
-        assert made[-1] == "docker '--host=unix:///a b;c' system dial-stdio", "the far shell sees one word"
+        assert argv[-1] == "docker '--host=unix:///a b;c' system dial-stdio", "the remote shell gets one word"
     else:
-        assert made == command
+        assert argv == command
 
 
 @pytest.mark.parametrize("url", ["ssh://u:p@h", "ssh:///x"])

@@ -1,4 +1,4 @@
-"""What a changed input means: an update of the image, or nothing. Never a replacement."""
+"""A changed input updates the image or does nothing. It never replaces the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context's digest: what changes it, what does not, and that it is the official provider's, to the byte."""
+"""The context's digest: its inputs, and its equality with the official provider's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ignoring(*lines: str, name: str = ".dockerignore") -> Callable[[Path], objec
     return lambda root: (root / name).write_text("\n".join(lines) + "\n")
 
 
-def both(*changes: Callable[[Path], object]) -> Callable[[Path], object]:
+def combined(*changes: Callable[[Path], object]) -> Callable[[Path], object]:
     return lambda root: [change(root) for change in changes]
 
 
@@ -69,7 +69,7 @@ CASES = [
     Case("executable", mode("main.go", 0o755), "bb62f6cc21510f40fe233f26a15ede6967782e345aaf71b3486cab25d76f8670"),
     Case(
         "setuid, setgid and sticky",
-        both(mode("main.go", 0o4755), mode("src/a.txt", 0o2644), mode("src/b.txt", 0o1644)),
+        combined(mode("main.go", 0o4755), mode("src/a.txt", 0o2644), mode("src/b.txt", 0o1644)),
         "ba9c760185eab675bbea1d34f498998ff3fba1c69f85dffb7628c553d74df4b7",
     ),
     Case("new file", content("new", ""), "73d02e065b0e666af13f3d231126c359177ed27bb739a85fb3cab65e5e68837d"),
@@ -121,17 +121,17 @@ CASES = [
     ),
     Case(
         "the Dockerfile's own ignore file wins",
-        both(ignoring("docs"), ignoring("src", name="Dockerfile.dockerignore")),
+        combined(ignoring("docs"), ignoring("src", name="Dockerfile.dockerignore")),
         "b335da76d7bb733fff8712b90b7ec4d407cc661e5f2020c07cb4bc70a4371e61",
     ),
     Case(
         "an empty one wins too",
-        both(ignoring("docs"), ignoring("", name="Dockerfile.dockerignore")),
+        combined(ignoring("docs"), ignoring("", name="Dockerfile.dockerignore")),
         "2edbeaa4ef366aabddf425a2b5505b920dca73fec95590a6b07a79f2693a285c",
     ),
     Case(
         "the Dockerfile counts though ignored",
-        both(ignoring("Dockerfile"), content("Dockerfile", "FROM scratch\n")),
+        combined(ignoring("Dockerfile"), content("Dockerfile", "FROM scratch\n")),
         "31739da0cf60c79dc14aabf22cf3c88f2690f819f6c264fc64693e80de13ec9a",
     ),
     Case(
@@ -145,7 +145,7 @@ CASES = [
     ),
     Case(
         "link through a link",
-        both(link("one", "src"), link("two", "one/deep/c.txt")),
+        combined(link("one", "src"), link("two", "one/deep/c.txt")),
         "3f5c79232e1e141ecd5ea8dbc66255c6788e98c44a1204beeafa7f703004fcae",
     ),
     Case(
@@ -155,12 +155,12 @@ CASES = [
     ),
     Case(
         "link that leads nowhere hides its folder's rest",
-        both(link("lost", "nowhere"), content("z", "z")),
+        combined(link("lost", "nowhere"), content("z", "z")),
         "3091d0c5ede10233e6b58431c50f3668fd74fd8d654dd7a77fde9ee3463fbb75",
     ),
     Case(
         "names beyond ASCII",
-        both(content("é/ü.txt", "x"), content("e", "y")),
+        combined(content("é/ü.txt", "x"), content("e", "y")),
         "7675d0140949389401d352eac6101e77aac167c29b14391c5f81e7616e9fd8af",
     ),
     Case(
@@ -211,7 +211,7 @@ def test_digest_ignores_times_of_files(plugin: Plugin, context: Path) -> None:
 
 
 def test_digest_follows_content_of_same_size_and_time(plugin: Plugin, context: Path) -> None:
-    """What is remembered of a file must not outlive its content."""
+    """A cached digest must not outlive a file's content."""
     path = context / "src/a.txt"
     os.utime(path, (1, 1))
     before = digest(plugin)
@@ -244,6 +244,6 @@ def test_malformed_pattern(plugin: Plugin, context: Path, line: str) -> None:
 
 
 def test_digest_of_circular_links_fails(plugin: Plugin, context: Path) -> None:
-    both(link("one", "two"), link("two", "one"))(context)
+    combined(link("one", "two"), link("two", "one"))(context)
     with pytest.raises(Failure, match="too many links"):
         digest(plugin)

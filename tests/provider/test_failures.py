@@ -1,4 +1,4 @@
-"""What goes wrong: each with a line that says what, and nothing lost."""
+"""Failures: each has an error of one line, and the next run recovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from google.protobuf import empty_pb2
 
 from tests.fakes.docker_relay import Relay
-from tests.provider.conftest import USER, Registry, own_registry, write
+from tests.provider.conftest import USER, Registry, private_registry, write
 from tests.provider.plugin import SELECTED, Failure, Plugin, started
 from tests.provider.test_image import PLATFORM, SCRATCH, Maker, maker, with_shell
 from toolchain.provider_base import Secret
@@ -28,14 +28,14 @@ __all__ = ["maker"]
 EMBEDDED = SELECTED == "embedded"
 
 
-def one_line(failure: pytest.ExceptionInfo[Failure]) -> str:
+def error_text(failure: pytest.ExceptionInfo[Failure]) -> str:
     text = str(failure.value)
     assert "\n" not in text or not EMBEDDED
     return text
 
 
 def test_failing_step(maker: Maker, shell: Path) -> None:
-    """The step and its last lines, not only an exit code; the official provider has the code alone."""
+    """An error has the step and its last lines. The official provider has only the exit code."""
     files = with_shell(
         maker, shell, "RUN for i in 1 2 3; do echo line $i; done; sleep 0.2; echo the reason >&2; exit 7"
     )
@@ -75,7 +75,7 @@ def test_failing_step_of_the_first_builder(maker: Maker, shell: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dockerfile", "says"),
+    ("dockerfile", "message"),
     [
         ("FROM scratch\nCOYP f /\n", "unknown instruction: COYP"),
         ("FROM scratch\nCOPY nothing /\n", "nothing"),
@@ -84,8 +84,8 @@ def test_failing_step_of_the_first_builder(maker: Maker, shell: Path) -> None:
     ],
     ids=str,
 )
-def test_wrong_dockerfile(maker: Maker, dockerfile: str, says: str) -> None:
-    with pytest.raises(Failure, match=f"(?i){says}"):
+def test_wrong_dockerfile(maker: Maker, dockerfile: str, message: str) -> None:
+    with pytest.raises(Failure, match=f"(?i){message}"):
         maker.create({"Dockerfile": dockerfile, "f": "x"}, skipPush=True)
 
 
@@ -95,7 +95,7 @@ def test_unknown_target(maker: Maker) -> None:
 
 
 def test_unreadable_context_fails_before_build(maker: Maker) -> None:
-    """A file that went away between Check and Create."""
+    """A file is removed between Check and Create."""
     inputs = maker.inputs({"Dockerfile": SCRATCH, "f": "x"}, skipPush=True)
     (maker.folder / "Dockerfile").unlink()
     with pytest.raises(Failure, match="Dockerfile"):
@@ -103,14 +103,14 @@ def test_unreadable_context_fails_before_build(maker: Maker) -> None:
 
 
 def test_wrong_password(maker: Maker, locked_registry: Registry) -> None:
-    """One line; the password is not in it; with the right one the next run only pushes."""
+    """The error is one line without the password. With the right one the next run only pushes."""
     wrong = f"wrong-{secrets.token_hex(4)}"
     login = {"server": locked_registry.address, "username": USER, "password": Secret(wrong)}
     name = f"{locked_registry.address}/parity/{maker.folder.name}:v1"
     files = {"Dockerfile": SCRATCH, "f": "x"}
     with pytest.raises(Failure, match="(?i)unauthorized|authentication|credentials") as failure:
         maker.create(files, imageName=name, registry=login)
-    text = one_line(failure)
+    text = error_text(failure)
     assert wrong not in text
     if EMBEDDED:
         assert text.startswith(f"error pushing image {name}: ")
@@ -127,8 +127,8 @@ def test_wrong_password(maker: Maker, locked_registry: Registry) -> None:
 
 @pytest.fixture
 def brittle_registry(tmp_path: Path) -> Iterator[Registry]:
-    with own_registry(tmp_path) as made:
-        yield made
+    with private_registry(tmp_path) as registry:
+        yield registry
 
 
 def test_registry_down(maker: Maker, brittle_registry: Registry) -> None:
@@ -137,7 +137,7 @@ def test_registry_down(maker: Maker, brittle_registry: Registry) -> None:
     brittle_registry.stop()
     with pytest.raises(Failure, match="connection refused") as failure:
         maker.create(files, imageName=name)
-    text = one_line(failure)
+    text = error_text(failure)
     if EMBEDDED:
         assert f"see that the registry {brittle_registry.address} is up" in text
     brittle_registry.start()
@@ -146,7 +146,7 @@ def test_registry_down(maker: Maker, brittle_registry: Registry) -> None:
 
 @pytest.mark.slow
 def test_registry_failing_during_push_ends_build(maker: Maker, brittle_registry: Registry) -> None:
-    """The engine tries again for a while, then the push fails; the next run finishes the job."""
+    """The engine retries for a while, then the push fails; the next run succeeds."""
     name = f"{brittle_registry.address}/parity/big:v1"
     (maker.folder / "big").write_bytes(os.urandom(200_000_000))
     inputs = maker.inputs({"Dockerfile": SCRATCH}, imageName=name)
@@ -160,7 +160,7 @@ def test_registry_failing_during_push_ends_build(maker: Maker, brittle_registry:
     threading.Thread(target=stop, daemon=True).start()
     with pytest.raises(Failure) as failure:
         maker.plugin.create(inputs)
-    one_line(failure)
+    error_text(failure)
     brittle_registry.start()
     _, outputs = maker.plugin.create(inputs)
     assert outputs["repoDigest"].startswith(f"{brittle_registry.address}/parity/big@")
@@ -168,12 +168,12 @@ def test_registry_failing_during_push_ends_build(maker: Maker, brittle_registry:
 
 @pytest.mark.slow
 def test_registry_has_no_space_left(maker: Maker, tmp_path: Path) -> None:
-    """The registry answers with an error of its own; the line says where to look."""
-    with own_registry(tmp_path, megabytes=1) as full:
+    """The line names the disk space of the registry, whose error is unspecific."""
+    with private_registry(tmp_path, megabytes=1) as full:
         (maker.folder / "big").write_bytes(os.urandom(8_000_000))
         with pytest.raises(Failure) as failure:
             maker.create({"Dockerfile": SCRATCH}, imageName=f"{full.address}/parity/big:v1")
-    text = one_line(failure)
+    text = error_text(failure)
     if EMBEDDED:
         assert "disk space" in text
 
@@ -191,27 +191,27 @@ def test_daemon_ending_during_build_is_one_line(
             relay.cut()
             with pytest.raises(Failure) as failure:
                 build.result(timeout=30)
-    text = one_line(failure)
+    text = error_text(failure)
     if EMBEDDED:
         assert "Docker daemon" in text
 
 
 def wait_for(plugin: Plugin, text: str, seconds: float = 60) -> None:
-    """Wait until a line of the plugin's output says something."""
+    """Wait until a line of the plugin's output has a text."""
     deadline = time.monotonic() + seconds
     while not any(text in line for line in plugin.lines()):
-        assert time.monotonic() < deadline, f"{text!r} was not shown; shown was: {plugin.lines()}"
+        assert time.monotonic() < deadline, f"{text!r} is not in the output: {plugin.lines()}"
         time.sleep(0.05)
 
 
 def processes(marker: str) -> list[int]:
-    """Return the ids of this machine's processes that have a text among their arguments: a build step's own."""
-    found = []
+    """Return the ids of processes on this machine with a text among their arguments: those of a build step."""
+    ids = []
     for arguments in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if marker.encode() in arguments.read_bytes():
-                found.append(int(arguments.parent.name))
-    return found
+                ids.append(int(arguments.parent.name))
+    return ids
 
 
 def wait_until(marker: str, seconds: float = 30) -> None:
@@ -222,7 +222,7 @@ def wait_until(marker: str, seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def gone(marker: str, seconds: float) -> bool:
+def ended(marker: str, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while processes(marker) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -231,7 +231,7 @@ def gone(marker: str, seconds: float) -> bool:
 
 @pytest.fixture
 def marker() -> str:
-    """A number of seconds to sleep that is told apart from every other."""
+    """A unique number of seconds to sleep."""
     return f"60.{secrets.randbelow(10**9):09d}"
 
 
@@ -243,7 +243,7 @@ def sleeper(maker: Maker, shell: Path, marker: str) -> dict[str, Any]:
 def test_cancel_ends_the_build(
     program: Path, folder: Path, docker_host: str, shell: Path, repository: str, marker: str
 ) -> None:
-    """In the engine too. The official provider does nothing upon Cancel; there the build goes on until it is killed."""
+    """The engine's build ends too. The official provider ignores Cancel, and builds until it is killed."""
     with started(program) as plugin, ThreadPoolExecutor(1) as pool:
         plugin.configure(host=docker_host)
         maker = Maker(plugin, docker.DockerClient(base_url=docker_host), folder, repository)
@@ -253,14 +253,14 @@ def test_cancel_ends_the_build(
         if EMBEDDED:
             with pytest.raises(Failure, match=f"build of {maker.name}:v1 cancelled"):
                 build.result(timeout=5)
-            assert gone(marker, 10)
+            assert ended(marker, 10)
             maker.create({"Dockerfile": SCRATCH}, skipPush=True)
         else:
-            assert not gone(marker, 2)
+            assert not ended(marker, 2)
             plugin.process.kill()
             with pytest.raises(Failure):
                 build.result(timeout=10)
-            assert gone(marker, 10)
+            assert ended(marker, 10)
 
 
 def test_killed_plugin_ends_the_build(
@@ -274,11 +274,11 @@ def test_killed_plugin_ends_the_build(
         plugin.process.kill()
         with pytest.raises(Failure):
             build.result(timeout=10)
-        assert gone(marker, 10)
+        assert ended(marker, 10)
 
 
 def test_a_step_that_is_killed(maker: Maker, shell: Path, marker: str) -> None:
-    """As by the kernel when memory runs out."""
+    """As the kernel does when memory runs out."""
     with ThreadPoolExecutor(1) as pool:
         build = pool.submit(maker.plugin.create, sleeper(maker, shell, marker))
         wait_until(marker)
@@ -291,14 +291,14 @@ def test_a_step_that_is_killed(maker: Maker, shell: Path, marker: str) -> None:
 def test_builds_at_once_have_different_digests(
     plugin: Plugin, engine: docker.DockerClient, program: Path, repository: str
 ) -> None:
-    def one(number: int) -> str:
+    def digest_of(number: int) -> str:
         folder = write(program / f"many{number}", {"Dockerfile": SCRATCH, "f": f"{number}"})
         build = {"context": folder.name, "platform": PLATFORM}
         inputs = plugin.check({"imageName": f"{repository}-{number}:v1", "build": build})
         return str(plugin.create(inputs)[1]["repoDigest"])
 
     with ThreadPoolExecutor(8) as pool:
-        digests = list(pool.map(one, range(8)))
+        digests = list(pool.map(digest_of, range(8)))
     assert len({digest.partition("@")[2] for digest in digests}) == 8
     for number in range(8):
         engine.images.remove(f"{repository}-{number}:v1")

@@ -1,4 +1,4 @@
-"""Images really built and pushed, through whichever provider is selected."""
+"""Images built and pushed through the selected provider."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ SCRATCH = "FROM scratch\nCOPY . /\n"
 
 @dataclass
 class Maker:
-    """Checks and creates images as the engine would: what Check returns goes to Create."""
+    """Checks and creates images as the engine does: the result of Check goes to Create."""
 
     plugin: Plugin
     engine: docker.DockerClient
     folder: Path
     name: str
-    made: set[str] = field(default_factory=set)
+    images: set[str] = field(default_factory=set)
 
     def inputs(self, files: dict[str, str], **inputs: Any) -> dict[str, Any]:
         write(self.folder, files)
         build = {"context": self.folder.name, "platform": PLATFORM, **inputs.pop("build", {})}
         checked = self.plugin.check_raw({"imageName": f"{self.name}:v1", "build": build, **inputs})
-        self.made.add(str(plain(checked["imageName"])))
+        self.images.add(str(plain(checked["imageName"])))
         return checked
 
     def create(self, files: dict[str, str], **inputs: Any) -> Properties:
@@ -50,15 +50,15 @@ class Maker:
         return outputs
 
     def files(self, image: str) -> dict[str, tarfile.TarInfo]:
-        """Return what an image holds, by path."""
+        """Return an image's files by path."""
         container = self.engine.api.create_container(image, command=["none"])
         try:
             stream = io.BytesIO(b"".join(self.engine.api.export(container["Id"])))
         finally:
             self.engine.api.remove_container(container["Id"])
         with tarfile.open(fileobj=stream) as archive:
-            own = {".dockerenv", "dev", "etc", "proc", "sys"}
-            return {member.name: member for member in archive if member.name.split("/")[0] not in own}
+            engine_files = {".dockerenv", "dev", "etc", "proc", "sys"}
+            return {member.name: member for member in archive if member.name.split("/")[0] not in engine_files}
 
     def text(self, image: str, path: str) -> str:
         container = self.engine.api.create_container(image, command=["none"])
@@ -74,15 +74,15 @@ class Maker:
 
 @pytest.fixture
 def maker(plugin: Plugin, engine: docker.DockerClient, folder: Path, repository: str) -> Iterator[Maker]:
-    one = Maker(plugin, engine, folder, repository)
-    yield one
-    for name in one.made:
+    value = Maker(plugin, engine, folder, repository)
+    yield value
+    for name in value.images:
         with suppress(docker.errors.ImageNotFound, docker.errors.APIError):
             engine.images.remove(name, force=True)
 
 
 def manifest(name: str) -> tuple[str, dict[str, Any]]:
-    """Fetch what a registry holds under host/path:tag: its digest and the manifest."""
+    """Return the digest and the manifest of host/path:tag in a registry."""
     host, _, rest = name.partition("/")
     path, _, tag = rest.partition(":")
     kinds = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
@@ -145,12 +145,12 @@ def test_context_keeps_modes_links_and_times(maker: Maker) -> None:
     os.utime(maker.folder / "dir/data", (1_000_000_000, 1_000_000_000))
     os.chown(maker.folder / "dir/script", os.getuid(), os.getgid())
     maker.create({"Dockerfile": SCRATCH}, skipPush=True)
-    found = maker.files(f"{maker.name}:v1")
-    assert found["dir/script"].mode & 0o7777 == 0o755
-    assert (found["dir/script"].uid, found["dir/script"].gid) == (0, 0)
-    assert found["empty"].isdir()
-    assert found["link"].linkname == "dir/data"
-    assert found["dir/data"].mtime == 1_000_000_000
+    files = maker.files(f"{maker.name}:v1")
+    assert files["dir/script"].mode & 0o7777 == 0o755
+    assert (files["dir/script"].uid, files["dir/script"].gid) == (0, 0)
+    assert files["empty"].isdir()
+    assert files["link"].linkname == "dir/data"
+    assert files["dir/data"].mtime == 1_000_000_000
     assert maker.text(f"{maker.name}:v1", "/dir/data2") == "data"
 
 
@@ -167,12 +167,12 @@ IGNORES = [
 
 
 @pytest.mark.parametrize(("ignores", "kept"), [case[1:] for case in IGNORES], ids=[case[0] for case in IGNORES])
-def test_ignored(maker: Maker, ignores: dict[str, str], kept: set[str]) -> None:
-    """What is ignored is not in the context; the Dockerfile is found all the same."""
+def test_ignored(maker: Maker, ignores: dict[str, str], lasting: set[str]) -> None:
+    """Ignored files are not in the context; the Dockerfile is still read."""
     files = {"Dockerfile": SCRATCH, "a.txt": "", "b.md": "", "sub/c.txt": "", "sub/d.md": "", **ignores}
     maker.create(files, skipPush=True)
     needed = {"Dockerfile", ".dockerignore"}  # the tools differ in whether they send these when they are ignored
-    assert set(maker.files(f"{maker.name}:v1")) - needed == kept - needed
+    assert set(maker.files(f"{maker.name}:v1")) - needed == lasting - needed
 
 
 def test_dockerfile_elsewhere_in_the_context(maker: Maker) -> None:
@@ -183,14 +183,14 @@ def test_dockerfile_elsewhere_in_the_context(maker: Maker) -> None:
 
 @pytest.mark.parametrize("builder", ["BuilderBuildKit", "BuilderV1"])
 def test_dockerfile_outside_the_context(maker: Maker, builder: str) -> None:
-    """With its own ignore file beside it."""
+    """It has an ignore file in the same folder."""
     files = {"out/Dockerfile": SCRATCH, "out/Dockerfile.dockerignore": "no\n", "ctx/yes": "", "ctx/no": ""}
     top = maker.folder.name
     build = {"context": f"{top}/ctx", "dockerfile": f"{top}/out/Dockerfile", "builderVersion": builder}
     outputs = maker.create(files, build=build, skipPush=True)
     assert outputs["dockerfile"] == "../out/Dockerfile"
-    found = {path for path in maker.files(f"{maker.name}:v1") if not path.startswith(".docker")}
-    assert found == {"yes"}
+    paths = {path for path in maker.files(f"{maker.name}:v1") if not path.startswith(".docker")}
+    assert paths == {"yes"}
 
 
 def test_linked_context_and_dockerfile(maker: Maker) -> None:
@@ -242,21 +242,21 @@ def test_added_hosts(maker: Maker, shell: Path) -> None:
 
 def interfaces(table: str) -> set[str]:
     """Return the names in /proc/net/dev, without those that every network of some kernels has."""
-    found = {line.split(":")[0].strip() for line in table.splitlines()[2:]}
-    return found - {"tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0", "ip_vti0", "ip6_vti0"}
+    names = {line.split(":")[0].strip() for line in table.splitlines()[2:]}
+    return names - {"tunl0", "gre0", "gretap0", "erspan0", "sit0", "ip6tnl0", "ip6gre0", "ip_vti0", "ip6_vti0"}
 
 
 @pytest.mark.parametrize("network", ["none", "default", "host"])
 def test_network(maker: Maker, shell: Path, network: str) -> None:
-    """Each gives a step the interfaces it says: none, one of its own, or the machine's."""
+    """A step has no interface, a private one, or the machine's."""
     before = interfaces(Path("/proc/net/dev").read_text())
     files = with_shell(maker, shell, 'RUN while read l; do echo "$l"; done < /proc/net/dev > /dev.txt')
     maker.create(files, build={"network": network}, skipPush=True)
-    found = interfaces(maker.text(f"{maker.name}:v1", "/dev.txt"))
+    actual = interfaces(maker.text(f"{maker.name}:v1", "/dev.txt"))
     if network == "host":
-        assert before & interfaces(Path("/proc/net/dev").read_text()) <= found
+        assert before & interfaces(Path("/proc/net/dev").read_text()) <= actual
     else:
-        assert found == {"none": {"lo"}, "default": {"lo", "eth0"}}[network]
+        assert actual == {"none": {"lo"}, "default": {"lo", "eth0"}}[network]
 
 
 def test_other_platform(maker: Maker) -> None:
@@ -266,7 +266,7 @@ def test_other_platform(maker: Maker) -> None:
 
 
 def test_steps_are_cached(maker: Maker, shell: Path) -> None:
-    """A file that was only touched, and one that is ignored, build nothing again; the digest stays."""
+    """A touched file or an ignored one rebuilds nothing; the digest stays."""
     step = "RUN read u < /proc/sys/kernel/random/uuid; echo $u > /u"
     files = {**with_shell(maker, shell, "COPY f /f", step), "f": "x", ".dockerignore": "ignored\n"}
     first = maker.create(files)["repoDigest"]
@@ -276,46 +276,46 @@ def test_steps_are_cached(maker: Maker, shell: Path) -> None:
 
 
 def test_cache_from_an_image(maker: Maker, shell: Path) -> None:
-    """An image with inline cache in the registry saves a build that the engine has forgotten."""
+    """An image with an inline cache in the registry replaces the engine's lost cache."""
     step = f"RUN : {maker.name}; read u < /proc/sys/kernel/random/uuid; echo $u > /u"
     files = with_shell(maker, shell, step)
     inline = {"args": {"BUILDKIT_INLINE_CACHE": "1"}}
     maker.create(files, build=inline)
-    made = maker.text(f"{maker.name}:v1", "/u")
+    uuid = maker.text(f"{maker.name}:v1", "/u")
     maker.engine.images.remove(f"{maker.name}:v1", force=True)
-    known = maker.engine.api.df()["BuildCache"]
-    forget = [record["ID"] for record in known if maker.name in record["Description"]]
+    records = maker.engine.api.df()["BuildCache"]
+    forget = [record["ID"] for record in records if maker.name in record["Description"]]
     assert forget, "the step is in the engine's cache"
     for record in forget:
         maker.engine.api.prune_builds(all=True, filters={"id": [record]})  # type: ignore[arg-type]  # the stubs know few filters
     cache = {"cacheFrom": {"images": [f"{maker.name}:v1", f"{maker.name}:nowhere"]}}
     maker.plugin.engine.lines.clear()
     maker.create({}, build={**inline, **cache}, imageName=f"{maker.name}:v2")
-    assert maker.text(f"{maker.name}:v2", "/u") == made
+    assert maker.text(f"{maker.name}:v2", "/u") == uuid
     assert any(f"cacheFrom image {maker.name}:nowhere not available" in line for line in maker.plugin.lines())
 
 
-def kept(plugin: Plugin) -> list[Line]:
-    """Return the lines that stay, without one the official provider writes at each push where containerd has the images."""
+def lasting(plugin: Plugin) -> list[Line]:
+    """Return the lasting lines, without the one of the official provider at each push with containerd's store."""
     noise = "Push completed without reporting a digest" if SELECTED == "official" else None
     return [line for line in plugin.engine.lines if not (line.ephemeral or (noise and line.message.startswith(noise)))]
 
 
 def test_progress_is_shown(maker: Maker, shell: Path) -> None:
-    """Passing lines while it builds and pushes; nothing is left in the output of a build that went well."""
+    """Builds and pushes report progress; a successful build leaves no lasting line."""
     maker.plugin.engine.lines.clear()
     maker.create(with_shell(maker, shell, "RUN echo before; sleep 0.7; echo now doing the work; sleep 0.7"))
-    assert not kept(maker.plugin)
-    shown = "\n".join(maker.plugin.lines(ephemeral=True))
+    assert not lasting(maker.plugin)
+    progress = "\n".join(maker.plugin.lines(ephemeral=True))
     for expected in ("Starting Docker build", "now doing the work", "Push"):
-        assert expected in shown
+        assert expected in progress
 
 
 LOGIN = {"username": USER, "password": Secret(PASSWORD)}
 
 
 def test_credentials_of_the_program(maker: Maker, locked_registry: Registry) -> None:
-    """They push; they are a secret in the state and nowhere in what is shown."""
+    """They push. They are secret in the state, and no output has them."""
     name = f"{locked_registry.address}/parity/a"
     maker.plugin.engine.lines.clear()
     outputs = maker.create(
@@ -331,14 +331,14 @@ def test_credentials_of_the_program(maker: Maker, locked_registry: Registry) -> 
 
 @pytest.fixture
 def locked_parent(engine: docker.DockerClient, locked_registry: Registry, repository: str) -> str:
-    """An image that only the locked registry has."""
+    """An image only in the locked registry."""
     name = f"{locked_registry.address}/{repository.partition('/')[2]}"
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("below"))
     engine.api.import_image_from_data(stream.getvalue(), repository=name, tag="v1")
-    answer = engine.api.push(name, tag="v1", auth_config={"username": USER, "password": PASSWORD})
-    assert "error" not in answer
+    output = engine.api.push(name, tag="v1", auth_config={"username": USER, "password": PASSWORD})
+    assert "error" not in output
     engine.images.remove(f"{name}:v1", force=True)
     return f"{name}:v1"
 
@@ -365,27 +365,27 @@ def test_parent_behind_a_password_without_it(maker: Maker, locked_parent: str) -
 def test_username_without_password_warns(maker: Maker) -> None:
     maker.plugin.engine.lines.clear()
     maker.create({"Dockerfile": SCRATCH, "f": "x"}, registry={"server": maker.name.split("/")[0], "username": "u"})
-    (line,) = kept(maker.plugin)
+    (line,) = lasting(maker.plugin)
     assert line.severity == "WARNING"
     assert "password was not set, although username was" in line.message
 
 
 def test_secret_argument_is_not_shown(maker: Maker, shell: Path) -> None:
-    """The embedded provider masks it in what a build prints and in the names of its steps, whatever its form."""
+    """The embedded provider masks it in a build's output and step names, in each of its lines."""
     value = "hush-hush\n" + "very-long-secret-" * 20 + "\nthe-end"
     files = with_shell(maker, shell, "ARG TOKEN", 'RUN sleep 0.7; echo "$TOKEN is the token"; sleep 0.7')
     maker.plugin.engine.lines.clear()
     outputs = maker.create(files, build={"args": {"TOKEN": Secret(value)}}, skipPush=True)
-    shown = "\n".join(maker.plugin.lines())
+    output = "\n".join(maker.plugin.lines())
     assert "hush-hush" not in repr(outputs)
     if SELECTED == "embedded":
         for part in ("hush-hush", "very-long-secret", "the-end"):
-            assert part not in shown
-        assert "[secret] is the token" in shown
+            assert part not in output
+        assert "[secret] is the token" in output
 
 
 def test_secret_name_stays_secret(maker: Maker) -> None:
-    """In what is derived from it, too; the official provider leaves the name to the engine, the rest is in clear."""
+    """Outputs derived from it are secret too. The official provider leaves the name to the engine, and the rest is plain."""
     outputs = maker.create({"Dockerfile": SCRATCH, "f": "x"}, imageName=Secret(f"{maker.name}:v1"))
     if SELECTED == "embedded":
         assert {key for key, value in outputs.items() if isinstance(value, Secret)} == {
@@ -400,8 +400,8 @@ def test_preview_builds_nothing(maker: Maker) -> None:
     assert maker.plugin.update({}, inputs, preview=True) == inputs
 
 
-def test_preview_builds_if_asked(maker: Maker) -> None:
-    """It never pushes."""
+def test_preview_with_build_on_preview_builds(maker: Maker) -> None:
+    """A preview never pushes."""
     inputs = maker.inputs({"Dockerfile": SCRATCH, "f": "x"}, buildOnPreview=True)
     _, outputs = maker.plugin.create(inputs, preview=True)
     assert outputs["repoDigest"] == maker.engine.images.get(f"{maker.name}:v1").id
@@ -428,7 +428,7 @@ def test_preview_with_something_unknown_builds_nothing(maker: Maker, unknown: di
 
 
 def test_read_and_delete_leave_everything(maker: Maker) -> None:
-    """A refresh changes nothing, and what was pushed stays when the resource goes."""
+    """A refresh changes nothing, and a pushed image outlives its resource."""
     from pulumi.runtime.proto import provider_pb2
 
     from tests.provider.plugin import URN

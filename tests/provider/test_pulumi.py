@@ -21,7 +21,7 @@ import pytest
 from tests.helpers import pulumi_cli
 from tests.provider.conftest import PASSWORD, USER, Registry, write
 from tests.provider.plugin import CHECKOUT, SELECTED, command
-from tests.provider.test_failures import gone, processes, wait_until
+from tests.provider.test_failures import ended, processes, wait_until
 
 PROVIDERS = ["embedded"] if SELECTED == "embedded" else ["embedded", "official"]
 """Those that are here: where the official one is selected, the two are tried with each other's state."""
@@ -64,7 +64,7 @@ FILES = {
 
 
 class Project:
-    """A program in a folder of its own, with its own state."""
+    """A program in a separate folder, with a separate state."""
 
     def __init__(self, folder: Path, registry: Registry, shell: Path) -> None:
         self.folder = write(folder / "program", FILES)
@@ -123,17 +123,17 @@ class Project:
         return self.run("up", "--yes", "--skip-preview", **options)
 
     def outputs(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(self.run("stack", "output", "--json"))
-        return found
+        outputs: dict[str, str] = json.loads(self.run("stack", "output", "--json"))
+        return outputs
 
 
 @pytest.fixture
 def project(tmp_path: Path, locked_registry: Registry, shell: Path, engine: docker.DockerClient) -> Iterator[Project]:
-    made = Project(tmp_path, locked_registry, shell)
-    yield made
+    running = Project(tmp_path, locked_registry, shell)
+    yield running
     for image in engine.images.list():
         for tag in image.tags:
-            if tag.startswith(made.environment["TEST_REPOSITORY"]):
+            if tag.startswith(running.environment["TEST_REPOSITORY"]):
                 engine.images.remove(tag, force=True)
 
 
@@ -171,7 +171,7 @@ def test_life_of_two_images(project: Project) -> None:
 
 
 def test_child_of_unbuilt_parent_previews(project: Project) -> None:
-    """Its argument is unknown; the preview says what it can."""
+    """The argument is unknown; the preview prints the rest."""
     output = project.run("preview", "--diff")
     assert re.search(r"PARENT\s*: \[unknown\]", output)
 
@@ -187,7 +187,7 @@ def test_state_previews_clean(project: Project, writer: str, reader: str) -> Non
 
 
 def test_failing_build(project: Project) -> None:
-    """What is shown names the step and quotes it; what was there before stays; the next up finishes."""
+    """The output names and quotes the step; earlier images stay; the next up finishes."""
     project.up()
     before = project.outputs()
     project.configure(step="echo the reason; exit 7")
@@ -209,7 +209,7 @@ def wait(condition: Callable[[], Any], seconds: float = 60) -> None:
 
 
 def test_interrupt(project: Project) -> None:
-    """Ctrl-C ends the build in the engine, the stack is not left locked, and the next up makes what is missing.
+    """Ctrl-C ends the build in the engine and unlocks the stack, and the next up builds the missing images.
 
     The official provider lets the build go on; there it ends with the plugin, which takes a second Ctrl-C.
     """
@@ -224,7 +224,7 @@ def test_interrupt(project: Project) -> None:
         process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=30)
     assert process.returncode != 0
-    assert gone(marker, 10)
+    assert ended(marker, 10)
     if SELECTED == "embedded":
         assert "cancelled" in output
     project.configure(step="true")
@@ -241,4 +241,4 @@ def test_killed_engine(project: Project) -> None:
     wait_until(marker)
     process.kill()
     process.communicate()
-    assert gone(marker, 15)
+    assert ended(marker, 15)

@@ -1,4 +1,4 @@
-"""`docker.get_registry_image`: what a registry holds under a name."""
+"""`docker.get_registry_image`: the digest of a name in a registry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from toolchain.provider_base import decode_struct
 TOKEN = "docker:index/getRegistryImage:getRegistryImage"
 
 
-def ask(folder: Path, login: dict[str, Any] | None, **args: Any) -> dict[str, Any]:
+def look_up(folder: Path, login: dict[str, Any] | None, **args: Any) -> dict[str, Any]:
     registries = {"registryAuth": json.dumps([login])} if login else {}
     with started(folder) as plugin:
         plugin.configure(**registries)
@@ -28,13 +28,13 @@ def ask(folder: Path, login: dict[str, Any] | None, **args: Any) -> dict[str, An
 
 
 def pushed(engine: docker.DockerClient, name: str, **auth: str) -> str:
-    """Push something from outside of the provider; return its digest."""
+    """Push an image without the provider; return its digest."""
     engine.api.import_image_from_data(bytes(1024), repository=name, tag="v1")  # an empty tar
-    answer = engine.api.push(name, tag="v1", auth_config=auth or None)
+    output = engine.api.push(name, tag="v1", auth_config=auth or None)
     engine.images.remove(f"{name}:v1", force=True)
-    found = re.search(r"v1: digest: (sha256:\w+)", answer)
-    assert found, answer
-    return found[1]
+    match = re.search(r"v1: digest: (sha256:\w+)", output)
+    assert match, output
+    return match[1]
 
 
 @pytest.fixture
@@ -45,29 +45,29 @@ def open_image(engine: docker.DockerClient, repository: str) -> tuple[str, str, 
 
 def test_digest(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     address, name, digest = open_image
-    found = ask(tmp_path, {"address": address, "authDisabled": True}, name=f"{name}:v1")
-    assert found == {"id": digest, "insecureSkipVerify": False, "name": f"{name}:v1", "sha256Digest": digest}
+    image = look_up(tmp_path, {"address": address, "authDisabled": True}, name=f"{name}:v1")
+    assert image == {"id": digest, "insecureSkipVerify": False, "name": f"{name}:v1", "sha256Digest": digest}
 
 
 def test_unknown_tag(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     address, name, _ = open_image
     with pytest.raises(Failure, match="404 Not Found") as failure:
-        ask(tmp_path, {"address": address, "authDisabled": True}, name=name)
+        look_up(tmp_path, {"address": address, "authDisabled": True}, name=name)
     assert SELECTED == "official" or "\n" not in str(failure.value)
 
 
 def test_lookup_over_plain_http_needs_configuration(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     with pytest.raises(Failure, match=f"https://{open_image[1].partition('/')[0]}"):
-        ask(tmp_path, None, name=f"{open_image[1]}:v1")
+        look_up(tmp_path, None, name=f"{open_image[1]}:v1")
 
 
 def test_password(tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry) -> None:
     name = f"{locked_registry.address}/parity/looked-up"
     digest = pushed(engine, name, username=USER, password=PASSWORD)
     login = {"address": f"http://{locked_registry.address}", "username": USER, "password": PASSWORD}
-    assert ask(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
+    assert look_up(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
     with pytest.raises(Failure, match="bad credentials: 401") as failure:
-        ask(tmp_path, {**login, "password": "wrong-password"}, name=f"{name}:v1")
+        look_up(tmp_path, {**login, "password": "wrong-password"}, name=f"{name}:v1")
     assert "wrong-password" not in str(failure.value)
 
 
@@ -77,7 +77,7 @@ def test_docker_configuration(tmp_path: Path, engine: docker.DockerClient, locke
     auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     content = json.dumps({"auths": {locked_registry.address: {"auth": auth}}})
     login = {"address": f"http://{locked_registry.address}", "configFileContent": content}
-    assert ask(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
+    assert look_up(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
 
 
 def test_name_is_needed(plugin: Plugin) -> None:

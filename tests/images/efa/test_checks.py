@@ -1,4 +1,4 @@
-"""The checks of the EFA image: each passes on it, and says no to what it is there for."""
+"""The checks of the EFA image: each passes on the image, and fails for its fault."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FAULTS = {
     "80-xformers": [("export XFORMERS_REF=v0.0.35", "No module named 'xformers'")],
     "90-user": [("userdel slipway", "there is no user slipway with the id 1000")],
 }
-"""Check -> what is broken for it, as root, and what it then says."""
+"""By check: a command that breaks the image, run as root, and the check's error."""
 
 
 def test_checks_have_faults_each() -> None:

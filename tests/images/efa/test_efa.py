@@ -1,4 +1,4 @@
-"""The EFA image, built whole against stand-ins of its upstreams, asked what it promises."""
+"""The EFA image, built from stand-ins of its upstreams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.images.published import Published
 
 
 def installed(image: Image) -> dict[str, str]:
-    """Return the distribution's packages of an image: name and version."""
+    """Return an image's packages of the distribution with their versions."""
     listed = image.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n").splitlines()
     return {line.split()[1]: line.split()[2] for line in listed if line.startswith("installed ")}
 
@@ -32,17 +32,17 @@ def test_efa_up_builds_and_pushes_the_image(published: Published) -> None:
 
 
 def test_efa_parts_have_the_versions_of_stack(built: Built) -> None:
-    said = built().run("cat", "/opt/amazon/versions.txt").splitlines()
-    assert said[0] == "EFA installer version: 1.51.0"
-    assert "aws-ofi-nccl 1.22.0" in said
-    assert "NCCL 2.29.7" in said
-    assert "torch 2.11.0a0" in said
+    output = built().run("cat", "/opt/amazon/versions.txt").splitlines()
+    assert output[0] == "EFA installer version: 1.51.0"
+    assert "aws-ofi-nccl 1.22.0" in output
+    assert "NCCL 2.29.7" in output
+    assert "torch 2.11.0a0" in output
 
 
 @pytest.mark.slow
 def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstreams) -> None:
     parent, image = files(Image(upstreams.parent("26.03"))), files(built())
-    gone = {path for path in parent if path not in image}
+    lacking = {path for path in parent if path not in image}
     removed = (
         "/opt/hpcx/ompi/*",
         "/opt/hpcx/nccl_rdma_sharp_plugin/*",
@@ -64,9 +64,9 @@ def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstream
             "/usr/share/doc/*",
         ),
     )
-    assert unlisted(gone, removed) == set()
+    assert unlisted(lacking, removed) == set()
     assert "/opt/hpcx/ucc/lib/libucc.so.1" in image
-    assert {path for path in gone if path.startswith("/opt/hpcx/")} == {
+    assert {path for path in lacking if path.startswith("/opt/hpcx/")} == {
         path for path in parent if path.startswith(("/opt/hpcx/ompi/", "/opt/hpcx/nccl_rdma_sharp_plugin/"))
     }
     # EFA's installer brings the libraries back.
@@ -103,8 +103,8 @@ def test_efa_image_has_environment_labels_and_entry_point(built: Built, upstream
 @pytest.mark.slow
 def test_efa_layers_hold_no_archive_or_package_list(built: Built) -> None:
     for layer in built().layers():
-        left = [path for path in layer.files if path.endswith((".deb", ".tar.gz", ".whl", "_Packages"))]
-        assert [path for path in left if not path.startswith(("usr/share/python-wheels/", "var/lib/apt"))] == []
+        archives = [path for path in layer.files if path.endswith((".deb", ".tar.gz", ".whl", "_Packages"))]
+        assert [path for path in archives if not path.startswith(("usr/share/python-wheels/", "var/lib/apt"))] == []
 
 
 SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
@@ -155,7 +155,7 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
         {},
     ),
 ]
-"""What is switched on or off, the files that then differ, and the variables."""
+"""A configuration, the files that differ with it, and the variables."""
 
 
 @pytest.mark.slow
@@ -163,8 +163,8 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
 def test_efa_switch_changes_only_listed_files(
     built: Built, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
 ) -> None:
-    normal, other = built(), built(**switch)
-    check_differ(normal, other, differing, variables)
+    normal, switched = built(), built(**switch)
+    check_differ(normal, switched, differing, variables)
 
 
 @pytest.mark.slow
@@ -184,13 +184,13 @@ def test_rebuilt_openmpi_links_requested_pmix(built: Built) -> None:
 
 @pytest.mark.slow
 def test_xformers_of_stack_is_installed(built: Built) -> None:
-    said = built(extras={"xformers": "0.0.35"}).run("pip", "list", "--disable-pip-version-check")
-    assert re.search(r"^xformers +0\.0\.35$", said, re.MULTILINE)
+    output = built(extras={"xformers": "0.0.35"}).run("pip", "list", "--disable-pip-version-check")
+    assert re.search(r"^xformers +0\.0\.35$", output, re.MULTILINE)
 
 
 @pytest.mark.slow
 def test_older_installer_has_its_plugin_under_the_same_name(built: Built) -> None:
-    """One folder deeper, and without the flag that it does not know."""
+    """The plugin is one folder deeper, and the installer lacks a flag."""
     image = built(efa={"installer": "1.43.0"})
     assert "aws-ofi-nccl 1.16.1" in image.run("cat", "/opt/amazon/versions.txt")
     link = image.run("readlink", "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so").strip()
@@ -200,10 +200,10 @@ def test_older_installer_has_its_plugin_under_the_same_name(built: Built) -> Non
 @pytest.mark.slow
 def test_efa_2310_has_upstream_versions(built: Built) -> None:
     image = built("efa-2310")
-    said = image.run("cat", "/opt/amazon/versions.txt")
-    assert said.startswith("EFA installer version: 1.29.0\n")
-    assert "aws-ofi-nccl 1.7.3-aws\n" in said
-    assert "NCCL 2.19.3\n" in said
+    output = image.run("cat", "/opt/amazon/versions.txt")
+    assert output.startswith("EFA installer version: 1.29.0\n")
+    assert "aws-ofi-nccl 1.7.3-aws\n" in output
+    assert "NCCL 2.19.3\n" in output
     ours = environment(image)
     assert ours["FI_EFA_SET_CUDA_SYNC_MEMOPS"] == "0"
     assert (ours["OMPI_MCA_pml"], ours["NCCL_SOCKET_IFNAME"]) == ("^cm,ucx", "^docker,lo")
@@ -214,7 +214,7 @@ def test_efa_2310_has_upstream_versions(built: Built) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"DISABLE_NGC": ""}, "settle: there is no aws-ofi-nccl below /opt/amazon/ofi-nccl"),
         ({"OFI_NCCL_VERSION": "1.21.1"}, "the plugin is aws-ofi-nccl 1.22.0, not 1.21.1"),
@@ -226,10 +226,10 @@ def test_efa_2310_has_upstream_versions(built: Built) -> None:
         ({"WITH_PMIX": "9.9.9"}, "fetch-archive: cannot download http"),
     ],
 )
-def test_efa_build_mistake_is_one_line(upstreams: Upstreams, wrong: dict[str, str], said: str) -> None:
+def test_efa_build_mistake_is_one_line(upstreams: Upstreams, wrong: dict[str, str], message: str) -> None:
     done = build("", {**upstreams.arguments(), **wrong}, image="efa")
     assert done.returncode != 0
-    assert said in done.stdout
+    assert message in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
 
 

@@ -1,4 +1,4 @@
-"""The checks of the Megatron-LM image: each passes on it, and says no to what it is there for."""
+"""The checks of the Megatron-LM image: each passes on the image, and fails for its fault."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FAULTS = {
     "80-transformer-engine": [("export TRANSFORMER_ENGINE_REF=v2.12", "TransformerEngine is not v2.12")],
     "90-tools": [("rm $(command -v zstd)", "zstd is not there")],
 }
-"""Check -> what is broken for it, as root, and what it then says, as the image's user."""
+"""By check: a command that breaks the image, run as root, and the check's error, as the image's user."""
 
 
 def test_checks_have_faults_each() -> None:

@@ -1,4 +1,4 @@
-"""The Megatron-LM image, built whole against stand-ins of its upstreams, asked what it promises."""
+"""The Megatron-LM image, built from stand-ins of its upstreams."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ DRIVER = "/usr/local/nvidia/lib"
 
 @pytest.fixture(scope="session")
 def published(upstreams: Upstreams, tmp_path_factory: pytest.TempPathFactory) -> Published:
-    """The `aks-megatron` stack, up, with `latest` asked for."""
+    """The `aks-megatron` stack, up, with the extra tag `latest`."""
     return upstreams.published(tmp_path_factory.mktemp("megatron"), extraTags=["latest"])
 
 
 @pytest.fixture(scope="session")
 def image(published: Published) -> Image:
-    """Its image."""
+    """The stack's image."""
     return Image(published.refs()["megatron-lm"])
 
 
 def with_gpus(upstreams: Upstreams, count: int, **variables: object) -> tuple[str, ...]:
-    """Return options that give a container a stand-in of the driver, which says so many GPUs."""
-    given = {"STANDIN_GPUS": count, "STANDIN_CUDA": 13020, **variables}
-    return (f"--volume={upstreams.driver}:{DRIVER}:ro", *(f"--env={name}={value}" for name, value in given.items()))
+    """Return a container's options for a stand-in of the driver with so many GPUs."""
+    environment = {"STANDIN_GPUS": count, "STANDIN_CUDA": 13020, **variables}
+    return (
+        f"--volume={upstreams.driver}:{DRIVER}:ro",
+        *(f"--env={name}={value}" for name, value in environment.items()),
+    )
 
 
 def test_megatron_up_pushes_its_tag_and_latest(published: Published) -> None:
@@ -65,9 +68,9 @@ def test_megatron_config_has_user_folder_and_health_check(image: Image, upstream
 
 
 def test_megatron_parts_have_the_versions_of_stack(image: Image, upstreams: Upstreams) -> None:
-    said = image.run("cat", "/opt/megatron/versions.txt").splitlines()
-    assert f"Megatron-LM {upstreams.commits['NVIDIA/Megatron-LM']}" in said
-    assert f"NeMo Framework Launcher {upstreams.commits['NVIDIA/NeMo-Framework-Launcher']}" in said
+    output = image.run("cat", "/opt/megatron/versions.txt").splitlines()
+    assert f"Megatron-LM {upstreams.commits['NVIDIA/Megatron-LM']}" in output
+    assert f"NeMo Framework Launcher {upstreams.commits['NVIDIA/NeMo-Framework-Launcher']}" in output
     for line in (
         "doca-ofed-userspace 3.2.1-018000",
         "libibverbs1 1:0.1-doca",
@@ -79,7 +82,7 @@ def test_megatron_parts_have_the_versions_of_stack(image: Image, upstreams: Upst
         "huggingface_hub 1.24.0",
         "NCCL 2.29.7",
     ):
-        assert line in said
+        assert line in output
     assert image.run("nemo-launcher", "hydra.run.dir=/tmp/launched") == "nvcr.io/nvidia/nemo:24.09\n"
 
 
@@ -97,11 +100,11 @@ def test_megatron_has_pinned_topology_and_no_repository(image: Image, upstreams:
 
 
 def test_healthcheck_with_expected_gpus_passes(image: Image, upstreams: Upstreams) -> None:
-    said = image.run(options=with_gpus(upstreams, 8, EXPECTED_GPUS=8)).splitlines()
-    assert said[1:3] == ["CUDA 13.2 on a driver up to CUDA 13.2", "8 GPUs"]
-    assert "megatron.core 0.18.2" in said
+    output = image.run(options=with_gpus(upstreams, 8, EXPECTED_GPUS=8)).splitlines()
+    assert output[1:3] == ["CUDA 13.2 on a driver up to CUDA 13.2", "8 GPUs"]
+    assert "megatron.core 0.18.2" in output
     too_few = with_gpus(upstreams, 7, EXPECTED_GPUS=8)
-    # Which of its two outputs comes first here, the engine decides.
+    # The engine decides which of the two outputs comes first.
     assert "7 GPUs are there, EXPECTED_GPUS is 8" in image.fails("healthcheck", options=too_few).splitlines()
     assert "1 GPUs" in image.run(options=with_gpus(upstreams, 1)).splitlines()
 
@@ -120,12 +123,12 @@ FAULTS: list[tuple[str, int, dict[str, object], str]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "gpus", "variables", "said"), FAULTS)
+@pytest.mark.parametrize(("fault", "gpus", "variables", "message"), FAULTS)
 def test_healthcheck_failure_is_one_line(
-    image: Image, upstreams: Upstreams, fault: str, gpus: int, variables: dict[str, object], said: str
+    image: Image, upstreams: Upstreams, fault: str, gpus: int, variables: dict[str, object], message: str
 ) -> None:
     options = ("--user=root", *with_gpus(upstreams, gpus, **variables))
-    assert said in image.fails("sh", "-c", f"{fault} && exec healthcheck", options=options)
+    assert message in image.fails("sh", "-c", f"{fault} && exec healthcheck", options=options)
 
 
 def test_healthcheck_without_driver_fails(image: Image) -> None:
@@ -161,13 +164,15 @@ def test_profiles_set_their_variables(image: Image) -> None:
     assert "NCCL_MNNVL_ENABLE=1\n" in grace
     assert "TOPO" not in grace
     assert image.run("with-profile", "aks-gb200", "--", *show) == grace
-    own = image.run("with-profile", "aks-ndv5", "--", *show, options=("--env=NCCL_MIN_NCHANNELS=8", "--env=UCX_TLS="))
-    assert "NCCL_MIN_NCHANNELS=8\n" in own
-    assert "UCX_TLS=\n" in own
+    overridden = image.run(
+        "with-profile", "aks-ndv5", "--", *show, options=("--env=NCCL_MIN_NCHANNELS=8", "--env=UCX_TLS=")
+    )
+    assert "NCCL_MIN_NCHANNELS=8\n" in overridden
+    assert "UCX_TLS=\n" in overridden
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("aks-ndv6", "--", "true"), "with-profile: there is no profile 'aks-ndv6'; "),
         (("../../etc/passwd", "--", "true"), "with-profile: '../../etc/passwd' is no profile; "),
@@ -175,18 +180,18 @@ def test_profiles_set_their_variables(image: Image) -> None:
         ((), "the profiles are: aks-gb200 aks-gb300 aks-ndv5 sharp"),
     ],
 )
-def test_profile_unknown_is_refused(image: Image, words: tuple[str, ...], said: str) -> None:
-    assert said in image.fails("with-profile", *words)
+def test_profile_unknown_is_refused(image: Image, words: tuple[str, ...], message: str) -> None:
+    assert message in image.fails("with-profile", *words)
 
 
 def test_profile_without_its_topology_file_is_refused(image: Image) -> None:
     script = "rm /etc/ndv5-topo.xml && exec with-profile aks-ndv5 -- true"
-    said = image.fails("sh", "-c", script, options=("--user=root",))
-    assert "NCCL_TOPO_FILE is '/etc/ndv5-topo.xml', which is not in this image" in said
+    output = image.fails("sh", "-c", script, options=("--user=root",))
+    assert "NCCL_TOPO_FILE is '/etc/ndv5-topo.xml', which is not in this image" in output
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (
             {"TOPOLOGY_SHA256": "0" * 64},
@@ -205,13 +210,13 @@ def test_profile_without_its_topology_file_is_refused(image: Image) -> None:
     ],
 )  # fmt: skip
 def test_megatron_build_mistake_is_one_line(
-    image: Image, upstreams: Upstreams, wrong: dict[str, str], said: str
+    image: Image, upstreams: Upstreams, wrong: dict[str, str], message: str
 ) -> None:
-    """All that is right is in the engine's cache by now."""
+    """The other steps are in the engine's cache."""
     assert image
     done = build("", {**upstreams.arguments(), **wrong}, image="megatron")
     assert done.returncode != 0
-    assert said in done.stdout
+    assert message in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")
 
 
@@ -249,7 +254,7 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
         {"NEMO_VERSION": "24.05"},
     ),
 ]
-"""What is switched on or off, the files that then differ, and the variables."""
+"""A configuration, the files that differ with it, and the variables."""
 
 
 @pytest.mark.slow
@@ -258,16 +263,16 @@ def test_megatron_switch_changes_only_listed_files(
     built: Built, upstreams: Upstreams, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
 ) -> None:
     launcher = {**upstreams.values()["launcher"], **switch.get("launcher", {})}
-    normal, other = built(), built(**{**switch, "launcher": launcher})
-    check_differ(normal, other, differing, variables)
+    normal, switched = built(), built(**{**switch, "launcher": launcher})
+    check_differ(normal, switched, differing, variables)
 
 
 @pytest.mark.slow
 def test_megatron_2503_has_upstream_versions(built: Built, upstreams: Upstreams) -> None:
     image = built("aks-megatron-2503")
-    said = image.run("cat", "/opt/megatron/versions.txt")
-    assert "doca-ofed-userspace 2.9.1-018000\n" in said
-    assert "transformers 4.52.4\n" in said
+    output = image.run("cat", "/opt/megatron/versions.txt")
+    assert "doca-ofed-userspace 2.9.1-018000\n" in output
+    assert "transformers 4.52.4\n" in output
     ours = environment(image)
     assert (ours["LAUNCHER_VERSION"], ours["NEMO_VERSION"]) == ("24.12", "24.05")
     assert image.run("nemo-launcher", "hydra.run.dir=/tmp/launched") == "nvcr.io/nvidia/nemo:24.05\n"

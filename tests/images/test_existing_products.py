@@ -1,4 +1,4 @@
-"""Each build product is taken as it is where it is there already: nothing of its Dockerfile is run."""
+"""A build product that exists already is used unchanged: no instruction of its Dockerfile runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PRODUCTS = sorted(
 
 @pytest.mark.parametrize(("dockerfile", "target"), PRODUCTS)
 def test_existing_product_is_used_unchanged(dockerfile: str, target: str, tmp_path: Path) -> None:
-    there, taken = unique("there"), unique("taken")
+    existing, built = unique("there"), unique("taken")
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /made\nENV MADE=elsewhere\n")
-    docker("build", "--tag", there, tmp_path)
+    docker("build", "--tag", existing, tmp_path)
     try:
         flags = [f"--target={target}"] if target else []
-        done = build(taken, {PRODUCT_ARG: there}, *flags, image=dockerfile.partition("/")[0])
+        done = build(built, {PRODUCT_ARG: existing}, *flags, image=dockerfile.partition("/")[0])
         assert done.returncode == 0, done.stdout
         assert "RUN" not in done.stdout
-        assert Image(taken).id() == Image(there).id()
+        assert Image(built).id() == Image(existing).id()
     finally:
-        docker("rmi", "--force", there, taken)
+        docker("rmi", "--force", existing, built)
