@@ -17,30 +17,51 @@ settings.register_profile("day", max_examples=30, deadline=None, suppress_health
 settings.register_profile("night", settings.get_profile("day"), max_examples=100)
 settings.load_profile("day")
 
-FOLDERS: Final = ("images", "engine", "provider", "aws", "toolchain", "workflows", "cluster")
-"""Folders whose tests one worker of pytest-xdist runs, as they share what they start and build; the longest first, so that
-no worker has one left when the others are done. The tests of other folders run anywhere, after these."""
+SCOPES: Final = (
+    "images/test_local.py",
+    "images/family",
+    "images/efa",
+    "images/megatron",
+    "images/universal",
+    "images/test_cuda13.py",
+    "images",
+    "workflows/test_runs.py",
+    "aws/test_runners.py",
+    "engine/test_previews.py",
+    "engine/test_old_states.py",
+    "engine/test_mishaps.py",
+    "engine/test_chain.py",
+    "toolchain",
+    "engine",
+    "aws",
+    "provider",
+    "workflows",
+    "cluster",
+)
+"""Files and folders whose tests one worker of pytest-xdist runs, as they share what they start and build. A test is of the
+first that holds it. The longest come first, so that no worker has one left when the others are done. The other tests run
+anywhere, after these."""
 
 
-def _folder(nodeid: str) -> str:
-    return nodeid.split("/")[1]
+def _scope(nodeid: str) -> str | None:
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    return next((scope for scope in SCOPES if f"{path}/".startswith(f"{scope}/")), None)
 
 
-class ByFolder(LoadScopeScheduling):
-    """Gives the tests of a folder to one worker, by :data:`FOLDERS`."""
+class ByScope(LoadScopeScheduling):
+    """Gives the tests of a scope to one worker, by :data:`SCOPES`."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = _folder(nodeid)
-        return folder if folder in FOLDERS else nodeid
+        return _scope(nodeid) or nodeid
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:
-    """Have :class:`ByFolder`. pytest-xdist's own groups take no effect with pytest 9.2."""
-    config.option.loadscopereorder = False  # it would begin with the folder that has most tests
-    return ByFolder(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByScope:
+    """Have :class:`ByScope`. pytest-xdist's own groups take no effect with pytest 9.2."""
+    config.option.loadscopereorder = False  # it would begin with the scope that has most tests
+    return ByScope(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests into the order of :data:`FOLDERS`."""
-    order = {folder: place for place, folder in enumerate(FOLDERS)}
-    items.sort(key=lambda item: order.get(_folder(item.nodeid), len(order)))
+    """Put the tests into the order of :data:`SCOPES`."""
+    order = {scope: place for place, scope in enumerate(SCOPES)}
+    items.sort(key=lambda item: order.get(_scope(item.nodeid) or "", len(order)))

@@ -12,25 +12,10 @@ import pytest
 
 from tests.fakes.package_index import VERSIONS, Index, standins
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
-from tests.images.published import Published
 from toolchain.checkout import Checkout
 from toolchain.parts import docker_engine
 
 Built = Callable[..., Image]
-
-
-@pytest.fixture(scope="session")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    """The `local` stack, up."""
-    stack = Published(tmp_path_factory.mktemp("local"), "local")
-    stack.up()
-    return stack
-
-
-@pytest.fixture(scope="session")
-def image(local: Published) -> Image:
-    """Its torch image: the real one."""
-    return Image(local.refs()["torch"])
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import re
 import shutil
 import subprocess
 import tarfile
@@ -15,6 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any, cast
 
+from docker import DockerClient
+
 from oci.client import Unreadable
 from oci.layers.layer import members, opened
 from oci.registry_image import fetch
@@ -24,10 +27,18 @@ EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ac
 """The diff id of a layer without any file, as WORKDIR leaves one for a folder that exists."""
 
 
+@cache
 def base_image() -> str:
-    """Return the Debian image that the tested images are built on: the mirror's, if the environment names one."""
+    """Return the Debian that the images under test stand on, which the engine has: the mirror's, where there is one.
+
+    The BuildKit of Docker 20.10 looks for a step under the parent's layers where the engine has the parent, else under its
+    manifest: a pull between two builds would hide what the first has built.
+    """
     mirrors = json.loads(os.environ.get("SLIPWAY_MIRRORS", "{}")).get("images", {})
-    return f"{mirrors.get('docker.io/library/debian', 'debian')}:bookworm-slim"
+    name = f"{mirrors.get('docker.io/library/debian', 'debian')}:bookworm-slim"
+    if docker("image", "inspect", name, check=False).returncode:
+        docker("pull", name)
+    return name
 
 
 @cache
@@ -140,6 +151,18 @@ class Image:
 def remove(image: Image) -> None:
     """Remove an image's name; the engine deletes layers that no other image has."""
     docker("image", "rm", "--force", image.tag)
+
+
+def forget(step: str, least: int) -> None:
+    """Remove the steps that match a pattern and hold at least so many bytes from the build cache, and what stands on them."""
+    engine = DockerClient.from_env().api
+    forgotten: list[str] = []
+    for record in sorted(engine.df()["BuildCache"], key=lambda record: str(record["CreatedAt"])):
+        large = record["Size"] >= least and re.search(step, record["Description"])
+        if large or {record.get("Parent"), *(record.get("Parents") or ())} & {*forgotten}:
+            forgotten.append(record["ID"])
+    for record_id in reversed(forgotten):
+        engine.prune_builds(all=True, filters={"id": [record_id]})  # type: ignore[arg-type]  # the stubs know few filters
 
 
 def headers(stream: IO[bytes], media_type: str = "tar") -> dict[str, tarfile.TarInfo]:

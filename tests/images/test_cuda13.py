@@ -14,6 +14,10 @@ from tests.images import cuda13
 from tests.images.chain import Chain, remove
 from tests.images.engine import DOCKERFILES, Image, docker
 
+pytestmark = (
+    pytest.mark.slow
+)  # gigabytes of wheels; test_local.py has a real torch, family the stages of a `base` stack
+
 ARCHS, OTHER_ARCHS = "9.0 10.0+PTX", "8.0 8.6"
 FUSED_ADAM = "deepspeed/ops/adam/fused_adam_op"
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
@@ -47,7 +51,7 @@ def code(image: Image, file: str, *options: str) -> tuple[set[str], set[str]]:
     return elf, ptx
 
 
-CHAINS = pytest.mark.parametrize("fixture", ["base", pytest.param("chain", marks=pytest.mark.slow)])
+CHAINS = pytest.mark.parametrize("fixture", ["base", "chain"])
 
 
 @CHAINS
@@ -83,7 +87,6 @@ def test_base_images_have_no_compiler(base: Chain) -> None:
         assert not compilers
 
 
-@pytest.mark.slow
 def test_nccl_image_compiles_extension_with_nvcc(chain: Chain) -> None:
     image = chain.image("torch")
     assert "Cuda compilation tools, release 13.2, V13.2.78" in image.run("nvcc", "--version")
@@ -95,7 +98,6 @@ def test_nccl_image_compiles_extension_with_nvcc(chain: Chain) -> None:
     )
 
 
-@pytest.mark.slow
 def test_nccl_is_the_release_of_stack(chain: Chain) -> None:
     program = """
 import ctypes
@@ -109,12 +111,10 @@ print(version.value, library.ncclGetErrorString(3).decode())
     assert chain.image("torch").run("python", "-", text=program).startswith("23004 internal error")
 
 
-@pytest.mark.slow
 def test_nccl_tests_have_code_of_requested_archs(chain: Chain) -> None:
     assert code(chain.image("nccl-tests"), "/opt/nccl-tests/build/all_reduce_perf") == ({"90", "100"}, {"100"})
 
 
-@pytest.mark.slow
 def test_fused_adam_of_other_archs_differs(world: World, chain: Chain, tmp_path: Path) -> None:
     have = {name: tag for name, tag in chain.names.items() if name != "deepspeed-wheel"}
     wheel = cuda13.built(world, "nccl-cu132", OTHER_ARCHS, have).image("deepspeed-wheel")

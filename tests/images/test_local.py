@@ -1,24 +1,86 @@
-"""The main job on real input: the `local` stack, built and pushed by `pulumi up` from published wheels, and run."""
+"""The main job on real input: the `local` stack, built by `pulumi up` from published wheels, run, and checked by its checks.
+
+Each check passes on the image, as its build ran them, and fails for its fault.
+"""
 
 from __future__ import annotations
 
 import re
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 
-from tests.images.engine import Image
+import pytest
+
+from tests.images.engine import DOCKERFILES, Image, base_image, check_planted, docker, forget
 from tests.images.published import Published
 
 MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 COMPONENTS = ["nvidia_cublas", "nvidia_cufft", "nvidia_cudnn", "nvidia_nccl", "triton", "torch-", "torchvision"]
 """A package of each component, in the order in which the layers lie."""
 
+CHECKS = DOCKERFILES / "torch/checks/build"
+PACKAGES = "/opt/venv/lib/python3*/site-packages"
 
-def test_exported_digest_is_that_of_the_registry(local: Published) -> None:
-    name, _, digest = local.refs()["torch"].partition("@")
-    host, _, path = name.partition("/")
-    request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
-    with urllib.request.urlopen(request, timeout=10) as response:
-        assert response.headers["Docker-Content-Digest"] == digest
+FAULTS = {
+    "10-imports.py": (f"rm {PACKAGES}/nvidia/*/lib/libcublas.so.*", "libcublas.so"),
+    "11-switches.py": (
+        f"echo 'import flash_attn_3._C' > $(echo {PACKAGES})/flash_attn_interface.py",
+        "flash_attn_interface cannot be imported: ModuleNotFoundError: No module named 'flash_attn_3'",
+    ),
+    "20-versions.py": ("export TORCH_VISION_VERSION=0.1.0", "torchvision: asked for 0.1.0 (TORCH_VISION_VERSION), but"),
+    "21-cuda.py": ("export CUDA_VERSION=10.2.89", ", the image for CUDA 10.2.89"),
+    "30-dependencies.sh": ("pip uninstall --quiet --yes sympy", "requires sympy, which is not installed"),
+    "40-matmul.py": (
+        f"echo 'Tensor.__matmul__ = lambda a, b: mm(a, b) + 1' >> $(echo {PACKAGES}/torch/__init__.py)",
+        "a 64 x 64 matrix product in torch.float32 is off by up to 1.0",
+    ),
+    "41-convolution.py": (
+        f"echo 'conv2d = lambda *given: torch.conv2d(*given) * 2' >> $(echo {PACKAGES}/torch/nn/functional.py)",
+        "a 3 x 3 convolution gives wrong numbers",
+    ),
+    "42-numpy.py": (
+        f"echo 'from_numpy = lambda array: zeros(4)' >> $(echo {PACKAGES}/torch/__init__.py)",
+        "four ones come back from NumPy as [0.0, 0.0, 0.0, 0.0]",
+    ),
+    "45-compile.py": (
+        f"sed -i '/^Requires-Dist: .*triton/d' $(echo {PACKAGES}/torch-*.dist-info/METADATA)",
+        "torch asks for no Triton",
+    ),
+    "50-vision.py": (f"rm {PACKAGES}/torchvision/_C*.so", "torchvision"),
+    "51-audio.py": (f"rm {PACKAGES}/torchaudio/lib/*.so", "has no attribute 'rnnt_loss"),
+    "60-libraries.py": (f"rm {PACKAGES}/pillow.libs/libtiff*", "needs libtiff"),
+    "70-account.sh": ("chmod a-w /opt/venv/lib", "/opt/venv cannot be written, so pip cannot install"),
+    "71-shells.sh": ("echo 'PATH=/usr/bin:/bin' >> ~/.profile", "/opt/venv/bin/python"),
+    "80-clean.sh": ("touch /opt/venv/left.pyc", "left behind by the build: /opt/venv/left.pyc"),
+}
+"""By check: a command that breaks the image, run as the image's user, and the check's error."""
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
+    """The `local` stack, up, with its image in the engine alone: a push would compress 6 GB. The engine keeps nothing of it."""
+    base_image()
+    stack = Published(tmp_path_factory.mktemp("local"), "local", publish=False)
+    stack.up()
+    yield stack
+    docker("image", "rm", "--force", stack.refs()["torch"])
+    forget(r"/mnt/resolve|/srv/install-component", 100_000_000)
+
+
+@pytest.fixture(scope="module")
+def image(local: Published) -> Image:
+    """Its torch image."""
+    return Image(local.refs()["torch"])
+
+
+@pytest.fixture(scope="module")
+def pushed(local: Published, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The image's reference in the registry."""
+    stack = local.copy(tmp_path_factory.mktemp("pushed") / "local")
+    stack.configure(publish=True)
+    stack.up()
+    return stack.refs()["torch"]
 
 
 def test_second_up_changes_nothing(local: Published) -> None:
@@ -53,8 +115,39 @@ def test_labels_have_title_version_and_base(local: Published, image: Image) -> N
     assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
 
 
-def test_layers_hold_a_component_each_and_no_build_files(image: Image) -> None:
-    layers = image.layers()
+def test_checks_have_a_fault_each() -> None:
+    assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
+
+
+@pytest.mark.parametrize("check", sorted(FAULTS))
+def test_check_of_faulty_image_fails(image: Image, check: str) -> None:
+    fault, output = FAULTS[check]
+    program = (CHECKS / check).read_text()
+    script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
+    assert output in image.fails("sh", "-c", script, text=program)
+
+
+def test_build_with_failing_check_fails(local: Published, context: Path) -> None:
+    check_planted(context, "torch/checks/build", local.outputs()["plan"]["torch"]["args"])
+
+
+def test_gpu_check_without_driver_is_one_line(image: Image) -> None:
+    program = (CHECKS.parent / "gpu.py").read_text()
+    assert image.fails("python", "-", text=program) == "no NVIDIA driver in this container; was it run with --gpus?\n"
+
+
+@pytest.mark.slow
+def test_exported_digest_is_that_of_the_registry(pushed: str) -> None:
+    name, _, digest = pushed.partition("@")
+    host, _, path = name.partition("/")
+    request = urllib.request.Request(f"http://{host}/v2/{path}/manifests/{digest}", headers={"Accept": MANIFESTS})
+    with urllib.request.urlopen(request, timeout=10) as response:
+        assert response.headers["Docker-Content-Digest"] == digest
+
+
+@pytest.mark.slow
+def test_layers_hold_a_component_each_and_no_build_files(pushed: str) -> None:
+    layers = Image(pushed).layers()
     places = [
         next(index for index, layer in enumerate(layers) if any(name.startswith(part) for name in layer.packages()))
         for part in COMPONENTS

@@ -9,7 +9,7 @@ import pytest
 from tests.images import chain
 from tests.images.engine import DOCKERFILES, check_planted
 from tests.images.family.conftest import Built, stacks
-from tests.images.test_checks import CHECKS
+from tests.images.test_local import CHECKS
 
 PACKAGES = "/opt/venv/lib/python3*/site-packages"
 USER = "HOME=/home/slipway exec setpriv --reuid 1000 --regid 1000 --clear-groups"
