@@ -11,6 +11,7 @@ from xdist.scheduler import LoadScopeScheduling
 # A shell's background job ignores Ctrl-C, and what it starts does too: Pulumi ends its plugins so, and would wait 5 s for
 # each run, and no test of Ctrl-C would tell anything.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise what `nohup` starts
 
 # A slow machine is no mistake: no deadlines, and no health check of time. `--hypothesis-profile night` draws more examples.
 settings.register_profile("day", max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -87,7 +88,7 @@ def test_blob_after_temporary_error_is_retried(registry: Registry, status: int) 
 def test_retry_waits_grow(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr("oci.transport._RETRY", AS_IT_IS)
-    monkeypatch.setattr("urllib3.util.retry.time.sleep", waits.append)
+    monkeypatch.setattr("urllib3.util.retry.time", SimpleNamespace(sleep=waits.append))  # no other thread's waits
     digest = registry.blob(b"content")
     registry.refusals = [503] * 3
     assert Repository(f"{registry.address}/a/b:1").blob(digest, read) == b"content"
