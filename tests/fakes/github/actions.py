@@ -134,12 +134,12 @@ class _Workflow:
         read = workflow(self.source, name)
         declared = (read["on"].get("workflow_call") or {}).get("inputs", {}) if isinstance(read["on"], dict) else {}
         assert set(inputs) <= set(declared), inputs
-        given = {key: about.get("default", "") for key, about in declared.items()} | inputs
+        values = {key: about.get("default", "") for key, about in declared.items()} | inputs
         contexts: dict[str, Any] = {
             "github": self._github(),
             "vars": self.actions.variables,
             "secrets": secrets,
-            "inputs": given,
+            "inputs": values,
             "needs": {},
             "runner": {"temp": str(self.home / "temp")},
         }
@@ -148,11 +148,11 @@ class _Workflow:
         for key, job in read["jobs"].items():
             needs = job.get("needs", [])
             names = [needs] if isinstance(needs, str) else needs
-            here = {**contexts, "needs": {need: contexts["needs"][need] for need in names}}
-            done, outputs = self._job(key, job, here)
+            job_contexts = {**contexts, "needs": {need: contexts["needs"][need] for need in names}}
+            done, outputs = self._job(key, job, job_contexts)
             ended += done
-            results = {one.result for one in done}
-            worst = next((one for one in ("failure", "cancelled") if one in results), "success")
+            results = {ended_job.result for ended_job in done}
+            worst = next((result for result in ("failure", "cancelled") if result in results), "success")
             result = "skipped" if results == {"skipped"} else worst
             contexts["needs"][key] = {"result": result, "outputs": outputs}
         called = (read["on"].get("workflow_call") or {}).get("outputs", {}) if isinstance(read["on"], dict) else {}
@@ -188,10 +188,10 @@ class _Workflow:
     def _cell(self, job: dict[str, Any], contexts: dict[str, Any]) -> tuple[list[Job], dict[str, Any]]:
         name = interpolate(job["name"], contexts)
         if "uses" in job:
-            given = {name: value(text, contexts) for name, text in job.get("with", {}).items()}
+            values = {name: value(text, contexts) for name, text in job.get("with", {}).items()}
             secrets = {name: value(text, contexts) for name, text in job.get("secrets", {}).items()}
-            done, outputs = self.run(Path(job["uses"]).name, given, secrets)
-            return [replace(one, name=f"{name} / {one.name}") for one in done], outputs
+            done, outputs = self.run(Path(job["uses"]).name, values, secrets)
+            return [replace(inner, name=f"{name} / {inner.name}") for inner in done], outputs
         self._count += 1
         place = self.home / f"machine-{self._count}"
         place.mkdir()
@@ -205,9 +205,9 @@ class _Workflow:
             if (failed and condition != "always()") or not evaluate(condition, contexts):
                 continue
             more = {key: interpolate(str(text), contexts) for key, text in step.get("env", {}).items()}
-            given = {key: value(text, contexts) for key, text in step.get("with", {}).items()}
+            values = {key: value(text, contexts) for key, text in step.get("with", {}).items()}
             if "uses" in step:
-                self._use(step["uses"].partition("@")[0], given, place, ended)
+                self._use(step["uses"].partition("@")[0], values, place, ended)
                 continue
             outputs, ok = self._line(step["run"], place, {**variables, **more}, ended)
             steps[step.get("id", "")] = {"outputs": outputs}
@@ -258,23 +258,25 @@ class _Workflow:
         outputs = dict(row.split("=", 1) for row in files["GITHUB_OUTPUT"].read_text().splitlines())
         return outputs, done.returncode == 0
 
-    def _use(self, action: str, given: Mapping[str, Any], place: Path, job: Job) -> None:
+    def _use(self, action: str, inputs: Mapping[str, Any], place: Path, job: Job) -> None:
         match action:
             case "actions/checkout":
-                assert given["persist-credentials"] is False
-                checkout(self.actions.remote, self.event, place / "checkout", self.depth or given.get("fetch-depth", 1))
+                assert inputs["persist-credentials"] is False
+                checkout(
+                    self.actions.remote, self.event, place / "checkout", self.depth or inputs.get("fetch-depth", 1)
+                )
             case "actions/upload-artifact":
-                source = place / "checkout" / given["path"]
+                source = place / "checkout" / inputs["path"]
                 if source.is_dir():
-                    shutil.copytree(source, self.store / given["name"])
+                    shutil.copytree(source, self.store / inputs["name"])
                 else:
-                    assert given["if-no-files-found"] == "ignore"
+                    assert inputs["if-no-files-found"] == "ignore"
             case "actions/download-artifact":
-                assert given["merge-multiple"] is True
-                for artifact in sorted(self.store.glob(given["pattern"])):
-                    shutil.copytree(artifact, place / "checkout" / given["path"], dirs_exist_ok=True, symlinks=True)
+                assert inputs["merge-multiple"] is True
+                for artifact in sorted(self.store.glob(inputs["pattern"])):
+                    shutil.copytree(artifact, place / "checkout" / inputs["path"], dirs_exist_ok=True, symlinks=True)
             case "anchore/scan-action":
-                job.scanned.append(dict(given))
+                job.scanned.append(dict(inputs))
             case _:
                 raise AssertionError(f"no stand-in of {action}")
 

@@ -19,12 +19,12 @@ def interpolate(text: str, contexts: Mapping[str, Any]) -> str:
     return re.sub(r"\$\{\{(.*?)\}\}", lambda match: _text(evaluate(match[1], contexts)), text)
 
 
-def value(given: Any, contexts: Mapping[str, Any]) -> Any:
+def value(raw: Any, contexts: Mapping[str, Any]) -> Any:
     """Return a value of a workflow: what its one expression gives, or its text with the expressions in it replaced."""
-    if not isinstance(given, str):
-        return given
-    whole = re.fullmatch(r"\$\{\{(.*)\}\}", given.strip())
-    return evaluate(whole[1], contexts) if whole and "${{" not in whole[1] else interpolate(given, contexts)
+    if not isinstance(raw, str):
+        return raw
+    match = re.fullmatch(r"\$\{\{(.*)\}\}", raw.strip())
+    return evaluate(match[1], contexts) if match and "${{" not in match[1] else interpolate(raw, contexts)
 
 
 def evaluate(text: str, contexts: Mapping[str, Any]) -> Any:
@@ -41,8 +41,8 @@ def evaluate(text: str, contexts: Mapping[str, Any]) -> Any:
     return result
 
 
-def _text(given: Any) -> str:
-    return "" if given is None else str(given).lower() if isinstance(given, bool) else str(given)
+def _text(raw: Any) -> str:
+    return "" if raw is None else str(raw).lower() if isinstance(raw, bool) else str(raw)
 
 
 class _Parser:
@@ -54,13 +54,13 @@ class _Parser:
         return self.tokens.pop(0) if self.tokens and (not tokens or self.tokens[0] in tokens) else None
 
     def either(self) -> Any:
-        left = self._both()
+        left = self._conjunction()
         while self._next("||"):
-            right = self._both()
+            right = self._conjunction()
             left = left or right
         return left
 
-    def _both(self) -> Any:
+    def _conjunction(self) -> Any:
         left = self._equal()
         while self._next("&&"):
             right = self._equal()
@@ -100,22 +100,22 @@ class _Parser:
         if token.isdigit():
             return int(token)
         if self._next("("):
-            given = [] if self._next(")") else [self.either()]
-            while given and self._next(","):
-                given.append(self.either())
-            assert not given or self._next(")")
-            return self._call(token, *given)
+            arguments = [] if self._next(")") else [self.either()]
+            while arguments and self._next(","):
+                arguments.append(self.either())
+            assert not arguments or self._next(")")
+            return self._call(token, *arguments)
         return _LITERALS[token] if token in _LITERALS else self._contexts[token]
 
-    def _call(self, name: str, *given: Any) -> Any:
+    def _call(self, name: str, *arguments: Any) -> Any:
         status = self._contexts.get("status", "success")
         match name:
             case "fromJSON":
-                return json.loads(given[0])
+                return json.loads(arguments[0])
             case "toJSON":
-                return json.dumps(given[0], indent=2)
-            case "contains" if isinstance(given[0], str):
-                return _text(given[1]).lower() in given[0].lower()
+                return json.dumps(arguments[0], indent=2)
+            case "contains" if isinstance(arguments[0], str):
+                return _text(arguments[1]).lower() in arguments[0].lower()
             case "always":
                 return True
             case "cancelled":

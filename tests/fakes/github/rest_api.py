@@ -30,8 +30,8 @@ class GitHub:
         self.pulls[number] = {"number": number, "head": head}
         self.comments[number] = []
 
-    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
-        """Return the answer to a request; ``path`` is below the repository's."""
+    def respond(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> Any:
+        """Return the response to a request; ``path`` is below the repository's."""
         match method, path.split("/"):
             case "GET", ["pulls"]:
                 return [pull for pull in self.pulls.values() if pull["head"]["label"] == query["head"][0]]
@@ -50,7 +50,9 @@ class GitHub:
                 self.comments[int(number)].append(comment)
                 return comment
             case "PATCH", ["issues", "comments", number]:
-                (comment,) = [one for of in self.comments.values() for one in of if one["id"] == int(number)]
+                (comment,) = [
+                    each for comments in self.comments.values() for each in comments if each["id"] == int(number)
+                ]
                 return comment.update(body)
             case "POST", ["actions", "workflows", name, "dispatches"]:
                 return self.dispatched.append((name, body))
@@ -69,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self.github.refusal, {"message": "Resource not accessible by integration"})
             return
         path = address.path.removeprefix(REPOSITORY)
-        self._send(200, self.github.answer(self.command, path, parse_qs(address.query), body))
+        self._send(200, self.github.respond(self.command, path, parse_qs(address.query), body))
 
     do_GET = do_POST = do_PATCH = _do  # noqa: N815
 

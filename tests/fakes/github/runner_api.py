@@ -49,11 +49,11 @@ class World:
         return next(runner for runner in self.runners.values() if runner["name"] == name)
 
     def finish(self, name: str) -> None:
-        """End the job of a runner that was for one job: it is gone."""
+        """End the job of a runner for one job, which removes the runner."""
         del self.runners[self.named(name)["id"]]
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        """Return the status and body of an answer, as GitHub's REST API documents it."""
+    def respond(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """Return the status and body of a response, as GitHub's REST API documents it."""
         split = urlsplit(path)
         if match := re.fullmatch(r"/app/installations/(\d+)/access_tokens", split.path):
             self.tokens.add(f"ghs_{match[1]}")
@@ -86,18 +86,18 @@ class World:
         return 404, {"message": "Not Found"}
 
     def _deliveries(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
-        """Return a page: it starts at the delivery that ``cursor`` names."""
-        ids = [f"v1_{one['id']}" for one in self.deliveries]
+        """Return the page that starts at the delivery of ``cursor``."""
+        ids = [f"v1_{delivery['id']}" for delivery in self.deliveries]
         start = ids.index(query["cursor"][0]) if "cursor" in query else 0
         return self.deliveries[start : start + int(query["per_page"][0])]
 
-    def link(self, path: str, answer: Any) -> str | None:
-        """Return the header that says where the next page is; none where there is none."""
-        if urlsplit(path).path != "/app/hook/deliveries" or not answer or answer[-1] is self.deliveries[-1]:
+    def link(self, path: str, page: Any) -> str | None:
+        """Return the header with the next page's address; None for the last page."""
+        if urlsplit(path).path != "/app/hook/deliveries" or not page or page[-1] is self.deliveries[-1]:
             return None
-        following = self.deliveries[self.deliveries.index(answer[-1]) + 1]
+        next_delivery = self.deliveries[self.deliveries.index(page[-1]) + 1]
         first = '<https://api.github.com/app/hook/deliveries?per_page=100>; rel="first"'
-        where = f"https://api.github.com/app/hook/deliveries?per_page=100&cursor=v1_{following['id']}"
+        where = f"https://api.github.com/app/hook/deliveries?per_page=100&cursor=v1_{next_delivery['id']}"
         return f'{first}, <{where}>; rel="next"'
 
     def _runner(self, method: str, number: str | None, query: dict[str, list[str]]) -> tuple[int, Any]:
@@ -116,7 +116,7 @@ class World:
 
 @contextmanager
 def served() -> Iterator[tuple[World, str]]:
-    """Serve a GitHub that knows nothing yet; within the block it is there, with its address."""
+    """Serve an empty GitHub; yield it and its address."""
     world = World()
 
     class Handler(BaseHTTPRequestHandler):
@@ -127,15 +127,15 @@ def served() -> Iterator[tuple[World, str]]:
             bearer = self.headers["Authorization"].removeprefix("Bearer ")
             world.bearers.append(bearer)
             if world.down:
-                status, answer = 503, {"message": "Service Unavailable"}
-            elif (bearer in world.tokens) == self.path.startswith("/app/"):  # there an App itself is to ask
-                status, answer = 401, {"message": "Bad credentials"}
+                status, result = 503, {"message": "Service Unavailable"}
+            elif (bearer in world.tokens) == self.path.startswith("/app/"):  # an App calls these itself
+                status, result = 401, {"message": "Bad credentials"}
             else:
-                status, answer = world.answer(self.command, self.path, body)
-            content = b"" if answer is None else json.dumps(answer).encode()
+                status, result = world.respond(self.command, self.path, body)
+            content = b"" if result is None else json.dumps(result).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
-            if status == 200 and (link := world.link(self.path, answer)):
+            if status == 200 and (link := world.link(self.path, result)):
                 self.send_header("Link", link)
             self.end_headers()
             self.wfile.write(content)

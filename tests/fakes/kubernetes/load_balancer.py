@@ -11,15 +11,18 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def relay(target: Callable[[], tuple[str, int]], host: str = "127.0.0.1") -> Iterator[str]:
-    """Pass connections on to where ``target`` says at the time, until the block ends; yield ``host:port``."""
+    """Forward connections to the present result of ``target`` until the block ends; yield ``host:port``."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            with suppress(OSError, LookupError, ValueError), socket.create_connection(target(), timeout=5) as other:
-                other.settimeout(None)
-                back = threading.Thread(target=_pump, args=[other, self.request], daemon=True)
+            with (
+                suppress(OSError, LookupError, ValueError),
+                socket.create_connection(target(), timeout=5) as connection,
+            ):
+                connection.settimeout(None)
+                back = threading.Thread(target=_pump, args=[connection, self.request], daemon=True)
                 back.start()
-                _pump(self.request, other)
+                _pump(self.request, connection)
                 back.join()
 
     class Server(socketserver.ThreadingTCPServer):

@@ -18,9 +18,9 @@ def offered(profile: str) -> dict[str, str]:
 
 
 @contextmanager
-def pool(cluster: Cluster, profile: str, **other: str) -> Iterator[None]:
-    """Have one node of a profile, tainted as such pools are, and a plain one for all else; ``other`` is offered instead."""
+def pool(cluster: Cluster, profile: str, **resources: str) -> Iterator[None]:
+    """Add one node of a profile with its pool's taints, and a plain one; ``resources`` replace the profile's."""
     row = profile_of(profile)
     taints = [entry["key"] for entry in row.tolerations]
-    with node(cluster, "plain", {}, {}), node(cluster, profile, row.selector, other or offered(profile), taints):
+    with node(cluster, "plain", {}, {}), node(cluster, profile, row.selector, resources or offered(profile), taints):
         yield

@@ -84,8 +84,8 @@ class Api:
     def _resource(self, version: str, kind: str) -> tuple[str, bool]:
         """Return a kind's path in the API, and whether it has namespaces."""
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-        answer = self.session.get(f"{self.server}{base}", timeout=30)
-        for resource in answer.json().get("resources", []):
+        response = self.session.get(f"{self.server}{base}", timeout=30)
+        for resource in response.json().get("resources", []):
             if resource["kind"] == kind and "/" not in resource["name"]:
                 return f"{base}/{{}}{resource['name']}", resource["namespaced"]
         raise ProviderError(f"no matches for kind {kind} in version {version}")
@@ -98,28 +98,28 @@ class Api:
         return f"{self.server}{path.format(between)}/{metadata['name']}"
 
     def find(self, manifest: Properties) -> Properties | None:
-        """Return an object as it is, None where there is none."""
-        answer = self.session.get(self.url(manifest), timeout=30)
-        if answer.status_code == 404:
+        """Return an object; None if it does not exist."""
+        response = self.session.get(self.url(manifest), timeout=30)
+        if response.status_code == 404:
             return None
-        return _read(answer)
+        return _read(response)
 
     def apply(self, manifest: Properties) -> Properties:
-        """Have the server make an object so, and refuse fields that it does not know."""
-        answer = self.session.patch(
+        """Apply an object on the server, which refuses unknown fields."""
+        response = self.session.patch(
             self.url(manifest),
             params={"fieldManager": MANAGER, "fieldValidation": "Strict", "force": "true"},
             headers={"Content-Type": "application/apply-patch+yaml"},
             data=json.dumps(manifest),
             timeout=60,
         )
-        return _read(answer)
+        return _read(response)
 
     def delete(self, manifest: Properties) -> None:
-        """Delete an object and wait until it is gone."""
-        answer = self.session.delete(self.url(manifest), params={"propagationPolicy": "Foreground"}, timeout=60)
-        if answer.status_code != 404:
-            _read(answer)
+        """Delete an object and wait for the end of its deletion."""
+        response = self.session.delete(self.url(manifest), params={"propagationPolicy": "Foreground"}, timeout=60)
+        if response.status_code != 404:
+            _read(response)
         end = time.monotonic() + SECONDS
         while self.find(manifest) is not None:
             if time.monotonic() > end:
@@ -134,17 +134,17 @@ class Api:
         )
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         space = manifest["metadata"]["namespace"]
-        answer = self.session.get(
+        response = self.session.get(
             f"{self.server}/api/v1/namespaces/{space}/pods", params={"labelSelector": selector}, timeout=30
         )
-        items: list[Properties] = _read(answer)["items"]
+        items: list[Properties] = _read(response)["items"]
         return items
 
 
-def _read(answer: requests.Response) -> Properties:
-    content: Properties = answer.json()
-    if not answer.ok:
-        raise ProviderError(f"the server refused: {content.get('message', answer.text)}")
+def _read(response: requests.Response) -> Properties:
+    content: Properties = response.json()
+    if not response.ok:
+        raise ProviderError(f"the server refused: {content.get('message', response.text)}")
     return content
 
 
@@ -217,9 +217,9 @@ class KubernetesProvider(Provider):
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
     ) -> provider_pb2.ConfigureResponse:
-        given = {name.rpartition(":")[2]: value for name, value in request.variables.items()}
-        self._where = given.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        self._context = given.get("context", "")
+        settings = {name.rpartition(":")[2]: value for name, value in request.variables.items()}
+        self._where = settings.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        self._context = settings.get("context", "")
         return provider_pb2.ConfigureResponse(acceptSecrets=False, supportsPreview=True)
 
     @functools.cached_property
@@ -263,7 +263,7 @@ class KubernetesProvider(Provider):
             try:
                 state = self._await(manifest, request.urn)
             except ProviderError as error:  # it is there, and the next update goes on with it
-                _half_made(context, name.lstrip("/"), state, request.properties, str(error))
+                _init_failed(context, name.lstrip("/"), state, request.properties, str(error))
                 raise
         return provider_pb2.CreateResponse(id=name.lstrip("/"), properties=encode_struct(state))
 
@@ -328,10 +328,10 @@ class KubernetesProvider(Provider):
             raise ProviderError(f"helm {words[0]}: {' '.join(done.stderr.split())}")
 
 
-def _half_made(
+def _init_failed(
     context: grpc.ServicerContext, name: str, state: Properties, inputs: struct_pb2.Struct, reason: str
 ) -> None:
-    """Tell the engine that an object was made and is not as it should be, in the way that gRPC has for details."""
+    """Report to the engine, in gRPC's details, that an object exists but failed to become ready."""
     failed = provider_pb2.ErrorResourceInitFailed(
         id=name, properties=encode_struct(state), reasons=[reason], inputs=inputs
     )

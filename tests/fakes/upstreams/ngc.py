@@ -41,18 +41,18 @@ class Upstreams:
     """The folders of the files by the addresses that they stand in for."""
 
     parts: ClassVar[tuple[str, ...]] = ()
-    """What else of the world goes into the files."""
+    """Further folders whose content goes into the files."""
 
     facts: ClassVar[tuple[str, ...]] = ()
-    """What else decides their content."""
+    """Further values that decide their content."""
 
     def __init__(self) -> None:
         cache = self.cache = ROOT / ".slipway/cache/world"
-        self.registry, here = os.environ["SLIPWAY_REGISTRY"], world.HERE
-        parts = [here / part for part in ("Dockerfile", "common", self.standin, *self.parts)]
+        self.registry = os.environ["SLIPWAY_REGISTRY"]
+        parts = [world.HERE / part for part in ("Dockerfile", "common", self.standin, *self.parts)]
         content = world.digest(parts, base_image(), *self.facts)
         self.files = world.once(cache, self.standin, content, self.fill)
-        content = world.digest([here / "repos"], self.tags)
+        content = world.digest([world.HERE / "repos"], self.tags)
         repositories = world.once(cache, f"{self.standin}-git", content, self._repositories)
         self.commits = {name: world.git(repositories / name, "rev-parse", "HEAD") for name in self.tags}
         self.server = Server(cache, world.gateway(), self.port + int(world.digest([], str(cache)), 16) % 10000)
@@ -75,32 +75,32 @@ class Upstreams:
             world.repository(folder / name, sources, tags, {}, None)
 
     def parent(self, release: str) -> str:
-        """Return the stand-in of one of NVIDIA's images, pushed the first time."""
+        """Return the stand-in of one of NVIDIA's images; the first call pushes it."""
         name = f"{self.registry}/standin/{self.standin}/pytorch:{release}-py3"
         if release not in self._parents:
             row = ngc_release(release)
             assert row.cuda
             assert row.ubuntu
             assert row.nccl
-            given = {"CUDA_VERSION": row.cuda, "UBUNTU": row.ubuntu, "NCCL_VERSION": row.nccl}
-            world.build(self.parent_stage, f"--tag={name}", **given)
+            build_args = {"CUDA_VERSION": row.cuda, "UBUNTU": row.ubuntu, "NCCL_VERSION": row.nccl}
+            world.build(self.parent_stage, f"--tag={name}", **build_args)
             docker("push", "--quiet", name)
             self._parents.add(release)
         return name
 
     def values(self, stack: str | None = None, **more: Any) -> dict[str, Any]:
-        """Return a stack's configuration with the stand-ins in it, and other keys if some are given."""
+        """Return a stack's configuration with the stand-ins and further keys."""
         return {**read_stack(stack or self.stack), "mirrors": self.mirrors, **more}
 
     def arguments(self, stack: str | None = None, **more: Any) -> dict[str, str]:
-        """Return the build arguments of a stack's image, whose parent is there."""
+        """Return the build arguments of a stack's image, and make its parent."""
         config = self.values(stack, **more)
         [image] = plan.make(stack or self.stack, config).images
         self.parent(config["ngc"])
         return {**image.args, **image.spec.tuning, **image.spec.label_args}
 
     def published(self, folder: Path, **more: Any) -> Published:
-        """Have the stack's image built and pushed by `pulumi up` from the branch `main`; its state lies in a folder."""
+        """Build and push the stack's image with `pulumi up` from the branch `main`; ``folder`` gets its state."""
         config = self.values(**more)
         self.parent(config["ngc"])
         stack = Published(folder, self.stack, **config)

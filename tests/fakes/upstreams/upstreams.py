@@ -23,10 +23,10 @@ from tests.images.engine import Image, base_image, docker
 HERE = Path(__file__).parent
 
 REAL = ("setuptools<82", "wheel", "packaging", "ninja", "cmake<4", "pybind11", "numpy")
-"""What the builds take from the Python index as it is."""
+"""Packages that builds take from the real Python index."""
 
-OTHER = ("numpy<2", "setuptools>=82")
-"""Older and newer releases beside them: NumPy for torch before 2.3, and a setuptools that has no pkg_resources."""
+OTHER_RELEASES = ("numpy<2", "setuptools>=82")
+"""Further releases of them: NumPy for torch before 2.3, and a setuptools without pkg_resources."""
 
 PURE = {"einops": "einops", "psutil": "psutil", "py-cpuinfo": "cpuinfo", "pydantic": "pydantic", "apex": "apex"}
 """Small stand-ins by their name on the index, and the module in each; its `apex` is not NVIDIA's."""
@@ -50,7 +50,7 @@ DATE = "2020-01-01T00:00:00+00:00"
 
 
 def digest(paths: Iterable[Path], *facts: object) -> str:
-    """Return 12 hexadecimal digits that stand for files, folders and some facts."""
+    """Return 12 hexadecimal digits of the hash of files, folders and some values."""
     total = hashlib.sha256(repr(facts).encode())
     for top in paths:
         for path in sorted(
@@ -61,10 +61,10 @@ def digest(paths: Iterable[Path], *facts: object) -> str:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git as nobody in particular, at no time in particular."""
+    """Run git with a fixed author and date."""
     environment = {
         **os.environ,
-        **{f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _NOBODY.items()},
+        **{f"GIT_{who}_{part}": value for who in ("AUTHOR", "COMMITTER") for part, value in _NOBODY.items()},
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CONFIG_SYSTEM": "/dev/null",
     }
@@ -158,7 +158,7 @@ def _index(folder: Path, tritons: Iterable[str]) -> None:
         "--python-version=3.11",
     ]
     command += ["--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64", "--dest", str(files)]
-    for wheels in (REAL, OTHER):
+    for wheels in (REAL, OTHER_RELEASES):
         subprocess.run([*command, *wheels], check=True)
     for name, module in PURE.items():
         pure_wheel(files, name, "9.9", module)
@@ -192,7 +192,7 @@ def gateway() -> str:
 
 
 def once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> Path:
-    """Return a part's folder, named by what decides its content, filled the first time."""
+    """Return a part's folder, named by its content's hash; the first call fills it."""
     folder = cache / f"{part}-{content}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -204,29 +204,33 @@ def once(cache: Path, part: str, content: str, fill: Callable[[Path], None]) -> 
 
 
 def build(target: str, *flags: str, **arguments: str) -> None:
-    given = {"DEBIAN": base_image(), **arguments}
+    build_args = {"DEBIAN": base_image(), **arguments}
     docker(
-        "build", f"--target={target}", *flags, *(f"--build-arg={name}={value}" for name, value in given.items()), HERE
+        "build",
+        f"--target={target}",
+        *flags,
+        *(f"--build-arg={name}={value}" for name, value in build_args.items()),
+        HERE,
     )
 
 
 Sources = Callable[[str, Path], list[Path]]
-"""Gives the folders whose files a repository has, by its name; the folder is there for what must be made first."""
+"""Returns the folders with the files of a named repository; it may write some to the given folder."""
 
 
 def standins(name: str, scratch: Path) -> list[Path]:
-    """Return the folders of a repository's stand-in: its own, and those of an extension of torch."""
-    own, extension = HERE / "repos" / name, HERE / "repos/extension"
+    """Return the folders of a repository's stand-in, with that of an extension of torch where it is one."""
+    files, extension = HERE / "repos" / name, HERE / "repos/extension"
     if name == "Dao-AILab/flash-attention":
         shutil.copytree(extension, scratch / "hopper")
         (scratch / "hopper/version.txt").write_text("3.0.0\n")
-        return [own, extension, scratch]
-    return [own, extension] if name in EXTENSIONS else [own]
+        return [files, extension, scratch]
+    return [files, extension] if name in EXTENSIONS else [files]
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What builds ask of the upstreams.
+    """What builds fetch from the upstreams.
 
     ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to the Triton that it names; ``tritons``
     are those that the index has, ``hpcx`` the archives of HPC-X.
@@ -261,10 +265,10 @@ class World:
     stages: str
     pushed: bool
     parents: set[str] = field(default_factory=set)
-    """Tags of nvidia/cuda that have been made by now."""
+    """Existing tags of nvidia/cuda."""
 
     def provide(self, tags: Iterable[str]) -> None:
-        """Make the images of nvidia/cuda that have these tags, where that has not been done."""
+        """Make the missing images of nvidia/cuda with these tags."""
         for tag in sorted(set(tags) - self.parents):
             match = re.fullmatch(r"([0-9.]+)-(?:cudnn[0-9]*-)?(base|devel)-(.*)", tag)
             assert match, tag
@@ -283,7 +287,7 @@ class World:
         folder, name = rocky if distro.startswith("rocky") else ubi
         build("rocky", f"--tag={folder}/{name}", DISTRO=distro)
         docker("push", "--quiet", f"{folder}/{name}")
-        # Another key in the image goes with other packages.
+        # Packages are signed with the image's key.
         content = digest(
             [], docker("run", "--rm", f"{folder}/{name}", "sha256sum", "/etc/pki/rpm-gpg/RPM-GPG-KEY").stdout
         )
@@ -319,8 +323,10 @@ class World:
 
 
 def index(cache: Path, tritons: Iterable[str]) -> Path:
-    """Make the Python index that builds take small packages from, with these releases of Triton, or find it made."""
-    return once(cache, "python", digest([], REAL, OTHER, PURE, "mkl", tritons), lambda folder: _index(folder, tritons))
+    """Return the Python index of small packages and these releases of Triton; the first call makes it."""
+    return once(
+        cache, "python", digest([], REAL, OTHER_RELEASES, PURE, "mkl", tritons), lambda folder: _index(folder, tritons)
+    )
 
 
 def make(
@@ -333,7 +339,7 @@ def make(
     sources: Sources = standins,
     python: Path | None = None,
 ) -> World:
-    """Make all upstreams but the parent images, or find them made, and serve them.
+    """Serve all upstreams but the parent images; the first call makes them.
 
     Addresses change with content, so that the engine's cache never takes an old file for a new one. The parent images are
     called ``nvidia`` and ``pushed`` to the registry, or the engine alone has them; ``stages`` is what the names of this
