@@ -1,8 +1,8 @@
 """Sample mutations of the product, and print those that no test notices: a table in Markdown.
 
-``python -m tests.mutations [--count N] [--seed N] [FOLDER...]`` works in a worktree of its own, made of the last commit. For each
-mutation it runs the tests in `tests/unit` and `tests/history` that import the mutated module, themselves or through others.
-A mutation that only tests with a Docker engine would notice is printed too.
+``python -m tests.mutations [--count N] [--seed N] [--jobs N] [FOLDER...]`` works in worktrees of its own, made of the last
+commit. For each mutation it runs the tests that import the mutated module, then all of `tests/unit` and `tests/history`.
+A test that fails or does not end kills the mutation. A mutation that only tests with a Docker engine would notice is printed too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
 
 FOLDERS = ("stacks", "components", "ci", "toolchain/docker_provider")
 TESTS = ("tests/unit", "tests/history")
-SECONDS = 600
+SECONDS = 300
+"""The longest that the tests of one mutation may take; all of them take about 100."""
 
 OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -27,6 +31,19 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
 NAMES = {"all": "any", "any": "all", "min": "max", "max": "min"}
+
+EQUIVALENT = ("frozen", "slots", "kw_only", "strict", "timeout", "SECONDS", "TIMEOUT")
+"""Ends of names whose value is not mutated. Those of a dataclass refuse what mypy refuses, `zip(strict=...)` what cannot happen,
+and one second more changes nothing."""
+
+
+class Mutation(NamedTuple):
+    """An expression of a module, and what replaces it."""
+
+    file: Path
+    node: ast.expr
+    kind: str
+    text: str
 
 
 def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -55,13 +72,19 @@ def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield "name", changed
 
 
-def places(file: Path) -> Iterator[tuple[ast.expr, str, str]]:
-    """Yield the expressions of a module that can be mutated, what is mutated, and the mutated source."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+def mutations(root: Path, file: Path) -> Iterator[Mutation]:
+    """Yield all mutations of a module."""
+    tree = ast.parse((root / file).read_text(encoding="utf-8"))
+    equivalent = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr):
+        match node:
+            case ast.keyword(arg=str(name), value=value) | ast.Assign(targets=[ast.Name(id=name)], value=value):
+                if name.endswith(EQUIVALENT):
+                    equivalent.add(value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and node not in equivalent:
             for kind, changed in mutants(node):
-                yield node, kind, ast.unparse(ast.fix_missing_locations(changed))
+                yield Mutation(file, node, kind, ast.unparse(ast.fix_missing_locations(changed)))
 
 
 def replace(source: str, node: ast.expr, text: str) -> str:
@@ -84,46 +107,39 @@ def imported(file: Path) -> set[str]:
     return names
 
 
-def reaching(root: Path, module: str) -> list[str]:
-    """Return the test files that import a module, directly if any does, else through one other module."""
-    tests = [file for folder in TESTS for file in (root / folder).rglob("test_*.py")]
-    direct = [str(file) for file in tests if module in imported(file)]
-    if direct:
-        return direct
-    product = [
-        file
-        for folder in ("stacks", "oci", "cli", "components", "ci", "toolchain")
-        for file in (root / folder).rglob("*.py")
-    ]
-    users = {
-        ".".join(f.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        for f in product
-        if module in imported(f)
-    }
-    return [str(file) for file in tests if users & imported(file)] or [str(root / folder) for folder in TESTS]
+def importing(root: Path, file: Path) -> list[str]:
+    """Return the test files that import a module."""
+    module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+    tests = [test for folder in TESTS for test in sorted((root / folder).rglob("test_*.py"))]
+    return [str(test.relative_to(root)) for test in tests if module in imported(test)]
 
 
-def killed(root: Path, tests: list[str]) -> bool:
-    """Say whether a test fails, or does not end in time."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n",
-        "0",
-        "-m",
-        "not slow",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-    ]
+def passes(root: Path, tests: list[str] | tuple[str, ...], *options: str) -> bool:
+    """Say whether all tests pass, and end in time."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", *options, *tests]
     try:
-        done = subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=SECONDS)
+        return not subprocess.run(command, cwd=root, capture_output=True, check=False, timeout=SECONDS).returncode
     except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+        return False
+
+
+def survives(root: Path, mutation: Mutation) -> bool:
+    """Say whether all tests pass in a worktree with a mutation."""
+    file = root / mutation.file
+    source = file.read_text(encoding="utf-8")
+    file.write_text(replace(source, mutation.node, mutation.text), encoding="utf-8")
+    try:
+        direct = importing(root, mutation.file)
+        return (not direct or passes(root, direct, "-n0")) and passes(root, TESTS, "-n0")
+    finally:
+        file.write_text(source, encoding="utf-8")
+
+
+def sampled(root: Path, folders: list[str], count: int, seed: int) -> list[Mutation]:
+    """Return a sample of the mutations of some folders."""
+    files = [file.relative_to(root) for folder in folders for file in sorted((root / folder).rglob("*.py"))]
+    everything = [mutation for file in files for mutation in mutations(root, file)]
+    return random.Random(seed).sample(everything, min(count, len(everything)))
 
 
 def main() -> None:
@@ -131,29 +147,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="how many mutations are tried at once")
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slipway-mutations-") as folder:
-        root = Path(folder) / "checkout"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", root], check=True)
+        roots = [Path(folder) / str(number) for number in range(options.jobs)]
+        free: SimpleQueue[Path] = SimpleQueue()
+
+        def survivor(mutation: Mutation) -> bool:
+            root = free.get()
+            try:
+                return survives(root, mutation)
+            finally:
+                free.put(root)
+
         try:
-            files = [file for name in options.folders for file in sorted((root / name).rglob("*.py"))]
-            all_places = [(file, *place) for file in files for place in places(file)]
-            sample = random.Random(options.seed).sample(all_places, min(options.count, len(all_places)))
+            for root in roots:
+                subprocess.run(["git", "worktree", "add", "--quiet", "--detach", root], check=True)
+                free.put(root)
+            if not passes(roots[0], TESTS, f"-n{options.jobs}"):
+                sys.exit("a test fails without a mutation")
+            sample = sampled(roots[0], options.folders, options.count, options.seed)
             survivors = 0
             print("| place | mutation | was | is |\n| --- | --- | --- | --- |", flush=True)
-            for file, node, kind, text in sample:
-                source = file.read_text(encoding="utf-8")
-                name = file.relative_to(root)
-                module = ".".join(name.with_suffix("").parts).removesuffix(".__init__")
-                file.write_text(replace(source, node, text), encoding="utf-8")
-                if not killed(root, reaching(root, module)):
-                    survivors += 1
-                    print(f"| {name}:{node.lineno} | {kind} | `{ast.unparse(node)}` | `{text}` |", flush=True)
-                file.write_text(source, encoding="utf-8")
+            with ThreadPoolExecutor(options.jobs) as pool:
+                for (file, node, kind, text), survived in zip(sample, pool.map(survivor, sample), strict=True):
+                    if survived:
+                        survivors += 1
+                        print(f"| {file}:{node.lineno} | {kind} | `{ast.unparse(node)}` | `{text}` |", flush=True)
             print(f"{len(sample) - survivors} of {len(sample)} killed", flush=True)
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", root], check=True)
+            for root in roots:
+                subprocess.run(["git", "worktree", "remove", "--force", root], check=False)
 
 
 if __name__ == "__main__":
