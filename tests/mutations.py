@@ -73,14 +73,17 @@ def mutants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def mutations(root: Path, file: Path) -> Iterator[Mutation]:
-    """Yield all mutations of a module."""
+    """Yield all mutations of a module but those that change nothing: see EQUIVALENT, and a function's annotations."""
     tree = ast.parse((root / file).read_text(encoding="utf-8"))
-    equivalent = set()
+    equivalent: set[ast.AST] = set()
     for node in ast.walk(tree):
         match node:
             case ast.keyword(arg=str(name), value=value) | ast.Assign(targets=[ast.Name(id=name)], value=value):
                 if name.endswith(EQUIVALENT):
                     equivalent.add(value)
+            case ast.FunctionDef(returns=returns):
+                inner = [part.annotation for part in ast.walk(node) if isinstance(part, ast.arg | ast.AnnAssign)]
+                equivalent.update(part for top in (*inner, returns) if top for part in ast.walk(top))
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and node not in equivalent:
             for kind, changed in mutants(node):
