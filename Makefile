@@ -7,7 +7,7 @@ WORKERS ?= 3
 export STACK
 
 toolchain := $(PYTHON) -m toolchain
-pytest    := python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTEST_ARGS)
+pytest     = python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .PHONY: help up preview down doctor ready lint test test-unit test-all bench lock
@@ -37,6 +37,7 @@ lint: ## check style, types, Dockerfiles, shell scripts and workflows
 test: lint ready ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
 
+test-unit: WORKERS = auto
 test-unit: ## the tests that need nothing but Python, in seconds
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit

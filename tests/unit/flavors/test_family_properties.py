@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stacks import flavors
@@ -137,6 +137,7 @@ def changed(values: dict[str, Any], other: dict[str, Any], keys: set[str]) -> di
     return {key: (other if key in keys else values).get(key) for key in {**values, **other}}
 
 
+@settings(max_examples=settings().max_examples // 3)  # each draws two stacks that go together
 @given(
     configurations(), configurations(), st.sets(st.sampled_from(["torch", "extras", "archList", "python", "platform"]))
 )
