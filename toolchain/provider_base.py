@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
@@ -153,51 +153,40 @@ def encode_struct(properties: Mapping[str, Any]) -> struct_pb2.Struct:
 
 def plain(value: Any) -> Any:
     """Return the value without secrets' wrappers and without nulls inside objects."""
-    if isinstance(value, Secret):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {key: bare for key, item in value.items() if (bare := plain(item)) is not None}
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    return value
+    return _without_nulls(value, plain, lambda inner: inner)
 
 
 def without_nulls(value: Any) -> Any:
     """Return the value without nulls inside objects, its secrets kept."""
+    return _without_nulls(value, without_nulls, Secret)
+
+
+def _without_nulls(value: Any, recurse: Callable[[Any], Any], secret: Callable[[Any], Any]) -> Any:
     if isinstance(value, Secret):
-        return Secret(without_nulls(value.value))
+        return secret(recurse(value.value))
     if isinstance(value, dict):
-        return {key: kept for key, item in value.items() if (kept := without_nulls(item)) is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return value
+        return {key: inner for key, item in value.items() if (inner := recurse(item)) is not None}
+    return [recurse(item) for item in value] if isinstance(value, list) else value
 
 
-def secret_texts(value: Any, *, within: bool = False) -> Iterator[str]:
-    """Yield every string that lies inside a secret, to be kept out of what is printed."""
+def _inner(value: Any) -> Iterable[Any]:
+    """Return the values directly inside a value."""
     if isinstance(value, Secret):
-        yield from secret_texts(value.value, within=True)
-    elif isinstance(value, str) and within:
+        return [value.value]
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def secret_texts(value: Any, *, secret: bool = False) -> Iterator[str]:
+    """Yield every string inside a secret, to be masked in output."""
+    if isinstance(value, str) and secret:
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from secret_texts(item, within=within)
-    elif isinstance(value, list):
-        for item in value:
-            yield from secret_texts(item, within=within)
+    for item in _inner(value):
+        yield from secret_texts(item, secret=secret or isinstance(value, Secret))
 
 
 def has_unknown(value: Any) -> bool:
-    """Say whether the value is, or holds anywhere, one that is not known yet."""
-    if isinstance(value, Unknown):
-        return True
-    if isinstance(value, Secret):
-        return has_unknown(value.value)
-    if isinstance(value, dict):
-        return any(has_unknown(item) for item in value.values())
-    if isinstance(value, list):
-        return any(has_unknown(item) for item in value)
-    return False
+    """Return whether the value is unknown, or has an unknown one inside."""
+    return isinstance(value, Unknown) or any(map(has_unknown, _inner(value)))
 
 
 class Host:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import SENSITIVE, Model
+from stacks.config.model import SENSITIVE, Model, matching
 from stacks.errors import one_line
 from stacks.versions.checksums import runner_names
 
@@ -34,15 +34,6 @@ _DEFAULT_LABELS = frozenset({"self-hosted", "linux", "windows", "macos", "x64", 
 """Labels that GitHub gives to every runner ("Using self-hosted runners in a workflow")."""
 
 
-def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not pattern.fullmatch(value):
-            raise ValueError(f"expected {expected}")
-        return value
-
-    return AfterValidator(check)
-
-
 def _custom(label: str) -> str:
     if label.lower() in _DEFAULT_LABELS:
         raise ValueError("every runner has this label from GitHub; choose one of your own, such as gpu")
@@ -58,19 +49,24 @@ def _no_enterprise(url: str) -> str:
 
 
 Arn = Annotated[
-    str, _matching(_SECRET, "the full ARN of a secret in Secrets Manager, including its six-character ending")
+    str,
+    AfterValidator(
+        matching(_SECRET, "the full ARN of a secret in Secrets Manager, including its six-character ending")
+    ),
 ]
-Topic = Annotated[str, _matching(_TOPIC, "the ARN of an SNS topic")]
-Region = Annotated[str, _matching(_REGION, "a region such as eu-west-1")]
-InstanceType = Annotated[str, _matching(_TYPE, "an instance type such as g5.xlarge")]
+Topic = Annotated[str, AfterValidator(matching(_TOPIC, "the ARN of an SNS topic"))]
+Region = Annotated[str, AfterValidator(matching(_REGION, "a region such as eu-west-1"))]
+InstanceType = Annotated[str, AfterValidator(matching(_TYPE, "an instance type such as g5.xlarge"))]
 RunnerLabel = Annotated[
     str,
-    _matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu"),
+    AfterValidator(matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu")),
     AfterValidator(_custom),
 ]
-Ami = Annotated[str, _matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0")]
-Vpc = Annotated[str, _matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0")]
-Subnet = Annotated[str, _matching(re.compile(r"subnet-[0-9a-f]{8,17}"), "a subnet, such as subnet-0123456789abcdef0")]
+Ami = Annotated[str, AfterValidator(matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0"))]
+Vpc = Annotated[str, AfterValidator(matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0"))]
+Subnet = Annotated[
+    str, AfterValidator(matching(r"subnet-[0-9a-f]{8,17}", "a subnet, such as subnet-0123456789abcdef0"))
+]
 
 
 class Ec2GitHub(Model):

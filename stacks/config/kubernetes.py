@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
-from stacks.config.model import SENSITIVE, Given, Model, Secret
+from stacks.config.model import SENSITIVE, Model, NonEmpty, Secret, matching
 from stacks.errors import one_line
 from stacks.references import Host, Reference, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
@@ -34,12 +34,6 @@ def _quantity(value: str) -> str:
     return value
 
 
-def _label(value: str) -> str:
-    if not _LABEL.fullmatch(value):
-        raise ValueError("expected 1 to 63 lower-case letters, digits and -, a letter or digit at either end")
-    return value
-
-
 def _scale_set(value: str) -> str:
     if len(value) > 45:
         raise ValueError("expected at most 45 characters, which ARC's chart allows for a scale set's name")
@@ -57,14 +51,17 @@ def _free_namespace(value: str) -> str:
 
 
 Quantity = Annotated[str, AfterValidator(_quantity)]
-Label = Annotated[str, AfterValidator(_label)]
+Label = Annotated[
+    str,
+    AfterValidator(matching(_LABEL, "1 to 63 lower-case letters, digits and -, a letter or digit at either end")),
+]
 
 
 class GitHubApp(Model):
     """A GitHub App that may administer runners."""
 
-    id: Given = Field(description="App id or client id; quote it.")
-    installation: Given = Field(description="Installation id; quote it.")
+    id: NonEmpty = Field(description="App id or client id; quote it.")
+    installation: NonEmpty = Field(description="Installation id; quote it.")
     private_key: Secret = Field(description="Private key in PEM, always a secret.")
 
 
@@ -98,7 +95,7 @@ class Arc(Model):
     """GitHub's Actions Runner Controller (ARC), from its own Helm charts."""
 
     version: str = Field(ARC_VERSION, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", description="Release of both charts.")
-    charts: Given | None = Field(
+    charts: NonEmpty | None = Field(
         None,
         description="Folder, relative to the checkout, with both charts unpacked, each in a folder of its name. "
         "Default: GitHub's registry.",

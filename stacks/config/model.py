@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
@@ -55,26 +55,31 @@ Environment = Annotated[dict[str, str], BeforeValidator(_as_text, json_schema_in
 """Variables by name. Numbers, true and false become text."""
 
 
-def _given(value: Text) -> Text:
+def _non_empty(value: Text) -> Text:
     if not (value.get_secret_value() if isinstance(value, SecretStr) else value).strip():
         raise ValueError("is empty: give a value, or leave it out")
     return value
 
 
-Given = Annotated[str, AfterValidator(_given)]
+NonEmpty = Annotated[str, AfterValidator(_non_empty)]
 """Text that is not empty."""
 
-Secret = Annotated[SecretStr, AfterValidator(_given)]
+Secret = Annotated[SecretStr, AfterValidator(_non_empty)]
 """A secret that is not empty. An unset variable would give an empty one."""
 
 
-def _sha256(value: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{64}", value):
-        raise ValueError("expected a SHA-256: 64 digits 0-9 a-f")
-    return value
+def matching(pattern: str | re.Pattern[str], expected: str) -> Callable[[str], str]:
+    """Return a check that raises ValueError for text that a pattern does not match, naming what is ``expected``."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"expected {expected}")
+        return value
+
+    return check
 
 
-Sha256 = Annotated[str, AfterValidator(_sha256)]
+Sha256 = Annotated[str, AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 digits 0-9 a-f"))]
 """The hash of a file."""
 
 

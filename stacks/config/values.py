@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainValidator, PositiveInt
 
+from stacks.config.model import matching
+
 
 def check_url(value: str) -> str:
     """Return an http(s) address without a slash at its end; raises ValueError for a credential in it, or no address."""
@@ -24,22 +26,8 @@ def check_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _label(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
-        raise ValueError("expected a runner's label, such as self-hosted: letters, digits and . _ - only")
-    return value
-
-
-def _version(value: str) -> str:
-    if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.+_-]*", value):
-        raise ValueError("expected a version such as 2.15.0: letters, digits and . + _ - only")
-    return value
-
-
-def _release(value: str) -> str:
-    if not re.fullmatch(r"[0-9]+(\.[0-9A-Za-z+_-]+)+", value):
-        raise ValueError("expected a version such as 2.15.0, beginning with a number and a dot")
-    return value
+_version = matching(r"[0-9A-Za-z][0-9A-Za-z.+_-]*", "a version such as 2.15.0: letters, digits and . + _ - only")
+_release = matching(r"[0-9]+(\.[0-9A-Za-z+_-]+)+", "a version such as 2.15.0, beginning with a number and a dot")
 
 
 def _torch_release(value: str) -> str:
@@ -68,13 +56,13 @@ def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidat
     return PlainValidator(validate, json_schema_input_type=written)
 
 
-_COMMIT = re.compile(r"[0-9a-f]{7,40}")
-_PINNED_RELEASE = re.compile(r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?")
+_COMMIT = r"[0-9a-f]{7,40}"
+_PINNED_RELEASE = r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?"
 
 
 def is_commit(pin: str) -> bool:
     """Say whether a pin names a commit rather than a version."""
-    return bool(_COMMIT.fullmatch(pin))
+    return bool(re.fullmatch(_COMMIT, pin))
 
 
 def ref(pin: str | Literal[False]) -> str:
@@ -82,22 +70,10 @@ def ref(pin: str | Literal[False]) -> str:
     return "" if not pin else pin if is_commit(pin) else f"v{pin}"
 
 
-def _commit(value: str) -> str:
-    if not is_commit(value):
-        raise ValueError("expected a commit: 7 to 40 digits 0-9 a-f")
-    return value
-
-
-def _release_or_commit(value: str) -> str:
-    if not (is_commit(value) or _PINNED_RELEASE.fullmatch(value)):
-        raise ValueError("expected a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false")
-    return value
-
-
-def _commit_only(value: str) -> str:
-    if not is_commit(value):
-        raise ValueError("expected a commit of 7 to 40 digits 0-9 a-f, or false: its builds do not name their release")
-    return value
+_release_or_commit = matching(
+    rf"{_COMMIT}|{_PINNED_RELEASE}", "a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false"
+)
+_commit_only = matching(_COMMIT, "a commit of 7 to 40 digits 0-9 a-f, or false: its builds do not name their release")
 
 
 def _joined(value: Any) -> Any:
@@ -135,8 +111,13 @@ TorchRelease = Annotated[str, AfterValidator(_torch_release)]
 DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]
 Certificate = Annotated[str, AfterValidator(_certificate)]
 Size = Annotated[ByteSize, BeforeValidator(_with_unit, json_schema_input_type=str)]
-Label = Annotated[str, AfterValidator(_label)]
-Commit = Annotated[str, AfterValidator(_commit)]
+Label = Annotated[
+    str,
+    AfterValidator(
+        matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a runner's label, such as self-hosted: letters, digits and . _ - only")
+    ),
+]
+Commit = Annotated[str, AfterValidator(matching(_COMMIT, "a commit: 7 to 40 digits 0-9 a-f"))]
 Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
 CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
 """A pin that cannot be a version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""

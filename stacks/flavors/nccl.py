@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
+from stacks.config.model import matching
 from stacks.config.values import JobCount, Version
 from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.components import tuning
@@ -19,13 +20,10 @@ from stacks.tags import parse
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.torch_libraries import check_nccl_package, hpcx_archive, nccl_package_warnings, nccl_release
 
-
-def _archive(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*\.tbz", value) or ".." in value:
-        raise ValueError("expected a path ending in .tbz, such as v2.26_cuda13/hpcx-v2.26-...-x86_64.tbz")
-    return value
-
-
+_archive = matching(
+    r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*\.tbz",
+    "a path ending in .tbz, such as v2.26_cuda13/hpcx-v2.26-...-x86_64.tbz",
+)
 _TAGGED = re.compile(
     r"(?P<cuda>[0-9.]+)(?:-cudnn[0-9]*)?-devel-(?P<distro>[a-z]+[0-9.]+)-nccl(?P<nccl>[0-9.]+-[0-9]+)(?:-[0-9a-f]{7,40})?"
 )

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from stacks.versions.efa_ngc import ngc_release
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.tables import order, table
 
 _AKS = "stacks/versions/aks.toml"
@@ -59,14 +59,9 @@ def aks_node(name: str, *, field: str = "nodes") -> AksNode:
     Raises:
         Incompatible: the table does not know it.
     """
-    rows = table("aks")
-    if name not in rows:
-        raise Incompatible(field, name, "is no known GPU node of AKS", tuple(rows), _AKS, known=False)
-    row = rows[name]
-    topology = Topology(**row["topology"]) if "topology" in row else None
-    return AksNode(
-        name=name, **{key: row[key] for key in ("sku", "platform", "archs", "gpus", "rdma")}, topology=topology
-    )
+    values = row(table("aks"), name, field, "is no known GPU node of AKS", _AKS)
+    topology = Topology(**values["topology"]) if "topology" in values else None
+    return AksNode(**{**values, "name": name, "topology": topology})
 
 
 def check_platform(name: str, platform: str, *, field: str = "platform") -> None:
@@ -91,12 +86,10 @@ def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca"
         Incompatible: the table does not know the release, or it has no packages for that Ubuntu.
     """
     releases = table("doca")["release"]
-    if version not in releases:
-        raise Incompatible(field, version, "is not a known release of DOCA", tuple(releases), _DOCA, known=False)
-    ubuntu = ngc_release(parent).ubuntu
-    if ubuntu and ubuntu not in releases[version]["ubuntu"]:
+    release, ubuntu = row(releases, version, field, "is not a known release of DOCA", _DOCA), ngc_release(parent).ubuntu
+    if ubuntu and ubuntu not in release["ubuntu"]:
         why = f"has no packages for Ubuntu {ubuntu}, the system of nvcr.io/nvidia/pytorch:{parent}-py3"
-        fitting = [release for release, row in releases.items() if ubuntu in row["ubuntu"]]
+        fitting = [name for name, values in releases.items() if ubuntu in values["ubuntu"]]
         raise Incompatible(field, version, why, fitting, _DOCA)
     machines: dict[str, str] = table("doca")["machine"]
     return machines[machine]
@@ -108,12 +101,8 @@ def launcher_commit(version: str, *, field: str = "launcher.version") -> str:
     Raises:
         Incompatible: the table does not know it.
     """
-    rows = table("nemo")["launcher"]
-    if version not in rows:
-        raise Incompatible(
-            field, version, "is no release of the NeMo Framework Launcher", tuple(rows), _NEMO, known=False
-        )
-    commit: str = rows[version]["commit"]
+    why = "is no release of the NeMo Framework Launcher"
+    commit: str = row(table("nemo")["launcher"], version, field, why, _NEMO)["commit"]
     return commit
 
 
@@ -129,7 +118,7 @@ def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> Non
     Raises:
         Incompatible: naming those that go with the launcher.
     """
-    known = dict.fromkeys(row["nemo"] for row in table("nemo")["launcher"].values())
+    known = dict.fromkeys(values["nemo"] for values in table("nemo")["launcher"].values())
     fitting = [release for release in known if order(release) <= order(launcher_nemo(launcher))]
     if nemo not in fitting:
         why = (

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from stacks.versions.cuda_toolkit import CudaRelease, cuda_release
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.pytorch import Machine, torch_release
 from stacks.versions.tables import applying, order, table
 
@@ -118,14 +118,10 @@ def default_archs(
     Raises:
         Incompatible: no such profile, or nothing of its list is left.
     """
-    profiles = table("archs")
-    if profile not in profiles:
-        raise Incompatible(
-            field, profile, "is not a profile", arch_profiles(), "stacks/versions/archs.toml", known=False
-        )
+    lists = row(table("archs"), profile, field, "is not a profile", "stacks/versions/archs.toml")
     release = cuda_release(version)
-    row = applying({row["cuda"]: row for row in profiles[profile]}, version)
-    preferred = parse_archs(row.get(machine, row["amd64"]), field=field)
+    preferred_lists = applying({each["cuda"]: each for each in lists}, version)
+    preferred = parse_archs(preferred_lists.get(machine, preferred_lists["amd64"]), field=field)
     known = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
     left = [arch.name for arch in preferred if arch.name in known]
     if not left:

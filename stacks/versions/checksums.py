@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import row
 from stacks.versions.pytorch import Machine
 from stacks.versions.tables import table
 
@@ -15,10 +15,8 @@ def micromamba_checksum(version: str, machine: Machine, *, field: str = "microma
     Raises:
         Incompatible: no such release is in the table.
     """
-    releases = table("micromamba")
-    if version not in releases:
-        raise Incompatible(field, version, "has no known SHA-256", tuple(releases), _SOURCE, known=False)
-    checksum: str = releases[version][{"amd64": "64", "arm64": "aarch64"}[machine]]
+    release = row(table("micromamba"), version, field, "has no known SHA-256", _SOURCE)
+    checksum: str = release[{"amd64": "64", "arm64": "aarch64"}[machine]]
     return checksum
 
 

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Literal
 
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.tables import line, order, table
 
 #: The editions of nvidia/cuda that images are built on.
@@ -54,21 +54,17 @@ def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
     Raises:
         Incompatible: no such release is in the table; for ``12.1``, the error suggests ``12.1.1``.
     """
-    tables = table("cuda")
-    if version not in tables["release"]:
-        raise Incompatible(
-            field, version, "is not a CUDA version of nvidia/cuda", cuda_versions(), _PARENTS, known=False
-        )
-    row, minor = tables["release"][version], tables["line"][line(version)]
+    release = row(table("cuda")["release"], version, field, "is not a CUDA version of nvidia/cuda", _PARENTS)
+    minor = table("cuda")["line"][line(version)]
     return CudaRelease(
         version=version,
         line=line(version),
         archs=tuple(minor["archs"].split()),
         archs_source=minor.get("source") or f"ptxas of {minor['nvcc'][-1]}",
         gcc=minor["gcc"],
-        driver=row["driver"],
-        distros=tuple(row["distros"]),
-        cudnn=tuple(row["cudnn"].items()),
+        driver=release["driver"],
+        distros=tuple(release["distros"]),
+        cudnn=tuple(release["cudnn"].items()),
         wheels="cu" + line(version).replace(".", ""),
     )
 
@@ -105,8 +101,7 @@ def cuda_parent(
         return f"{version}-{edition}-{distro}"
     if edition == "base":
         raise Incompatible(field, distro, "has no base edition with cuDNN", ("runtime", "devel"), _PARENTS)
-    row = table("cuda")["release"][version]
-    without = row.get("no_cudnn", {})
+    without = table("cuda")["release"][version].get("no_cudnn", {})
     fitting = {full.split(".")[0]: part for part, full in release.cudnn if distro not in without.get(part, ())}
     if cudnn not in fitting:
         why = f"is not the cuDNN of any nvidia/cuda image of CUDA {version} on {distro}"

@@ -57,14 +57,7 @@ def distro_release(name: str, *, field: str = "distro") -> Distro:
         raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
     if "refused" in row:
         raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
-    return Distro(
-        name=name,
-        image=row["image"],
-        python=row["python"],
-        pythons=(row["python"], *row.get("pythons", ())),
-        gcc=row["gcc"],
-        packages=row["packages"],
-    )
+    return Distro(name, **{**row, "pythons": (row["python"], *row.get("pythons", ()))})
 
 
 def distro_python(name: str, python: str | None, *, field: str = "python") -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.tables import order, table
 
 _EFA = "Elastic Fabric Adapter release notes, stacks/versions/efa.toml"
@@ -45,9 +45,7 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
         Incompatible: the table has no such installer. ``latest`` is refused, because an installer is always pinned.
     """
     tables = table("efa")
-    if version not in tables["installer"]:
-        why = "is not a known EFA installer"
-        raise Incompatible(field, version, why, efa_versions(), _EFA, known=False)
+    installer = row(tables["installer"], version, field, "is not a known EFA installer", _EFA)
     ubuntus = (
         ubuntu
         for ubuntu, span in tables["ubuntu"].items()
@@ -55,7 +53,7 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
     )
     return EfaInstaller(
         version=version,
-        ofi_nccl=tables["installer"][version].get("ofi_nccl"),
+        ofi_nccl=installer.get("ofi_nccl"),
         disable_ngc=order(version) >= order(tables["rule"]["disable_ngc"]["installer"]),
         ubuntus=tuple(ubuntus),
     )
@@ -159,12 +157,8 @@ def ngc_release(version: str, *, field: str = "ngc") -> NgcRelease:
     Raises:
         Incompatible: the table does not know it.
     """
-    if version not in table("ngc"):
-        why = "is not a known release of nvcr.io/nvidia/pytorch"
-        raise Incompatible(field, version, why, ngc_versions(), _NGC, known=False)
-    row = table("ngc")[version]
-    known = {key: row.get(key) for key in ("ubuntu", "python", "cuda", "torch", "nccl")}
-    return NgcRelease(version=version, **known)
+    values = row(table("ngc"), version, field, "is not a known release of nvcr.io/nvidia/pytorch", _NGC)
+    return NgcRelease(version, **{key: values.get(key) for key in ("ubuntu", "python", "cuda", "torch", "nccl")})
 
 
 def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None:

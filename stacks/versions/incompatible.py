@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 from stacks.errors import one_line
 from stacks.versions.tables import order
+
+Row = TypeVar("Row")
 
 #: An error line names every allowed value up to this many; beyond it, this many around the value and the range of all.
 MOST_LISTED = 16
@@ -35,6 +38,17 @@ class Incompatible(ValueError):
         super().__init__(
             f"{field}: '{one_line(value)}' {why}{hint}; allowed: {_listed(value, self.allowed)}; rule: {source}"
         )
+
+
+def row(rows: Mapping[str, Row], value: str, field: str, why: str, source: str) -> Row:
+    """Return the row of ``value`` in a table.
+
+    Raises:
+        Incompatible: there is none; ``why`` says so, and the table's rows are what is allowed.
+    """
+    if value not in rows:
+        raise Incompatible(field, value, why, tuple(rows), source, known=False)
+    return rows[value]
 
 
 def _listed(value: str, allowed: tuple[str, ...]) -> str:

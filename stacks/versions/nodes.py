@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, row
 from stacks.versions.tables import table
 
 GPU = "nvidia.com/gpu"
@@ -36,9 +36,9 @@ class Node:
     tolerations: tuple[Mapping[str, str], ...]
     arch: str
     limits: Mapping[str, int]
-    hugepages: str | None
-    cores: int | None
-    memory: int | None
+    hugepages: str | None = None
+    cores: int | None = None
+    memory: int | None = None
 
     def most(self, resource: str) -> int:
         """Return how many of a resource the node has."""
@@ -57,19 +57,8 @@ def node(name: str, *, field: str = "runners.profile") -> Node:
     Raises:
         Incompatible: there is no such profile.
     """
-    if name not in table("nodes"):
-        raise Incompatible(field, name, "is not a known profile", node_names(), _SOURCE, known=False)
-    row = table("nodes")[name]
-    return Node(
-        name=name,
-        selector=row["selector"],
-        tolerations=tuple(row["tolerations"]),
-        arch=row["arch"],
-        limits=row["limits"],
-        hugepages=row.get("hugepages"),
-        cores=row.get("cores"),
-        memory=row.get("memory"),
-    )
+    values = row(table("nodes"), name, field, "is not a known profile", _SOURCE)
+    return Node(name, **{**values, "tolerations": tuple(values["tolerations"])})
 
 
 def check_count(profile: str, resource: str, count: int, *, field: str) -> None:

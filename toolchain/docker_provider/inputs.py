@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from stacks.identity.ignore import join
 from toolchain.docker_provider import reference
@@ -158,20 +158,19 @@ def _find(dockerfile: str, context: str) -> None:
 
 
 def _text(properties: Properties, key: str, default: str = "") -> str:
-    value = properties.get(key)
-    if value is None or isinstance(value, Unknown):
-        return default
-    if not isinstance(value, str):
-        raise ProviderError(f"{key}: expected a string, got {value!r}")
-    return value
+    return cast("str", _typed(properties, key, str, "a string", default))
 
 
 def _flag(properties: Properties, key: str) -> bool:
+    return cast("bool", _typed(properties, key, bool, "true or false", default=False))
+
+
+def _typed(properties: Properties, key: str, kind: type, expected: str, default: Any) -> Any:
     value = properties.get(key)
     if value is None or isinstance(value, Unknown):
-        return False
-    if not isinstance(value, bool):
-        raise ProviderError(f"{key}: expected true or false, got {value!r}")
+        return default
+    if not isinstance(value, kind):
+        raise ProviderError(f"{key}: expected {expected}, got {value!r}")
     return value
 
 

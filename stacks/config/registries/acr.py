@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from stacks.config.model import Given, Secret
+from stacks.config.model import NonEmpty, Secret
 from stacks.config.registries.generic import GenericRegistry
 from stacks.references import Repository
 
@@ -27,7 +27,7 @@ class AcrRegistry(GenericRegistry):
 
     kind: Literal["acr"] = Field(description="Azure's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as acme.azurecr.io/images.")
-    username: Given | None = Field(
+    username: NonEmpty | None = Field(
         None,
         description="Client id of a service principal, or name of a token of the registry. Default: $AZURE_CLIENT_ID, "
         "else the machine's own Docker login.",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from stacks.config.model import Model
+from stacks.config.model import Model, matching
 from stacks.config.registries.registry_model import RegistryModel
 from stacks.errors import one_line, suggest
 from stacks.references import Repository, qualified
@@ -32,18 +32,8 @@ _ECR_HOST = re.compile(
 """The host of an account's ECR in a region, in every partition and form (`.dkr.ecr.`, `.dkr-ecr.`, FIPS)."""
 
 
-def _prefix(value: str) -> str:
-    if not _PREFIX.fullmatch(value):
-        raise ValueError("expected 2 to 30 lower-case letters, digits and . _ - /")
-    return value
-
-
-def _secret(value: str) -> str:
-    if not _SECRET.fullmatch(value):
-        raise ValueError(
-            "expected the ARN of a Secrets Manager secret named ecr-pullthroughcache/...: ECR takes no other"
-        )
-    return value
+_prefix = matching(_PREFIX, "2 to 30 lower-case letters, digits and . _ - /")
+_secret = matching(_SECRET, "the ARN of a Secrets Manager secret named ecr-pullthroughcache/...: ECR takes no other")
 
 
 class PullThroughCache(Model):

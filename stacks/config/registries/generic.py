@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from stacks.config.model import Given, Secret
+from stacks.config.model import NonEmpty, Secret
 from stacks.config.registries.registry_model import RegistryModel
 from stacks.references import Repository
 
@@ -37,7 +37,7 @@ class GenericRegistry(RegistryModel):
 
     kind: Literal["generic"] = Field(description="Any registry that takes a user name and a password.")
     repository: Repository = Field(description="Prefix of every image's name, such as harbor.example.com/ml.")
-    username: Given | None = Field(
+    username: NonEmpty | None = Field(
         None, description="User name. Default: $SLIPWAY_REGISTRY_USERNAME, else the machine's own Docker login."
     )
     password: Secret | None = Field(

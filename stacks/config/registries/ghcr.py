@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from stacks.config.model import Given, Secret
+from stacks.config.model import NonEmpty, Secret
 from stacks.config.registries.generic import GenericRegistry
 from stacks.references import Repository
 
@@ -24,7 +24,7 @@ class GhcrRegistry(GenericRegistry):
 
     kind: Literal["ghcr"] = Field(description="GitHub's container registry.")  # type: ignore[assignment]
     repository: Repository = Field(description="Prefix of every image's name, such as ghcr.io/acme/images.")
-    username: Given | None = Field(
+    username: NonEmpty | None = Field(
         None, description="GitHub user name. Default: $GITHUB_ACTOR, else the machine's own Docker login."
     )
     password: Secret | None = Field(

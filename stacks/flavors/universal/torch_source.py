@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from stacks.config.model import Model
+from stacks.config.model import Model, matching
 from stacks.config.torch import Torch
 from stacks.config.values import DefaultedTorchRelease
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.versions.pytorch import check_companion, torch_release
 
-
-def _commit_or_branch(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", value) or ".." in value:
-        raise ValueError("expected a commit of 7 to 40 digits 0-9 a-f, or a branch such as release/2.14")
-    return value
-
-
+_commit_or_branch = matching(
+    r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
+    "a commit of 7 to 40 digits 0-9 a-f, or a branch such as release/2.14",
+)
 Ref = Annotated[str, AfterValidator(_commit_or_branch)]
 
 

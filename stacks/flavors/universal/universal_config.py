@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from stacks.config.model import Model, Sha256
+from stacks.config.model import Model, Sha256, matching
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import ArchList, JobCount, SwitchedVersion, Url, Version, switched
 from stacks.flavors.torch_family.max_jobs import MaxJobs
@@ -22,13 +22,7 @@ from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release
 from stacks.versions.torch_libraries import Magma, magma
 
-
-def _cache_key(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
-        raise ValueError("expected letters, digits, '.', '_' and '-', such as a date")
-    return value
-
-
+_cache_key = matching(r"[A-Za-z0-9._-]+", "letters, digits, '.', '_' and '-', such as a date")
 _RESERVED_FOLDERS = re.compile(
     r"/(bin|boot|dev|etc|lib[0-9x]*|media|mnt|proc|root|run|sbin|srv|sys|tmp|usr|var)(/.*)?"
     r"|/(home|opt)"
