@@ -61,13 +61,24 @@ def cudas_for(torch: str, source: str, platform: str = "linux/amd64") -> list[st
     return fitting
 
 
+def refused_keys(values: dict[str, Any]) -> set[str]:
+    try:
+        flavors.load(values, "stack x")
+    except SlipwayError as error:
+        return set(re.findall(r"^stack x: slipway:(\w+)", str(error), re.MULTILINE))
+    return set()
+
+
+OPTIONAL = {"archList", "nccl", "hpcx", "extras", "transformerEngine", "flashAttention3"}
+"""Keys that a configuration does without where their values do not go with the others."""
+
 COMMITS = st.sampled_from(["38a1269", "b" * 40, False])
 PINS = st.sampled_from(["1.0.0", "2.3.4-rc1", "38a1269", "b" * 40, False])
 
 
 @st.composite
 def configurations(draw: st.DrawFn) -> dict[str, Any]:
-    """Configurations of which most go together: each value is drawn from what the ones before it allow."""
+    """Configurations that go together: each value is drawn from what the ones before it allow, or left out."""
     torch = draw(st.sampled_from(torch_versions()))
     source = draw(st.sampled_from(["build", "wheel"]))
     platform = draw(st.sampled_from(["linux/amd64", "linux/arm64"]))
@@ -75,7 +86,7 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     assume(cudas)
     cuda = cuda_release(draw(st.sampled_from(cudas)))
     pythons = torch_release(torch).pythons
-    ours = [name for name in cuda.distros if name in distro_names()]
+    ours = [name for name in cuda.distros if name in distro_names() and distro_release(name).packages == "apt"]
     offered = [(name, python) for name in ours for python in distro_release(name).pythons if python in pythons]
     assume(offered)
     distro, python = draw(st.sampled_from(offered))
@@ -107,6 +118,8 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
         values["nccl"] = draw(st.sampled_from(nccl_versions()))
         values["hpcx"] = draw(st.sampled_from([None, "v1/hpcx-v1.tbz"]))
         values["ncclTests"] = draw(st.sampled_from([None, "ghcr.io/acme/nccl-tests:1"]))
+    for key in OPTIONAL & refused_keys(values):
+        del values[key]
     assume(accepted(values))
     return values
 
