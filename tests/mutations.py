@@ -1,7 +1,7 @@
 """Sample mutations of the product, and print those that no test notices: a table in Markdown.
 
 ``python -m tests.mutations [--count N] [--seed N] [--jobs N] [FOLDER...]`` works in worktrees of its own, made of the last
-commit. For each mutation it runs the tests that import the mutated module, then all of `tests/unit` and `tests/history`.
+commit. For each mutation it runs the tests that import the mutated module, then all that need no engine.
 A test that fails or does not end kills the mutation. A mutation that only tests with a Docker engine would notice is printed too.
 """
 
@@ -21,7 +21,8 @@ from queue import SimpleQueue
 from typing import NamedTuple
 
 FOLDERS = ("stacks", "components", "ci", "toolchain/docker_provider")
-TESTS = ("tests/unit", "tests/history")
+TESTS = ("tests/unit", "tests/history", "tests/aws/test_scaler.py")
+"""The tests that need no engine and no registry."""
 SECONDS = 300
 """The longest that the tests of one mutation may take; all of them take about 100."""
 
@@ -113,8 +114,8 @@ def imported(file: Path) -> set[str]:
 def importing(root: Path, file: Path) -> list[str]:
     """Return the test files that import a module."""
     module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
-    tests = [test for folder in TESTS for test in sorted((root / folder).rglob("test_*.py"))]
-    return [str(test.relative_to(root)) for test in tests if module in imported(test)]
+    tests = [test for place in TESTS for test in (root / place, *sorted((root / place).rglob("test_*.py")))]
+    return [str(test.relative_to(root)) for test in tests if test.is_file() and module in imported(test)]
 
 
 def passes(root: Path, tests: list[str] | tuple[str, ...], *options: str) -> bool:

@@ -40,3 +40,13 @@ def test_build_progress_never_exceeds_total(current: int, total: int) -> None:
     shown, _, most = line.removeprefix("layer ").partition(" / ")
     if current >= total:
         assert shown == most
+
+
+def test_build_progress_has_an_items_name_else_its_id() -> None:
+    status = StatusResponse()
+    status.statuses.add(id="1", name="extracting")
+    status.statuses.add(id="2")
+    lines: list[str] = []
+    encoded = base64.b64encode(status.SerializeToString()).decode()
+    BuildLog(lines.append, str).follow([{"id": "moby.buildkit.trace", "aux": encoded}])
+    assert lines == ["extracting", "2"]

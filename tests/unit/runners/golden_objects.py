@@ -1,0 +1,121 @@
+"""What runners declare in a cluster and at AWS, in a form to keep in git: ``golden_objects.json``, and the command that writes it.
+
+``python -m tests.unit.runners.golden_objects`` brings the file up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from components.runners.ec2 import ec2_deployment
+from components.runners.ec2.builder import ssh_config
+from stacks.checks.ec2_site import Machine, Network, Site
+from stacks.config.stack_file import ROOT
+from tests.fakes.pulumi_mocks import SECRET, run
+
+FILE = Path(__file__).with_suffix(".json")
+GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:slipway/github-AbCdE"
+CASES: Mapping[str, Mapping[str, Any]] = {
+    "docker": {
+        "kind": "kubernetes",
+        "profile": "eks-p5",
+        "github": GITHUB,
+        "build": {},
+        "validation": {"image": "r.example/y:1", "command": ["/checks/gpu"]},
+    },
+    "rootless": {
+        "kind": "kubernetes",
+        "profile": "aks-ndv5",
+        "github": GITHUB,
+        "build": {"rootless": True, "service": "LoadBalancer"},
+        "daemon": False,
+    },
+    "ec2": {
+        "kind": "ec2",
+        "region": "eu-west-1",
+        "account": "123456789012",
+        "github": {"url": "https://github.com/acme", "secret": f"{ARN}f", "webhookSecret": f"{ARN}w"},
+        "labels": ["gpu"],
+        "instanceTypes": ["p5.48xlarge"],
+        "efa": "all",
+        "subnets": ["subnet-0123456789abcdef0"],
+        "alarm": {"topic": "arn:aws:sns:eu-west-1:123456789012:alarms"},
+        "endpoints": True,
+        "build": {"instanceType": "m7i.4xlarge"},
+    },
+}
+"""In a cluster: a daemon in each pod and none, and both kinds of build service. At AWS: all there is."""
+_ZONES = ("eu-west-1a", "eu-west-1b")
+SITE = Site(
+    machines=[Machine("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],
+    networks=[Network("subnet-0123456789abcdef0", "vpc-1", "eu-west-1a", "10.0.0.0/24", public=False)],
+    vpc="vpc-1",
+    image="ami-1",
+    image_architecture="x86_64",
+    image_gb=60,
+    root_device="/dev/sda1",
+    prices={},
+    on_demand_prices={},
+    builder=Machine("m7i.4xlarge", ("x86_64",), 0, 0, 1, 0, cluster=True, spot=True, zones=_ZONES),
+)
+"""What AWS answers."""
+CHANGING = {"slipway/certificate", "version", "code", "userData"}
+"""Keys of a new certificate's digest, of charts' versions, and of files with tests of their own."""
+
+Golden = Mapping[str, Mapping[str, Any]]
+"""By case, and by type and name: the inputs, without secrets and those of CHANGING."""
+
+
+def golden_objects() -> Golden:
+    """Return what the cases declare."""
+    return {case: _declared(values) for case, values in CASES.items()}
+
+
+def read() -> Golden:
+    """Return the kept objects."""
+    golden: Golden = json.loads(FILE.read_text(encoding="utf-8"))
+    return golden
+
+
+def text(golden: Golden) -> str:
+    """Return the objects as JSON with a line for each, so that git shows which ones change."""
+    cases = [
+        f"{json.dumps(case)}: {{"
+        + ",".join(f"\n  {json.dumps(name)}: {json.dumps(inputs, sort_keys=True)}" for name, inputs in objects.items())
+        + "}"
+        for case, objects in golden.items()
+    ]
+    return "{\n" + ",\n".join(cases) + "\n}\n"
+
+
+def _declared(values: Mapping[str, Any]) -> dict[str, Any]:
+    with patch.object(ec2_deployment, "look_up", lambda *_: SITE), patch.object(ssh_config, "write"):
+        recorder, _ = run(chain={}, runners=values)
+    return {
+        f"{typ.rpartition(':')[2]} {name}": json.loads(json.dumps(_public(inputs)))
+        for (typ, name), inputs in sorted(recorder.resources.items())
+        if typ.startswith(("aws:", "kubernetes:"))
+    }
+
+
+def _public(value: Any) -> Any:
+    match value:
+        case {"image": str(image), **rest}:
+            return {"image": image.rpartition(":")[0], **_public(rest)}
+        case dict():
+            return SECRET if SECRET in value else {k: _public(item) for k, item in value.items() if k not in CHANGING}
+        case list():
+            return [_public(item) for item in value]
+        case _:
+            return value
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(golden_objects()), encoding="utf-8")
+    sys.stdout.write(f"{FILE.relative_to(ROOT)}: written\n")
