@@ -22,7 +22,7 @@ from toolchain.parts import (
     signing_programs,
 )
 from toolchain.parts.part import Kind, Part, recall
-from toolchain.parts.plugins import aws_plugin, kubernetes_plugin, provider_choice
+from toolchain.parts.plugins import plugin, provider_choice
 
 KINDS: Final[tuple[Kind, ...]] = (
     python_env.KIND, pulumi_cli.KIND, language_host.KIND, provider_choice.KIND, docker_engine.KIND,
@@ -31,14 +31,12 @@ KINDS: Final[tuple[Kind, ...]] = (
 """The parts of the toolchain, each after those it needs."""
 
 _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
-    aws_plugin.NAME: aws_plugin.get,
-    kubernetes_plugin.NAME: kubernetes_plugin.get,
+    **{each.title: functools.partial(plugin.get, plugin=each) for each in plugin.REQUIRED},
     **{tool.name: functools.partial(signing_programs.get, tool=tool) for tool in signing_programs.TOOLS},
 }
 """What only a stack that needs it gets."""
 _NEEDS: Final = {
-    aws_plugin.NAME: "aws",
-    kubernetes_plugin.NAME: "kubernetes",
+    **{each.title: each.name for each in plugin.REQUIRED},
     **{tool.name: tool.name for tool in signing_programs.TOOLS},
 }
 """What :mod:`toolchain.needs` calls them."""

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,28 @@ from toolchain.parts.part import Part
 SOURCES: Final = ("https://api.github.com", "https://get.pulumi.com")
 """Where Pulumi looks for its plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for them."""
 INSTALL_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin without a substitute. An error names its ``users``, and what to do ``instead``."""
+
+    name: str
+    title: str
+    users: str
+    instead: str
+
+
+REQUIRED: Final = (
+    Plugin(
+        "aws",
+        "AWS provider",
+        "ECR and runners on EC2",
+        "do without: another kind of slipway:registry, no slipway:runners of kind ec2",
+    ),
+    Plugin("kubernetes", "Kubernetes provider", "runners on a cluster", "leave slipway:runners out"),
+)
+"""The plugins of stacks that need them."""
 
 
 def version(checkout: Checkout, name: str) -> str:
@@ -33,22 +56,18 @@ def is_installed(checkout: Checkout, name: str) -> bool:
     return plugin.is_dir() and not plugin.with_name(plugin.name + ".partial").exists()
 
 
-def get(checkout: Checkout, name: str, title: str, needed: str, instead: str) -> Part:
-    """Have a plugin that has no substitute: the one on PATH, else the official one.
-
-    `needed` completes the error with what needs it, `instead` with what to do without.
-
-    Raises ToolchainError where it is not available.
-    """
-    required = version(checkout, name)
-    program = f"pulumi-resource-{name}"
+def get(checkout: Checkout, plugin: Plugin) -> Part:
+    """Get a plugin: the one on PATH, else the official one. Raises ToolchainError where it is not available."""
+    required = version(checkout, plugin.name)
+    program = f"pulumi-resource-{plugin.name}"
     if on_path := shutil.which(program):
-        return Part(title, on_path, required)
-    if why := install(checkout, name):
+        return Part(plugin.title, on_path, required)
+    if why := install(checkout, plugin.name):
         raise ToolchainError(
-            f"the {title} {required}, which {needed}, is not available: {why}; put {program} on PATH, or {instead}"
+            f"the {plugin.title} {required}, which {plugin.users} need, is not available: {why}; "
+            f"put {program} on PATH, or {plugin.instead}"
         )
-    return Part(title, "official plugin", required)
+    return Part(plugin.title, "official plugin", required)
 
 
 def install(checkout: Checkout, name: str) -> str:
