@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,7 +57,7 @@ def run(
             )
         except OSError as error:
             raise BenchError(f"`{argv[0]}`: {error.strerror}") from None
-        with _stopped(process), _watched(process.pid) if watch else _unwatched() as peak:
+        with _stopped(process), _watched(process.pid) if watch else nullcontext(lambda: 0) as peak:
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -84,11 +84,6 @@ def _stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-@contextmanager
-def _unwatched() -> Iterator[Callable[[], int]]:
-    yield lambda: 0
 
 
 @contextmanager

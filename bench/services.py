@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import io
 import json
 import os
@@ -26,7 +25,6 @@ from toolchain.parts.docker_registry import LOOPBACK, answers, program
 
 PARENT: Final = "debian:bookworm-slim"
 _START_SECONDS: Final = 15.0
-_MANIFESTS: Final = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 _PRUNE_AT_ONCE: Final = 5000
 """Ids in one request: they are in its URL, and the engine scans its whole cache for each."""
 
@@ -41,17 +39,6 @@ class Registry:
     def stored(self) -> int:
         """Return the size of its data in bytes; the difference of two calls is the received data."""
         return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
-
-    def compressed(self, reference: str) -> int:
-        """Return the compressed size of an image, ``host/path@digest``: its configuration and layers."""
-        name, _, digest = reference.partition("/")[2].partition("@")
-        connection = http.client.HTTPConnection(self.address, timeout=30)
-        try:
-            connection.request("GET", f"/v2/{name}/manifests/{digest}", headers={"Accept": _MANIFESTS})
-            manifest = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
-        return int(manifest["config"]["size"]) + sum(int(layer["size"]) for layer in manifest["layers"])
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from bench import program
 from bench.bench_error import BenchError
 from bench.program import Program
 from bench.setting import Setting
+from oci.registry_image import fetch
 from stacks import plan
 from stacks.versions.tables import line, order, table
 from toolchain.machine.steps import step
@@ -97,7 +98,7 @@ def _each(
         yield Built(
             seconds,
             setting.registry.stored() - before,
-            setting.registry.compressed(reference),
+            fetch(reference).size,
             setting.engine.unpacked(reference),
         )
 
