@@ -29,7 +29,7 @@ def quoted(value: object, limit: int = 120) -> str:
 
 def suggest(value: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the nearest of ``allowed``, or an empty text when none is near."""
-    near = difflib.get_close_matches(value, list(allowed), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(value, list(allowed))
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 

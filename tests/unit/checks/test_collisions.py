@@ -97,6 +97,8 @@ def test_check_with_collision_fails(tmp_path: Path) -> None:
 
 def test_repository_created_by_two_stacks_is_reported() -> None:
     assert shared_repositories({"a": {"r/x"}, "b": {"r/y"}, "c": set()}) == []
+    (line,) = shared_repositories({"a": {"r/x", "r/y"}, "b": {"r/y"}})
+    assert line.startswith("stacks a and b: both create the repository r/y; say ")
     (line,) = shared_repositories({"a": {"r/x", "r/y", "r/z"}, "b": {"r/y", "r/z"}})
     assert line == (
         "stacks a and b: both create the repository r/y and 1 more; say slipway:registry.create: false in one of them, "

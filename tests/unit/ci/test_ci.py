@@ -106,6 +106,16 @@ def test_find_without_one_match_lists_candidates(words: tuple[str, ...], line: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("no_history")
+def test_find_without_a_match_lists_five_candidates_at_most() -> None:
+    for folder, more in (("universal", " and 1 more; set "), ("nccl-tests", "); set ")):
+        with pytest.raises(SlipwayError) as caught:
+            image_of(folder, "other")
+        candidates = str(caught.value).partition("the folder has: ")[2].partition("; set ")[0]
+        assert len(candidates.split(", ")) == 5
+        assert more in str(caught.value)
+
+
 # Pulumi
 
 
@@ -288,12 +298,13 @@ def commenting(folder: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, Any]
 
 
 def test_comment_goes_only_to_pull_request_with_run_head(
-    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    github: GitHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reports(tmp_path / "r", one="would change")
     github.open(1, "somebody", "feature/x", "another commit since")
     github.open(2, "another", "feature/x", OF["head_sha"])  # type: ignore[arg-type]
     assert commenting(tmp_path, monkeypatch, OF) == 0
+    assert capsys.readouterr().out == "no open pull request has 1234567 as its head\n"
     assert github.comments == {1: [], 2: []}
     github.pulls[1]["head"]["sha"] = OF["head_sha"]
     assert commenting(tmp_path, monkeypatch, OF) == 0

@@ -1,15 +1,16 @@
-"""A job of an older commit than the last publishes nothing."""
+"""What a job publishes; of an older commit than the last, nothing."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ci import pulumi_stack
+from ci import public_state, pulumi_stack
 from ci.verbs import publish
 from stacks.errors import SlipwayError
 from tests.helpers.sample_repository import Checkout
@@ -18,17 +19,32 @@ STATUS = 7
 
 
 class Stack:
-    """A stack whose last update was from a commit, and whose next one fails."""
+    """A stack whose last update was from a commit, and whose next one ends with a status."""
 
-    def __init__(self, last: str) -> None:
-        self.last, self.updates = last, 0
+    def __init__(self, last: str, status: int) -> None:
+        self.last, self.status, self.updates = last, status, 0
 
     def commit(self) -> str:
         return self.last
 
     def up(self, _: list[str]) -> int:
         self.updates += 1
-        return STATUS
+        return self.status
+
+    def export(self) -> None:
+        """Return nothing: the public state is another stand-in's."""
+
+
+def opened(stack: Stack, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``publish`` use a stack and a checkout."""
+
+    @contextmanager
+    def shared(*_: object) -> Iterator[Stack]:
+        yield stack
+
+    monkeypatch.setattr(publish, "ROOT", root)
+    monkeypatch.setattr(publish, "make_room", lambda: None)
+    monkeypatch.setattr(pulumi_stack, "shared", shared)
 
 
 def test_publish_of_older_commit_is_refused_before_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,15 +54,8 @@ def test_publish_of_older_commit_is_refused_before_update(tmp_path: Path, monkey
     for text in ("older", "later"):
         checkout.commit("README.md", text)
         commits.append(checkout.git("rev-parse", "HEAD"))
-    stack = Stack("")
-
-    @contextmanager
-    def shared(*_: object) -> Iterator[Stack]:
-        yield stack
-
-    monkeypatch.setattr(publish, "ROOT", tmp_path)
-    monkeypatch.setattr(publish, "make_room", lambda: None)
-    monkeypatch.setattr(pulumi_stack, "shared", shared)
+    stack = Stack("", STATUS)
+    opened(stack, tmp_path, monkeypatch)
     options = argparse.Namespace(stack="local", image="", to=None)
 
     stack.last = commits[0]
@@ -60,3 +69,23 @@ def test_publish_of_older_commit_is_refused_before_update(tmp_path: Path, monkey
         "start the workflow `publish` on the current main"
     )
     assert stack.updates == 1
+
+
+def test_publish_writes_the_public_state_and_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = Checkout(tmp_path / "checkout")
+    checkout.root.mkdir()
+    checkout.git("init", "-q", "-b", "main")
+    checkout.commit("README.md", "text")
+    opened(Stack("", 0), checkout.root, monkeypatch)
+    published = {"z": 1, "a": {"c": 2, "b": 3}}
+    images = {"torch": {"ref": "r/torch@sha256:1", "tag": "1-local", "digest": "sha256:1"}}
+    monkeypatch.setattr(public_state, "public", lambda *_: published)
+    monkeypatch.setattr(public_state, "images", lambda _: images)
+    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    assert publish.run(argparse.Namespace(stack="local", image="torch", to=tmp_path)) == 0
+    assert (tmp_path / "local.json").read_text() == json.dumps(published, indent=1, sort_keys=True) + "\n"
+    assert (tmp_path / "GITHUB_OUTPUT").read_text() == "digest=sha256:1\ntag=1-local\n"
+    assert (tmp_path / "GITHUB_STEP_SUMMARY").read_text() == (
+        "### local\n\n| image | published as |\n| --- | --- |\n| torch | `r/torch@sha256:1`<br>`1-local` |\n"
+    )

@@ -243,6 +243,19 @@ def test_ecr_cache_pulls_parents_after_mirrors() -> None:
     assert load(cached, publish=False).pulled("debian:12") == "debian:12"
 
 
+def test_ecr_cache_of_each_registry_needs_a_login_or_none() -> None:
+    for name in ("docker.io", "ghcr.io", "registry.gitlab.com"):
+        assert "'credential' is missing" in refusal({**ECR, "pullThroughCache": {name: {}}})
+    for name in ("public.ecr.aws", "quay.io", "registry.k8s.io"):
+        load({**ECR, "pullThroughCache": {name: {}}})
+
+
+def test_public_references_of_a_pulled_one_end_with_it() -> None:
+    config = load({**ECR, "pullThroughCache": HUB}, mirrors={"images": {"nvcr.io": f"{HOST}/docker.io/nv"}})
+    assert config.public(f"{HOST}/docker.io/nv/x:1") == ["docker.io/nv/x:1", "nvcr.io/x:1", f"{HOST}/docker.io/nv/x:1"]
+    assert config.public("ghcr.io/a/b:1") == ["ghcr.io/a/b:1"]
+
+
 def test_ecr_cache_keeps_digest_and_tag_of_parent(tmp_path: Path) -> None:
     """What ECR caches is the upstream's own; its lock is asked for there, where nobody has to log in."""
     root = tmp_path / "checkout"

@@ -224,6 +224,13 @@ def test_gpus_by_default_are_the_fewest_of_any_type() -> None:
     assert [site.gpus(asked) for asked in (None, 0, 2)] == [4, 0, 2]
 
 
+def test_instance_type_with_fewer_gpus_is_refused() -> None:
+    assert refused(of("g5.2xlarge"), gpus=1) == ""
+    assert refused(of("g5.2xlarge"), gpus=2) == (
+        "slipway:runners.instanceTypes: g5.2xlarge has 1 NVIDIA GPUs; gpus asks for 2"
+    )
+
+
 def test_instance_type_outside_the_subnets_zones_is_refused() -> None:
     assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="bc")) == ""
     assert refused(of("g5.2xlarge"), of("p5.48xlarge", zones="c")) == (

@@ -1,0 +1,95 @@
+"""Which images the preview of a pull request builds, and what its report has."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci import public_state, published_branch, pulumi_stack
+from ci.verbs import preview
+from stacks import plan
+from tests.fakes.pulumi_mocks import planned
+
+STATUS = 7
+
+
+class Stack:
+    """A stack that keeps what it is asked for."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, object]] = []
+
+    def load(self, state: object) -> None:
+        self.calls.append(("load", state))
+
+    def preview(self, targets: list[str]) -> tuple[int, str]:
+        self.calls.append(("preview", targets))
+        return 0, "the preview\n"
+
+    def up(self, targets: list[str]) -> int:
+        self.calls.append(("up", targets))
+        return STATUS
+
+
+@pytest.fixture
+def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """A stack of the images `torch` and `extras`."""
+    made = Stack()
+
+    @contextmanager
+    def temporary(*_: object) -> Iterator[Stack]:
+        yield made
+
+    images = [planned("torch"), planned("extras", BASE_IMAGE="torch")]
+    monkeypatch.setattr(plan, "make", lambda _: argparse.Namespace(images=images))
+    monkeypatch.setattr(preview, "make_room", lambda: None)
+    monkeypatch.setattr(preview, "comparison", lambda *arguments: f"{arguments[2]}\n")
+    monkeypatch.setattr(pulumi_stack, "temporary", temporary)
+    monkeypatch.setattr(public_state, "images", lambda published: published["images"])
+    monkeypatch.setattr(public_state, "state", lambda _, unbuilt: unbuilt)
+    monkeypatch.setenv(preview.BRANCH_VARIABLE, "")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("tags", "status", "calls", "report"),
+    [
+        (None, STATUS, [("preview", []), ("up", [])], "['torch', 'extras']\nthe preview\n"),
+        ({"torch": "abc1234-base", "extras": "abc1234-base"}, 0, [("load", [])], "[]\nNothing would change.\n"),
+        (
+            {"torch": "abc1234-base", "extras": "older"},
+            STATUS,
+            [("load", ["extras"]), ("preview", ["extras"]), ("up", ["extras"])],
+            "['extras']\nthe preview\n",
+        ),
+        (
+            {"torch": "abc1234-base", "extras": "abc1234-base", "gone": "older"},
+            0,
+            [("load", []), ("preview", ["gone"])],
+            "['gone']\nthe preview\n",
+        ),
+    ],
+)
+def test_preview_builds_the_images_with_other_tags(
+    tags: Mapping[str, str] | None,
+    status: int,
+    calls: list[Any],
+    report: str,
+    stack: Stack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published = None if tags is None else {"images": {name: {"tag": tag} for name, tag in tags.items()}}
+    monkeypatch.setattr(published_branch, "stack", lambda *_: published)
+    assert preview.run(argparse.Namespace(stack="t", to=tmp_path)) == status
+    assert (stack.calls, (tmp_path / "t.txt").read_text()) == (calls, report)
+
+
+@pytest.mark.parametrize(("published", "differing"), [(None, ["torch"]), ({"outputs": {}}, [])])
+def test_comparison_of_nothing_with_nothing_is_empty(published: Any, differing: list[str]) -> None:
+    assert preview.comparison("t", published, differing) == ""
