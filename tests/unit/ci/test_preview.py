@@ -13,6 +13,7 @@ import pytest
 from ci import public_state, published_branch, pulumi_stack
 from ci.verbs import preview
 from stacks import plan
+from stacks.identity.history import BRANCH_VARIABLE
 from tests.fakes.pulumi_mocks import planned
 
 STATUS = 7
@@ -52,7 +53,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(pulumi_stack, "temporary", temporary)
     monkeypatch.setattr(public_state, "images", lambda published: published["images"])
     monkeypatch.setattr(public_state, "state", lambda _, unbuilt: unbuilt)
-    monkeypatch.setenv(preview.BRANCH_VARIABLE, "")
+    monkeypatch.setenv(BRANCH_VARIABLE, "")
     return made
 
 

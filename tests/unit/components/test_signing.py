@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from oci import cosign, slsa
 from oci.credentials import Login
 from stacks import flavors, graph, plan
 from stacks.checks.collisions import shared_tags
-from stacks.checks.trust import unlocked_parents
+from stacks.checks.trust import unlocked_parents, unmatched_keys
 from stacks.config.signing import Signer, trusted
 from stacks.errors import SlipwayError
 from tests.fakes import registry
@@ -156,6 +157,12 @@ def test_trust_prefix_without_a_parent_is_refused(key: str, said: str) -> None:
         plan.specs({"flavor": "local", "trust": {key: {"publicKey": PUBLIC}}}, "stack t")
     assert str(caught.value).startswith(f"stack t: slipway:trust: '{key}': ")
     assert "\n" not in str(caught.value)
+
+
+def test_trust_key_that_covers_one_of_two_parents_is_accepted() -> None:
+    parents = [SimpleNamespace(reference=reference) for reference in ("debian:12", "quay.io/a/b:1")]
+    graph: Any = SimpleNamespace(outside_parents=parents, config=SimpleNamespace(trust={"quay.io": None}))
+    assert list(unmatched_keys(graph)) == []
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ import gzip
 import json
 import ssl
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import moto
 import pulumi
 import pytest
+from cryptography import x509
 from pydantic import ValidationError
 
 from components.runners.kubernetes import build_service, certificates, gpu_validation, isolation, objects, pod
@@ -317,6 +319,12 @@ def test_certificates_serve_their_hosts_only() -> None:
     anonymous = ssl.create_default_context(cadata=made["ca"])
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
         shaken(server, anonymous, "127.0.0.1")
+    for name in ("ca", "server_cert", "client_cert"):
+        certificate = x509.load_pem_x509_certificate(made[name].encode())
+        now = datetime.now(UTC)
+        assert timedelta(hours=1) <= now - certificate.not_valid_before_utc < timedelta(hours=1, minutes=5)
+        left = certificate.not_valid_after_utc - now
+        assert timedelta(days=5 * 365 - 1) < left <= timedelta(days=5 * 365)
 
 
 def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bool:

@@ -1,0 +1,119 @@
+"""The provider's client of a Docker engine, on a stand-in that answers each connection with fixed bytes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from toolchain.docker_provider.docker_api import session
+from toolchain.docker_provider.docker_api.engine import Address, Engine, EngineError, Unreachable
+
+Serve = Callable[[bytes | None], Engine]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, request: pytest.FixtureRequest) -> Serve:
+    """Make an engine that answers one request with bytes, or never with None."""
+
+    def start(answer: bytes | None) -> Engine:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+        done = threading.Event()
+
+        def serve_one() -> None:
+            connection, _ = listener.accept()
+            with listener, connection:
+                while b"\r\n\r\n" not in connection.recv(1 << 16):
+                    continue
+                if answer is None:
+                    done.wait(10)
+                else:
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve_one)
+        thread.start()
+
+        def end() -> None:
+            done.set()
+            thread.join()
+
+        request.addfinalizer(end)
+        return Engine(Address(f"unix://{tmp_path}/socket"))
+
+    return start
+
+
+def test_upgrade_of_an_engine_that_agrees_is_its_channel(serve: Serve) -> None:
+    answering = serve(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: h2c\r\n\r\nfirst")
+    with answering.upgrade("/session", "h2c", []) as channel:
+        assert channel.recv(5) == b"first"
+
+
+def test_upgrade_of_an_engine_that_does_not_is_refused(serve: Serve) -> None:
+    with pytest.raises(EngineError, match=r"/session: the Docker daemon does not upgrade to h2c \(HTTP 200\)"):
+        serve(b"HTTP/1.1 200 OK\r\n\r\n").upgrade("/session", "h2c", [])
+
+
+def test_upgrade_of_a_closed_connection_names_the_engine(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(Unreachable) as caught:
+        serve(b"").upgrade("/session", "h2c", [])
+    assert str(caught.value) == f"unix://{tmp_path}/socket: closed the connection"
+
+
+def test_request_without_an_answer_ends_in_time(serve: Serve) -> None:
+    with pytest.raises(Unreachable, match="timed out"), serve(None).request("GET", "/_ping", timeout=0.05):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (b'HTTP/1.1 400 Bad Request\r\n\r\n{"message": "no\\nsuch"}', "no such"),
+        (b"HTTP/1.1 500 Error\r\n\r\nplain", "plain"),
+    ],
+)
+def test_request_that_is_refused_has_the_engines_reason(answer: bytes, line: str, serve: Serve) -> None:
+    with pytest.raises(EngineError) as caught:
+        serve(answer).json("/info")
+    assert str(caught.value) == line
+
+
+def test_connect_speaks_the_older_of_both_versions(serve: Serve) -> None:
+    answering = serve(b"HTTP/1.1 200 OK\r\nApi-Version: 1.40\r\nContent-Length: 0\r\n\r\n")
+    assert Engine.connect(answering.address)._prefix == "/v1.40"
+
+
+@pytest.mark.parametrize(
+    ("host", "dialled"),
+    [
+        ("tcp://docker.example", ("docker.example", 2375)),
+        ("https://docker.example", ("docker.example", 2376)),
+        ("tcp://docker.example:99", ("docker.example", 99)),
+        ("tcp://:99", ("localhost", 99)),
+    ],
+)
+def test_tcp_engine_is_dialled_at_its_host_and_port(
+    host: str, dialled: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: tuple[str, int], **_: object) -> None:
+        raise OSError(f"{address}")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(Unreachable) as caught:
+        Engine(Address(host)).upgrade("/session", "h2c", [])
+    assert str(caught.value) == f"{host}: {dialled}"
+
+
+def test_session_offers_credentials_and_health_alone() -> None:
+    services = session._Services(lambda _: ("", ""))
+    details: Any = SimpleNamespace(method="/moby.filesync.v1.Auth/Credentials")
+    assert services.service(details) is not None
+    details.method = "/moby.filesync.v1.FileSync/DiffCopy"
+    assert services.service(details) is None
