@@ -23,7 +23,7 @@ runtime: {name: python, options: {virtualenv: .slipway/venv}}
 class Program:
     """A program in a folder with one stack and a git history of one commit.
 
-    Its state is in a folder of its own, apart from the user's stacks.
+    Its state is in a separate folder, apart from the user's stacks.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -14,7 +14,7 @@ HELP: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"], "max_conte
 
 
 def is_reference(word: str) -> bool:
-    """Say whether a word is an image's reference: names of stacks and of their images have none of ``/ : @``."""
+    """Return whether a word is an image's reference: names of stacks and of their images have none of ``/ : @``."""
     return bool(set("/:@") & set(word))
 
 

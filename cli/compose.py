@@ -26,7 +26,7 @@ from stacks.versions.efa_ngc import ngc_versions
 
 _MARK: Final = "# Written by `slipway compose"
 _MARKS: Final = (_MARK, "# Written by `python -m stacks compose")
-"""How a file begins that this may replace: as it is written today, and as it was by the command's older name."""
+"""First words of the files that this may replace, by the command's present and former names."""
 
 _SHARED_MEMORY: Final = "8gb"
 """What data loaders and NCCL may share; Docker's own limit is 64 MB."""
@@ -135,7 +135,7 @@ def files(
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as a value in ``.env`` that both Composes take as it is, with ``$`` and blanks."""
+    """Return a path as a value in ``.env`` that both Composes read unchanged, with ``$`` and blanks."""
     text = path.as_posix().replace("'", r"\'")
     return f"'{text}'"
 

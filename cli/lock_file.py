@@ -17,7 +17,7 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
     Raises:
-        SlipwayError: a stack is wrong, or a registry or a repository does not answer. Nothing is written then.
+        SlipwayError: a stack is wrong, or a registry or repository does not respond; then nothing is written.
     """
     references: set[str] = set()
     branches: set[tuple[str, str]] = set()
@@ -42,7 +42,7 @@ def commit(address: str, branch: str) -> str:
     """Return the newest commit of a repository's branch.
 
     Raises:
-        SlipwayError: the repository does not answer, or has no such branch.
+        SlipwayError: the repository does not respond, or has no such branch.
     """
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command = ["git", "ls-remote", address, f"refs/heads/{branch}"]

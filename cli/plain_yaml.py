@@ -1,4 +1,4 @@
-"""YAML for readers who do not know its anchors."""
+"""YAML without anchors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import yaml
 
 
 class PlainDumper(yaml.SafeDumper):
-    """Writes out in full what stands twice."""
+    """Writes repeated values in full."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        """Say that nothing is to be referred to."""
+        """Return True, so that no value is a reference."""
         return True

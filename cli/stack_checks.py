@@ -1,4 +1,4 @@
-"""``slipway check``: every stack by itself, and what two stacks cannot both have."""
+"""``slipway check``: each stack, and conflicts between stacks."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ def check() -> list[str]:
         source = f" from {products} build products" if products else ""
         print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{source}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
-    return list(dict.fromkeys(mistakes))  # what is wrong with the branch is wrong with every stack
+    return list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack

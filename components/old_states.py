@@ -33,7 +33,7 @@ MOVED: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 class _FormerModule(ModuleType):
-    """A module that is gone; its classes are imported from their new modules on first use."""
+    """A former module; its classes are imported from their new modules on first use."""
 
     def __getattr__(self, name: str) -> Any:
         current = MOVED[self.__name__].get(name)

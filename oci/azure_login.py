@@ -28,7 +28,7 @@ _CLOUDS: Final[Mapping[str, tuple[str, str]]] = {
 """By top-level domain of a registry: its cloud's Entra endpoint, and the audience of a token for its registries."""
 
 _EXCHANGE: Final = "https://{host}/oauth2/exchange"
-"""Endpoint of a registry that exchanges a token of Entra for one of its own."""
+"""Endpoint of a registry that exchanges a token of Entra for one of the registry."""
 
 _TIMEOUT: Final = 30
 """Seconds for a response of Azure."""

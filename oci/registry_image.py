@@ -85,7 +85,7 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
 
 
 def _platforms(content: Mapping[str, Any]) -> dict[str, str]:
-    """Return the digests of an index's images by platform, without attestations and the like, which have none."""
+    """Return the digests of an index's images by platform, without attestations, which have no platform."""
     digests = {}
     for entry in content.get("manifests") or []:
         platform = entry.get("platform") or {}

@@ -91,7 +91,7 @@ class Checkout:
 
     @property
     def run(self) -> Path:
-        """The engine's sockets and pid. Inside the checkout unless it lies too deep for a socket's path, then `/run`.
+        """The engine's sockets and pid. In the checkout, or below `/run` if the path would be too long for a socket.
 
         Only root starts an engine, so that only root writes there.
         """

@@ -20,7 +20,7 @@ from stacks.spec import Outside
 
 
 def local(config: StackConfig) -> bool:
-    """Tell whether a stack pushes to the registry that we start."""
+    """Return whether a stack pushes to the registry that we start."""
     return config.publish and config.registry.of_this_machine
 
 

@@ -1,15 +1,15 @@
 """The common part of a Pulumi resource provider written in Python.
 
 A provider plugin is a program that prints a port and serves `pulumirpc.ResourceProvider` on it. This module holds what
-every such program needs and nothing about what it provides: property values to and from the wire, lines in Pulumi's
-display, calls that `Cancel` can end, errors as one line, and the life of the process.
+every such program needs: property values to and from the wire, lines in Pulumi's display, calls that `Cancel` can
+end, errors as one line, and the start and end of the process.
 
 A provider is a subclass of `Provider` with the methods it serves; `serve(MyProvider)` runs it.
 
 Source of the wire format (signatures, sentinel strings): Pulumi's Go SDK, `sdk/go/common/resource/plugin/rpc.go`.
 """
 
-# ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
+# ruff: noqa: ARG002, N802 - the protocol gives the methods their names and arguments
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ _UNKNOWN_TEXTS: Final = frozenset(
         "dd056dcd-154b-4c76-9bd3-c8f88648b5ff",
     }
 )
-"""The placeholder on the wire for a value that only a later step of the program knows (string, bool, number, ...)."""
+"""The placeholders on the wire for unknown values, by type (string, bool, number, ...)."""
 
 _MESSAGE_BYTES: Final = 400 * 1024 * 1024
-"""Largest message taken, as the engine and the SDKs have it."""
+"""Largest message, as in the engine and the SDKs."""
 _THREADS: Final = 1024
 """Upper bound of calls in progress. Threads start as they are needed; `Cancel` must always find one free."""
 _PARENT_POLL_SECONDS: Final = 1.0
 
 
 class ProviderError(Exception):
-    """What a user can do something about: its text is what Pulumi shows, with no traceback."""
+    """An error that a user can fix. Pulumi prints its text without a traceback."""
 
 
 class Cancelled(ProviderError):
-    """The call was ended by `Cancel`, or by the engine going away."""
+    """The call was ended by `Cancel`, or because the engine has ended."""
 
 
 class Unknown:
-    """The type of `UNKNOWN`, a value that is not known before the program runs for real."""
+    """The type of `UNKNOWN`, a value that only an update gives."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -190,10 +190,10 @@ def has_unknown(value: Any) -> bool:
 
 
 class Host:
-    """The engine that started this plugin, as a place to write to.
+    """The engine that started this plugin; it takes log lines.
 
     Args:
-        address: `host:port` of the engine's service; empty where there is none (a plugin started by hand).
+        address: `host:port` of the engine's service; empty for a plugin that was started by hand.
     """
 
     def __init__(self, address: str) -> None:
@@ -202,18 +202,18 @@ class Host:
         self._stub: engine_pb2_grpc.EngineStub | None = None
 
     def attach(self, address: str) -> None:
-        """Write to another engine from now on."""
+        """Log to another engine from now on."""
         with self._lock:
             self._address, self._stub = address, None
 
     def log(self, urn: str, message: str, severity: str = "INFO", *, ephemeral: bool = False) -> None:
-        """Show a line beside a resource.
+        """Print a line for a resource.
 
         Args:
             urn: the resource.
             message: the text.
             severity: DEBUG, INFO, WARNING or ERROR.
-            ephemeral: replace the last such line of the resource instead of keeping it in the output.
+            ephemeral: replace the resource's last such line, and do not keep it in the output.
         """
         stub = self._engine()
         if stub is None:
@@ -224,7 +224,7 @@ class Host:
         try:
             stub.Log(request, timeout=10)
         except grpc.RpcError:
-            return  # an engine that is going away takes no lines; the call itself ends by its own means
+            return  # an ending engine takes no lines; the call ends by itself
 
     def _engine(self) -> engine_pb2_grpc.EngineStub | None:
         with self._lock:
@@ -237,11 +237,11 @@ class Host:
 
 
 class StatusLine:
-    """The passing line of one resource: the newest text, shown at most every so often, and never lost.
+    """The status line of one resource: it shows the newest text, with a pause between two.
 
     Args:
         show: takes the text.
-        seconds: at least this long between two. Where the display is no terminal each becomes a line of its own.
+        seconds: the pause. Without a terminal, each text is a separate line.
     """
 
     def __init__(self, show: Callable[[str], None], seconds: float = 0.5) -> None:
@@ -253,7 +253,7 @@ class StatusLine:
         self._timer: threading.Timer | None = None
 
     def __call__(self, text: str) -> None:
-        """Show a text now or, if the last one was just shown and no newer one comes, soon."""
+        """Show a text now, or after the pause if no newer one comes."""
         with self._lock:
             self._text = text
             if self._timer is not None:
@@ -267,7 +267,7 @@ class StatusLine:
         self.flush()
 
     def flush(self) -> None:
-        """Show what waits to be shown."""
+        """Show the waiting text."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -278,7 +278,7 @@ class StatusLine:
 
 
 class Operation:
-    """One call that can be ended while it runs."""
+    """One call that can be cancelled."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -287,7 +287,7 @@ class Operation:
 
     @contextmanager
     def ending(self, end: Callable[[], None]) -> Iterator[None]:
-        """Within the block, `cancel` calls `end`, from another thread; at once if it has been called already."""
+        """Within the block, `cancel` calls `end` from its thread; after an earlier `cancel` it is called at once."""
         with self._lock:
             self._endings.append(end)
             late = self.cancelled
@@ -300,7 +300,7 @@ class Operation:
                 self._endings.remove(end)
 
     def cancel(self) -> None:
-        """End the call: run what the blocks now open gave to `ending`."""
+        """End the call: run the functions of all open `ending` blocks."""
         with self._lock:
             self.cancelled = True
             endings = list(self._endings)
@@ -314,7 +314,7 @@ class Operation:
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
-    """A provider that provides nothing yet: subclass it and add the methods of the service.
+    """A provider without resources: subclass it and add the methods of the service.
 
     Args:
         host: the engine.
@@ -331,10 +331,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     @contextmanager
     def operation(self, context: grpc.ServicerContext) -> Iterator[Operation]:
-        """Within the block, `Cancel`, the process's end and a lost engine end the operation.
+        """Yield an operation, which `Cancel`, the end of the process and a lost engine end.
 
         Raises:
-            Cancelled: in place of whatever error the ending led to.
+            Cancelled: instead of the error that the cancellation caused.
         """
         operation = Operation()
         with self._operations_lock:
@@ -357,29 +357,29 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             operation.cancel()
 
     def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """End what is in progress; each call then fails on its own."""
+        """End all operations; each call then fails by itself."""
         self.cancel_all()
         return empty_pb2.Empty()
 
     def Attach(self, request: plugin_pb2.PluginAttach, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Take the address of an engine that did not start this process."""
+        """Use an engine that did not start this process."""
         self.host.attach(request.address)
         return empty_pb2.Empty()
 
     def GetPluginInfo(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> plugin_pb2.PluginInfo:
-        """Say which version this is."""
+        """Return the plugin's version."""
         return plugin_pb2.PluginInfo(version=self.version)
 
 
 class _ErrorsAsText(grpc.ServerInterceptor):  # type: ignore[type-arg]  # a generic in the stubs alone
-    """Gives the engine an error's text, and a bug's place, instead of gRPC's own "Exception calling application"."""
+    """Returns an error's text, or a bug's place, to the engine instead of gRPC's "Exception calling application"."""
 
     def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Wrap the method that is about to be called."""
+        """Wrap the called method."""
         handler = continuation(handler_call_details)
         if handler is None or handler.unary_unary is None:
             return handler
@@ -409,7 +409,7 @@ class _ErrorsAsText(grpc.ServerInterceptor):  # type: ignore[type-arg]  # a gene
 
 
 def engine_address(arguments: list[str]) -> str:
-    """Find the engine's address among a plugin's arguments: the last one that is not a flag, or ""."""
+    """Return the engine's address from a plugin's arguments: the last that is not a flag, or ""."""
     words = [word for word in arguments if not word.startswith("-")]
     return words[-1] if words else ""
 
@@ -417,11 +417,11 @@ def engine_address(arguments: list[str]) -> str:
 def serve(make: Callable[[Host], Provider]) -> None:
     """Run a provider as a plugin until the engine ends it.
 
-    Prints the port as the first line of standard output, as the engine expects. SIGINT and SIGTERM (the engine sends
-    them to end a plugin) and the end of the process that started this one cancel what runs and end the process.
+    Prints the port as the first line of standard output, as the engine expects. SIGINT and SIGTERM, which the
+    engine sends to end a plugin, and the end of the parent process cancel all calls and end the process.
 
     Args:
-        make: makes the provider, given the engine.
+        make: returns the provider for an engine.
     """
     provider = make(Host(engine_address(sys.argv[1:])))
     parent = os.getppid()
@@ -441,4 +441,4 @@ def serve(make: Callable[[Host], Provider]) -> None:
     while not ended.wait(_PARENT_POLL_SECONDS) and os.getppid() == parent:
         pass
     provider.cancel_all()
-    os._exit(0)  # threads that still wait for a daemon must not hold the engine up
+    os._exit(0)  # threads that wait for a daemon must not delay the engine

@@ -1,4 +1,4 @@
-"""All parts, in the order in which they need each other."""
+"""All parts, each after those that it needs."""
 
 import functools
 import json
@@ -34,16 +34,16 @@ _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
     **{each.title: functools.partial(plugin.get, plugin=each) for each in plugin.REQUIRED},
     **{tool.name: functools.partial(signing_programs.get, tool=tool) for tool in signing_programs.TOOLS},
 }
-"""What only a stack that needs it gets."""
+"""Parts for stacks that need them."""
 _NEEDS: Final = {
     **{each.title: each.name for each in plugin.REQUIRED},
     **{tool.name: tool.name for tool in signing_programs.TOOLS},
 }
-"""What :mod:`toolchain.needs` calls them."""
+"""Their names in :mod:`toolchain.needs`."""
 
 
 def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str]:
-    """Return the names of the parts that a stack has no use for. Raises ToolchainError where its YAML is wrong.
+    """Return the names of the parts that a stack does not use. Raises ToolchainError if its YAML is wrong.
 
     Without ``pushing``, as at a preview, nothing is signed.
     """
@@ -67,9 +67,9 @@ def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> s
 
 
 def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True) -> list[Part]:
-    """Have every part, or those that a stack needs, services running, and `.slipway/env` written.
+    """Get every part, or those that a stack needs, start the services, and write `.slipway/env`.
 
-    Of ``pushing`` see :func:`unneeded_parts`. Quick when nothing is missing.
+    For ``pushing`` see :func:`unneeded_parts`. It is quick if nothing is missing.
     """
     modes.normalize(checkout)
     python_env.get(checkout)
@@ -82,7 +82,7 @@ def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True)
 
 
 def inspect(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
-    """Yield each part as it is, changing nothing: the part or None, and the error where the look failed."""
+    """Yield each kind with its part or None, and the reason or error if it is missing. Nothing is changed."""
     for kind in KINDS:
         try:
             part = kind.find(checkout)

@@ -79,7 +79,7 @@ def diff(ctx: click.Context, targets: tuple[str, ...], form: str | None, *, thor
             "diff compares a stack with what it published, STACK [IMAGE], or two images by their references, REF REF"
         )
     if form == "json":
-        # Part by part as it is written: all of it as one text, or as dictionaries, would be many times what is known.
+        # Written part by part: the whole text, or dictionaries, would need many times the memory.
         json.dump(result, sys.stdout, indent=2, default=lambda part: part.as_json())
         print()
     else:

@@ -11,7 +11,7 @@ from cli.command_line import HELP, Sections
 from stacks.config.stack_file import ROOT
 
 PATH: Final = ROOT / "docs" / "reference" / "commands.md"
-"""Where the reference is."""
+"""The page's file."""
 
 _WIDTH: Final = 100
 """Columns of the help in the page, whatever the terminal has."""

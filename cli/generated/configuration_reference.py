@@ -14,7 +14,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
 
 PATH: Final = ROOT / "docs" / "reference" / "configuration.md"
-"""Where the reference is."""
+"""The page's file."""
 
 _HEAD: Final = """\
 # Configuration

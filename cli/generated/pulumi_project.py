@@ -15,14 +15,14 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE, ROOT
 
 PATH: Final = ROOT / "Pulumi.yaml"
-"""Where the block is."""
+"""The file with the block."""
 
 _TYPES = {bool: "boolean", int: "integer", str: "string"}
 _START = "# Generated from the models of stacks/config by `slipway schema`.\n"
 
 
 def config_block() -> str:
-    """Return the block as it must stand at the end of Pulumi.yaml, with its heading comment."""
+    """Return the block at the end of Pulumi.yaml, with its heading comment."""
     entries: dict[str, dict[str, Any]] = {}
     for name, field in StackConfig.model_fields.items():
         key = f"{NAMESPACE}:{field.alias or name}"

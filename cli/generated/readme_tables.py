@@ -45,7 +45,7 @@ _SHARED: Final = {
         "A date, or any text: the distribution's packages that the parent has are upgraded, with another text anew.",
     ),
 }
-"""What Slipway gives to any Dockerfile that takes it, whatever its image."""
+"""Arguments that Slipway passes to every Dockerfile that declares them."""
 
 
 def table(names: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def table(names: Sequence[str]) -> str:
 
 
 def arguments(path: Path) -> str:
-    """Return all arguments of a Dockerfile, those of its own first, as a table in Markdown.
+    """Return all arguments of a Dockerfile as a table in Markdown, those described in it first.
 
     Raises:
         SlipwayError: an argument has no description, or its description names a key that no flavor has.
@@ -74,7 +74,7 @@ def arguments(path: Path) -> str:
     comments = dockerfile.argument_comments(path)
     rows: dict[bool, list[Sequence[str]]] = {True: [], False: []}
     for name, default in dockerfile.arguments(path).items():
-        # Of arguments that differ in a number, the first one's description is for all.
+        # The first of several numbered arguments describes all of them.
         comment = comments.get(name) or comments.get(re.sub(r"[0-9]+", "1", name))
         description = comment or _shared(name) or ArgumentComment("", "")
         set_by = description.set_by or (
@@ -99,7 +99,7 @@ def _shared(name: str) -> ArgumentComment | None:
 
 
 def _present_key(match: re.Match[str]) -> str:
-    """Return a key by its present name: Dockerfiles, whose every change is an image's, may have its former one."""
+    """Return a key by its present name. Dockerfiles may have its former one, as a change of theirs changes images."""
     name = match[0].removeprefix(f"{NAMESPACE}:")
     configs = (flavors.flavor(flavor).Config for flavor in flavors.names())
     return f"{NAMESPACE}:{next((config.former_keys[name] for config in configs if name in config.former_keys), name)}"
@@ -114,7 +114,7 @@ def _meaning(name: str, path: Path) -> str:
 
 
 def readmes(root: Path = ROOT) -> dict[Path, str]:
-    """Return the READMEs of the images that have such tables, with their text as it ought to be."""
+    """Return the READMEs of the images that have such tables, with their current text."""
     pages = {}
     for path in sorted((root / CONTEXT).glob("*/README.md")):
         text = path.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from stacks.config.model import Model
 from stacks.config.stack_file import NAMESPACE, ROOT
 
 PATH: Final = ROOT / "stacks" / "stack.schema.json"
-"""Where the schema is, beside the stack files; :mod:`cli.completion` reads it too."""
+"""The schema's file, in the folder of the stack files; :mod:`cli.completion` reads it too."""
 
 _KEY: Final = f"{NAMESPACE}:"
 

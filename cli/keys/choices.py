@@ -1,4 +1,4 @@
-"""The values that tables allow for a key. A rule names them itself when it refuses a value: so one is tried."""
+"""The values that tables allow for a key. A rule lists them when it refuses a value, so an impossible one is tried."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from stacks.config.load import without_secure
 from stacks.versions.incompatible import Incompatible
 
 _TRIED: Final = ("0.0.0", "0.0", "0", "0.0.0-1", "none", "0000000")
-"""Values that no table has, in the forms that keys take: the first one that a table refuses tells what it allows."""
+"""Values that no table has, in the forms of keys: the first refusal lists the allowed values."""
 
 _FORMLESS: Final = "!"
-"""What no text is allowed to be that has a form: its refusal says the form."""
+"""A value that no text with a form may have: its refusal says the form."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What a key may be: ``values`` in the table's order, none where any is allowed; ``rule`` says by what."""
+    """The allowed ``values`` of a key in the table's order, empty if any is allowed; ``rule`` is their source."""
 
     values: tuple[str, ...]
     rule: str
 
 
 def choices(key: Key, values: Mapping[str, Any], settled: Collection[str] | None = None) -> Choices:
-    """Return what a key may be beside a stack's other ``values``, of which ``flavor`` is one.
+    """Return the values that a key may have with a stack's other ``values``, which include ``flavor``.
 
-    Where no value fits the others, which may have to change too, all of the table are returned.
+    If no value fits the others, which may have to change too, all of the table are returned.
 
     Args:
         key: the key.
         values: the stack's values, with or without one for the key.
-        settled: the keys that a value must go with; None for all, defaults too.
+        settled: the keys that a value must fit; None for all, with their defaults.
     """
     if key.choices:
         return Choices(key.choices, "the models")
@@ -57,13 +57,13 @@ def _fits(key: Key, values: Mapping[str, Any], settled: Collection[str] | None) 
 
 
 def refusals(values: Mapping[str, Any]) -> list[Incompatible]:
-    """Return what tables refuse of a stack's values."""
+    """Return the refusals of a stack's values by the tables."""
     errors = (error.get("ctx", {}).get("error") for error in _errors(values))
     return [error for error in errors if isinstance(error, Incompatible)]
 
 
 def form(key: Key, values: Mapping[str, Any]) -> str:
-    """Return the form that a key's value must have, as its refusal says it; nothing where none is known."""
+    """Return the form that a key's value must have, from its refusal; empty if none is known."""
     place = _path(key.name)
     for error in _errors(with_value(values, key.name, _FORMLESS)):
         if place == tuple(part for part in map(str, error["loc"]) if part in place) and error["type"] == "value_error":
@@ -72,7 +72,7 @@ def form(key: Key, values: Mapping[str, Any]) -> str:
 
 
 def with_value(values: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
-    """Return values with the one at a key's name replaced; a block that is none yet is made one."""
+    """Return values with the one of a key replaced; missing blocks are added."""
     changed = copy.deepcopy(dict(values))
     block: Any = changed
     path = _path(name)

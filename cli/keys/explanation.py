@@ -1,4 +1,4 @@
-"""``slipway explain``: what a key means, what it may be, and where the rule comes from."""
+"""``slipway explain``: a key's meaning, its allowed values, and the source of the rule."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def overview(stack: str | None) -> Iterator[str]:
 
 
 def explain(name: str, stack: str | None) -> Iterator[str]:
-    """Yield what there is to say of a key, for a stack if one is named.
+    """Yield the explanation of a key, for a stack if one is named.
 
     Raises:
         SlipwayError: no flavor has the key, or the stack's has not; or there is no such stack.
@@ -105,7 +105,7 @@ def _line(title: str, text: str) -> list[str]:
 
 
 def _current(values: Any, name: str) -> Any:
-    """Return what a stack file has at a key; None where it has nothing."""
+    """Return a key's value in a stack file; None if it is not set."""
     for part in name.replace("[]", "").split("."):
         if isinstance(values, list):
             values = values[0] if values else None

@@ -1,4 +1,4 @@
-"""``slipway new``: a stack file with what differs from the defaults, checked before it is written."""
+"""``slipway new``: a checked stack file with the values that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacks.config.stack_file import NAMESPACE, ROOT, parse, stack_file, survive
 from stacks.errors import SlipwayError, one_line
 
 _MODELINE: Final = "# yaml-language-server: $schema=stack.schema.json\n"
-"""By which editors check and complete the file."""
+"""The line by which editors find the schema."""
 
 _NAME: Final = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 _LONGEST_NAME: Final = 100
@@ -27,7 +27,7 @@ _LONGEST_NAME: Final = 100
 
 
 def check_name(stack: str, root: Path = ROOT) -> None:
-    """Refuse a name that no stack can have, or that a stack has.
+    """Refuse an invalid name, or that of an existing stack.
 
     Raises:
         SlipwayError: naming it.
@@ -90,7 +90,7 @@ def text(stack: str, values: Mapping[str, Any]) -> str:
 
 
 def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
-    """Write a stack's file, whole or not at all; return its path.
+    """Write a stack's file in one step; return its path.
 
     Raises:
         SlipwayError: the name or a value is wrong, or the file exists.
@@ -110,7 +110,7 @@ def write(stack: str, values: Mapping[str, Any], root: Path = ROOT) -> Path:
 
 
 def _differing(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the values without those that are the defaults anyway, and without blocks that are then empty."""
+    """Return the values without those equal to the defaults, and without blocks that are then empty."""
     config = flavors.load(values, where).model_dump()
     differing = copy.deepcopy(dict(values))
     for way in [way for way in _ways(values) if way != ("flavor",)]:
@@ -140,7 +140,7 @@ def _without(values: Mapping[str, Any], way: Sequence[str]) -> dict[str, Any]:
 
 
 def _typed(value: Any, name: str, rows: Sequence[Key]) -> Any:
-    """Return a value with true, false and numbers as such where the key takes them; all else stays text."""
+    """Return a value with true, false and numbers typed where the key takes them; others stay text."""
     if isinstance(value, Mapping):
         names = {row.name for row in rows}
         return {
@@ -158,7 +158,7 @@ def _typed(value: Any, name: str, rows: Sequence[Key]) -> Any:
 
 
 _TEXT: Final = "tag:yaml.org,2002:str"
-"""What YAML calls text."""
+"""YAML's tag of text."""
 
 
 class _Dumper(yaml.SafeDumper):

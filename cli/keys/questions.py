@@ -1,4 +1,4 @@
-"""What ``slipway new`` asks on a terminal: what is missing, with the choices that the tables allow."""
+"""The questions of ``slipway new`` on a terminal: missing keys, with the choices that the tables allow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WIDTH: Final = 98
 
 
 def complete(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with what the person at the terminal chooses for the keys that are missing.
+    """Return values with the user's choices for the missing keys.
 
-    Those are the required ones, the main versions, and defaults that do not go with what was chosen.
+    Those are the required ones, the main versions, and defaults that contradict a choice.
     """
     answers = dict(values)
     if "flavor" not in answers:
@@ -45,7 +45,7 @@ def complete(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_missing(key: Key, values: Mapping[str, Any]) -> bool:
-    """Tell whether a key is to be asked for: one that is required, or the main version of something."""
+    """Return whether to ask for a key: a required one, or the main version of a component."""
     if key.is_block or "[]" in key.name or "<name>" in key.name or _value(values, key.name) is not None:
         return False
     blocks = [".".join(key.name.split(".")[:length]) for length in range(1, key.name.count(".") + 1)]
@@ -65,7 +65,7 @@ def _value(values: Any, name: str) -> Any:
 
 
 def _prompt(name: str, meaning: str, allowed: tuple[str, ...], default: str | None) -> str:
-    """Ask for a value: one of those allowed, or any where these are words about them."""
+    """Ask for a value: one of those allowed, or any if ``allowed`` describes them in words."""
     click.echo("\n".join([f"\n{NAMESPACE}:{name}", *_wrapped(meaning), *_wrapped(", ".join(allowed))]), err=True)
     listed = bool(allowed) and not any(" " in value for value in allowed)
     if listed and default is not None and default not in allowed:

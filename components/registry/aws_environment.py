@@ -16,7 +16,7 @@ _FILES = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE"
 
 
 def signed() -> bool:
-    """Tell whether the environment or AWS's files say where credentials are (AWS SDKs reference, credential chain).
+    """Return whether the environment or AWS's files name credentials (AWS SDKs reference, credential chain).
 
     No request is sent: an EC2 instance with credentials only in its metadata counts as having none.
     """

@@ -47,7 +47,7 @@ class Provenance(Resource, module="image", name="Provenance"):
     """The attestation's reference: ``repository:sha256-....att``."""
 
     source: pulumi.Output[str]
-    """The source repository as a ``git+https`` URL; empty where there is none."""
+    """The source repository as a ``git+https`` URL; empty if unknown."""
 
     revision: pulumi.Output[str]
     """The commit that was checked out."""

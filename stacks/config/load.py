@@ -115,7 +115,7 @@ _SENSITIVE = {key.rpartition(".")[2] for key, field in keys(StackConfig) if is_s
 
 
 def _full(parts: Sequence[str]) -> str:
-    """Return a key as it is written in a stack's file, or ``config`` for no key."""
+    """Return a key as in a stack's file, or ``config`` for no key."""
     return f"{NAMESPACE}:" + ".".join(parts) if parts else "config"
 
 

@@ -84,16 +84,16 @@ Sha256 = Annotated[str, AfterValidator(matching(r"[0-9a-f]{64}", "a SHA-256: 64 
 
 
 SENSITIVE: JsonDict = {"writeOnly": True}
-"""Marks a key whose value no error shows: people paste a secret where its name is expected."""
+"""Marks a key whose value is in no error: users paste a secret where its name is expected."""
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Tell whether a key holds a secret itself."""
+    """Return whether a key holds a secret itself."""
     return "SecretStr" in str(field.annotation)
 
 
 def is_sensitive(field: FieldInfo) -> bool:
-    """Tell whether no error may show a key's value."""
+    """Return whether no error may show a key's value."""
     return is_secret(field) or field.json_schema_extra == SENSITIVE
 
 

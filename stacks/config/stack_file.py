@@ -88,7 +88,7 @@ def parse(text: str, where: str) -> dict[str, Any]:
 
 
 def survives_yaml(text: str) -> bool:
-    """Tell whether an unquoted scalar is the same text after YAML has read it."""
+    """Return whether an unquoted scalar is the same text after YAML has read it."""
     return not _DATE.fullmatch(text) and (not _NUMBER.fullmatch(text) or bool(_SURVIVES.fullmatch(text)))
 
 

@@ -40,7 +40,7 @@ def _torch_release(value: str) -> str:
 def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidator:
     """Return a validator of a value that can be switched off with ``false``, in YAML or as text.
 
-    With ``null`` it may also be null, which stands for a default that follows from other keys.
+    With ``null`` it may also be null, for a default that follows from other keys.
     """
 
     def validate(value: Any) -> str | Literal[False] | None:
@@ -61,7 +61,7 @@ _PINNED_RELEASE = r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?"
 
 
 def is_commit(pin: str) -> bool:
-    """Say whether a pin names a commit rather than a version."""
+    """Return whether a pin names a commit rather than a version."""
     return bool(re.fullmatch(_COMMIT, pin))
 
 
@@ -120,7 +120,7 @@ Label = Annotated[
 Commit = Annotated[str, AfterValidator(matching(_COMMIT, "a commit: 7 to 40 digits 0-9 a-f"))]
 Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
 CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
-"""A pin that cannot be a version: Apex calls itself 0.1 in all releases, FlashAttention 3 has none of its own."""
+"""A pin that cannot be a version: Apex is 0.1 in all releases, and FlashAttention 3 has no version."""
 ArchList = Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | list[str])]
 """Compute capabilities, as text or as a list."""
 JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]

@@ -116,7 +116,7 @@ def default_archs(
     to the newest remaining one.
 
     Raises:
-        Incompatible: no such profile, or nothing of its list is left.
+        Incompatible: no such profile, or this CUDA compiles nothing in its list.
     """
     lists = row(table("archs"), profile, field, "is not a profile", "stacks/versions/archs.toml")
     release = cuda_release(version)

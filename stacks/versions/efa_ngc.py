@@ -60,7 +60,7 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
 
 
 def needs_sync_memops(installer: str, nccl: str) -> bool:
-    """Say whether this installer with this NCCL needs ``FI_EFA_SET_CUDA_SYNC_MEMOPS=0`` in the environment."""
+    """Return whether this installer with this NCCL needs ``FI_EFA_SET_CUDA_SYNC_MEMOPS=0`` in the environment."""
     rule = table("efa")["rule"]["sync_memops"]
     return order(efa_installer(installer).version) < order(rule["installer"]) and order(nccl) >= order(rule["nccl"])
 

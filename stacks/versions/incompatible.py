@@ -44,7 +44,7 @@ def row(rows: Mapping[str, Row], value: str, field: str, why: str, source: str) 
     """Return the row of ``value`` in a table.
 
     Raises:
-        Incompatible: there is none; ``why`` says so, and the table's rows are what is allowed.
+        Incompatible: there is none; the table's rows are the allowed values.
     """
     if value not in rows:
         raise Incompatible(field, value, why, tuple(rows), source, known=False)

@@ -1,4 +1,4 @@
-"""torch and what goes with it: vision, audio, text, xformers, Python, triton."""
+"""torch and its companions: vision, audio, text, xformers, Python, triton."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def older(version: str, than: str) -> bool:
-    """Say whether a version is older than another, by their common numbers: ``9`` is not older than ``9.3``."""
+    """Return whether a version is older than another, by their common numbers: ``9`` is not older than ``9.3``."""
     numbers = order(version)
     return numbers < order(than)[: len(numbers)]
 
@@ -46,7 +46,7 @@ def applying(rows: Mapping[str, T], version: str) -> T:
 
 
 def satisfies(version: str, specifier: str) -> bool:
-    """Say whether ``version`` meets ``specifier``, a comma-separated list of ``==``, ``>=`` and ``<`` as in the tables.
+    """Return whether ``version`` meets ``specifier``, the tables' comma-separated list of ``==``, ``>=`` and ``<``.
 
     No version meets an empty specifier: a package without requirements is not known to go with any.
     """

@@ -24,7 +24,7 @@ from toolchain.docker_provider.inputs import BUILDERS, Image
 from toolchain.provider_base import Operation, Properties, ProviderError
 
 _STORE_SECONDS: Final = 5
-"""How long a built image may take to show up in the engine's store."""
+"""Seconds until a built image appears in the engine's store."""
 
 _NEXT: Final = "The image is built; the next run pushes it."
 _ADVICE: Final = (
@@ -45,27 +45,27 @@ _ADVICE: Final = (
         f"list {{registry}} under insecure-registries of the Docker daemon, or serve it over TLS. {_NEXT}",
     ),
     (
-        r"",  # not reached, no space left, broken: each in many words
+        r"",  # unreachable, disk full, connection broken: in many wordings
         "see that the registry {registry} is up and has disk space, and that the Docker daemon can reach it. " + _NEXT,
     ),
 )
-"""From a pattern in the error of a failed push to the advice; the first match counts."""
+"""Patterns of a failed push's error, each with its advice; the first match counts."""
 _UNREACHED: Final = re.compile(
     r"(?:could not resolve host: |failed to connect to (?=\S+ port )|temporary failure resolving '|failed to resolve ')"
     r"([\w.-]+)",
     re.IGNORECASE,
 )
-"""The messages of git, curl, apt and pip about a host that they did not reach."""
+"""The messages of git, curl, apt and pip about an unreachable host."""
 _DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
 
 
 @dataclass(frozen=True)
 class Display:
-    """Where to write a resource's messages.
+    """Takes a resource's messages.
 
     Attributes:
-        status: takes a passing line, which the next one replaces.
-        log: takes a line to keep, and its severity.
+        status: takes a status line, which replaces the last one.
+        log: takes a lasting line and its severity.
         hide: masks secrets in a text.
     """
 
@@ -90,10 +90,10 @@ class Source:
 
 
 def source(image: Image) -> Source:
-    """Find the context and the Dockerfile of an image.
+    """Return the context and the Dockerfile of an image.
 
     Raises:
-        ProviderError: if one of them is not there.
+        ProviderError: if one of them does not exist.
     """
     try:
         root = resolve_links(os.path.abspath(image.build.context))  # noqa: PTH100 - no link is followed before ".."
@@ -106,13 +106,13 @@ def source(image: Image) -> Source:
 
 
 def produce(image: Image, engine: Engine, display: Display, operation: Operation, *, push: bool) -> Properties:
-    """Build an image and, unless told otherwise, push it.
+    """Build an image, and push it if ``push``.
 
     Args:
-        image: what to make.
-        engine: where to build.
-        display: takes what happens meanwhile.
-        operation: ends it from another thread.
+        image: the image.
+        engine: the engine that builds it.
+        display: takes messages.
+        operation: can cancel the build.
         push: False keeps the image in the engine.
 
     Returns:
@@ -232,19 +232,19 @@ class _Work:
         raise ProviderError(f"push of {name}: the Docker daemon knows no digest of it in {name.domain}")
 
     def _transfer(self, path: str, query: Query) -> str:
-        """Have the engine pull or push with the registry's credentials; return the digest that was pushed."""
+        """Pull or push with the registry's credentials; return the digest of a push."""
         headers = {"X-Registry-Auth": self.keychain.for_push.header()}
         with self.engine.request("POST", path, query=query, headers=headers, operation=self.operation) as response:
             return push_progress.follow(response.messages(), self.display.status)
 
     def _login(self, host: str) -> tuple[str, str]:
-        """Answer BuildKit's question for credentials."""
+        """Return the credentials for a registry that BuildKit asks for."""
         credential = self.keychain.for_host(host)
         return credential.username, credential.identity_token or credential.password
 
 
 def _advice(error: str) -> str:
-    """Return what to do about a build's error, on a line of its own, where that is known."""
+    """Return what to do about a build's error as a further line; empty if that is not known."""
     if "no space left" in error.lower():
         return _DISK_FULL
     hosts = ", ".join(dict.fromkeys(_UNREACHED.findall(error)))
@@ -270,8 +270,8 @@ def _query(image: Image, dockerfile: str) -> dict[str, str | Sequence[str]]:
 def _build_files(context: Source, *, classic: bool) -> tuple[str, dict[str, bytes]]:
     """Return the Dockerfile's name within the stream, and the files to add to it.
 
-    A Dockerfile from outside the context is added under a name of its own that only changes with it. The first builder
-    removes what `.dockerignore` names, so there that name is added to the list.
+    A Dockerfile outside the context is added under a name from its content. The first builder removes what
+    `.dockerignore` lists, so the name is added to that list.
     """
     if not context.dockerfile.startswith("../"):
         return context.dockerfile, {}
@@ -285,7 +285,7 @@ def _build_files(context: Source, *, classic: bool) -> tuple[str, dict[str, byte
 
 
 def _admitting(patterns: list[str], needed: list[str]) -> list[str]:
-    """Add exceptions for files that the builder needs although the patterns leave them out."""
+    """Add exceptions for files that the builder needs but the patterns exclude."""
     ignored = matcher(patterns)
     return [*patterns, *(f"!{path}" for path in needed if ignored.ignores(path))]
 

@@ -40,14 +40,14 @@ def diff(state: Properties, inputs: Properties) -> provider_pb2.DiffResponse:
 
 
 def _server_changed(old: Any, new: Any) -> bool:
-    """Say whether the server differs; one that is added or taken away does not count, as officially."""
+    """Return whether the server differs; one that is added or taken away does not count, as officially."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return True
     return "server" in old and "server" in new and not _same(old["server"], new["server"])
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Say whether two values are equal; unlike in Python, true is not 1."""
+    """Return whether two values are equal; unlike in Python, true is not 1."""
     if isinstance(old, dict) and isinstance(new, dict):
         return old.keys() == new.keys() and all(_same(item, new[key]) for key, item in old.items())
     if isinstance(old, list) and isinstance(new, list):

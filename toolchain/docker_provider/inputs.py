@@ -1,4 +1,4 @@
-"""The inputs of `docker:index/image:Image`: what they mean and what is filled in."""
+"""The inputs of `docker:index/image:Image`: their types, checks and defaults."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from toolchain.docker_provider.build_context import Digests
 from toolchain.provider_base import Properties, ProviderError, Unknown
 
 BUILDERS = {"BuilderV1": "1", "BuilderBuildKit": "2"}
-"""`builderVersion` to the number the engine's API takes."""
+"""The number of each `builderVersion` in the engine's API."""
 _ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
-"""Python's names of machines to Go's, where they differ."""
+"""Go's names of machines by Python's, where they differ."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Where to push, and as whom. Empty strings for what the program leaves out."""
+    """The registry to push to, and its login. Omitted values are empty."""
 
     server: str = ""
     username: str = ""
@@ -44,7 +44,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Image:
-    """One `docker.Image`, with all it needs known."""
+    """One `docker.Image` whose inputs are all known."""
 
     name: str
     build: Build
@@ -86,19 +86,19 @@ def image(inputs: Properties) -> Image:
 
 
 def check(inputs: Properties, digests: Digests) -> Properties:
-    """Check a program's inputs and return what is to be filled into them.
+    """Check a program's inputs and return the values to add.
 
-    Values that are not known yet are let through; what depends on them is left out.
+    Unknown values pass, and values that depend on them are left out.
 
     Args:
-        inputs: as the program gives them, without secrets' wrappers.
+        inputs: the program's, without secrets' wrappers.
         digests: computes the context's digest.
 
     Returns:
-        Top-level properties to set; `build` holds only the keys to set within it.
+        The properties to set; `build` has only the keys to set in it.
 
     Raises:
-        ProviderError: for an input that cannot work, naming it.
+        ProviderError: for a wrong input, naming it.
     """
     build = inputs.get("build")
     additions: Properties = {"buildOnPreview": inputs.get("buildOnPreview", False) is True}
@@ -139,7 +139,7 @@ def _check_build(build: Properties, digests: Digests) -> Properties:
 
 
 def _find(dockerfile: str, context: str) -> None:
-    """Raise ProviderError if there is no Dockerfile, with the path that was probably meant."""
+    """Raise ProviderError if there is no Dockerfile, with the likely path."""
     try:
         Path(dockerfile).stat()
     except OSError as error:

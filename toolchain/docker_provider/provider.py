@@ -1,6 +1,6 @@
-"""The gRPC methods of the docker provider: wire in, wire out; what happens in between lies in the other modules."""
+"""The gRPC methods of the docker provider. They decode requests, call the other modules and encode responses."""
 
-# ruff: noqa: ARG002, N802 - the service's methods are named, and take what they take, as the protocol has it
+# ruff: noqa: ARG002, N802 - the protocol gives the methods their names and arguments
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _DERIVED: Final = {
     "dockerfile": ("build", "dockerfile"),
     "platform": ("build", "platform"),
 }
-"""Which input an output repeats: where the input is secret, so is the output."""
+"""The input that each output repeats; the output of a secret input is secret."""
 _SHORTEST_SECRET: Final = 4
-"""Shorter secrets are not looked for in what is printed: they would blot out everything."""
+"""Shorter secrets are not masked in output: they would match too much."""
 
 
 class DockerProvider(Provider):
     """Provides `docker.Image` and `docker.get_registry_image`."""
 
     version = metadata.version("pulumi-docker")
-    """That of the SDK: Pulumi looks for a plugin of its version."""
+    """The SDK's version, as Pulumi looks for a plugin of that version."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -66,7 +66,7 @@ class DockerProvider(Provider):
     def GetSchema(
         self, request: provider_pb2.GetSchemaRequest, context: grpc.ServicerContext
     ) -> provider_pb2.GetSchemaResponse:
-        """Return a schema of what is provided."""
+        """Return the provider's schema."""
         if request.version != 0:
             raise ProviderError(f"unsupported schema version {request.version}")
         schema = json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8"))
@@ -88,9 +88,9 @@ class DockerProvider(Provider):
     def Configure(
         self, request: provider_pb2.ConfigureRequest, context: grpc.ServicerContext
     ) -> provider_pb2.ConfigureResponse:
-        """Take the configuration and see that the Docker daemon answers.
+        """Store the configuration, and check that the Docker daemon answers.
 
-        A daemon behind ssh is not connected to before it is needed, and none is with `disableDockerDaemonCheck`.
+        A daemon behind ssh is connected at its first use, and so is any with `disableDockerDaemonCheck`.
         """
         self._settings, self._engine = provider_config.settings(request.variables), None
         if not self._settings.get("host", "").startswith("ssh://") and not self._settings.get(
@@ -150,7 +150,7 @@ class DockerProvider(Provider):
         return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=request.properties)
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        """Forget the image; it stays in the registry, where others may use it."""
+        """Do nothing: the image stays in the registry, where others may use it."""
         return empty_pb2.Empty()
 
     def _connect(self) -> Engine:
@@ -162,7 +162,7 @@ class DockerProvider(Provider):
     def _make(
         self, urn: str, properties: struct_pb2.Struct, context: grpc.ServicerContext, *, preview: bool
     ) -> Properties | None:
-        """Build, and push unless this is a preview; None where a preview does not build."""
+        """Build, and push unless this is a preview; return None if a preview does not build."""
         news = decode_struct(properties)
         bare = plain(news)
         if preview and not self._builds_on_preview(urn, bare):
@@ -207,7 +207,7 @@ class DockerProvider(Provider):
 
 
 def _merge(news: Properties, additions: Properties) -> Properties:
-    """Set what is to be filled in, leaving a value that is there already, and its secrecy, as it is."""
+    """Add values to the inputs; an equal value keeps its secrecy."""
     merged = dict(news)
     for key, value in additions.items():
         present = merged.get(key)
@@ -230,7 +230,7 @@ def _is_secret(news: Properties, path: Iterable[str]) -> bool:
 
 
 def _hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Make a function that masks secrets in a text, whole and line by line."""
+    """Return a function that masks secrets in a text, as a whole and each of their lines."""
     lines = {line.strip() for text in secrets for line in (text, *text.splitlines())}
     known = sorted((line for line in lines if len(line) >= _SHORTEST_SECRET), key=len, reverse=True)
 

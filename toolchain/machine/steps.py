@@ -1,4 +1,4 @@
-"""Long steps: one line when they begin, signs of life, one line with the time when they end."""
+"""Long steps: a line at the start, progress, and a line with the duration at the end."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ from typing import Final
 from toolchain.machine.toolchain_error import ToolchainError
 
 HEARTBEAT_SECONDS: Final = 20.0
-"""How often a log shows that a step is alive. A terminal shows the seconds."""
+"""Interval of progress lines in a log. A terminal shows the seconds."""
 
 inherited: list[int] = []
 """File descriptors that every program of a step gets: the checkout's lock."""
 
 
 def elapsed(seconds: float) -> str:
-    """Write a duration as people do: `4 s`, `3 min 9 s`."""
+    """Return a duration as text: `4 s`, `3 min 9 s`."""
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
 
@@ -31,7 +31,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def step(title: str, detail: str = "") -> Iterator[None]:
-    """Show that a step runs, and how long it took once it is done. After a failure only the error follows.
+    """Print that a step runs, and its duration at the end. After a failure only the error follows.
 
     `detail` is printed once, at the beginning.
     """
@@ -81,7 +81,7 @@ def command(
 ) -> None:
     """Run a program to its end, its output in `log`.
 
-    `timeout` is in seconds. Where it fails raises ToolchainError, one line with the program's last words and the log.
+    `timeout` is in seconds. Raises ToolchainError after a failure: one line with the program's last line and the log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
@@ -115,9 +115,9 @@ def output(
     cwd: Path | None = None,
     timeout: float = 10.0,
 ) -> str:
-    """Run a program that answers at once and return what it prints on stdout, without the closing newline.
+    """Run a short program and return its stdout without the final newline.
 
-    Raises ToolchainError with its last words where it fails, is missing or does not answer within `timeout` seconds.
+    Raises ToolchainError with its last line if it fails, is missing or does not end within `timeout` seconds.
     """
     try:
         done = subprocess.run(

@@ -12,7 +12,7 @@ MODULE: Final = "github.com/rhysd/actionlint"
 
 
 def get(checkout: Checkout) -> Part:
-    """Have the version that `go/actionlint/go.mod` requires.
+    """Get the version that `go/actionlint/go.mod` requires.
 
     Raises ToolchainError where its modules are not available.
     """

@@ -167,7 +167,7 @@ def _publish(checkout: Checkout, name: str) -> None:
 
 
 def get(checkout: Checkout) -> Part:
-    """Have the base image where the engine, which is there already, can use it; a bootstrapped one takes a registry."""
+    """Get the base image for the running engine; a bootstrapped one is in the registry."""
     if part := find(checkout):
         return part
     why = _pull(_environment(checkout))

@@ -1,4 +1,4 @@
-"""The Docker engine: the one that runs, else Debian's docker.io, started on a socket of our own."""
+"""The Docker engine: a running one, else Debian's docker.io, started on a socket of the checkout."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ PROGRAMS: Final = {
     "iptables": "iptables",
     "ip": "iproute2",
 }
-"""What our own engine needs on PATH, and the Debian package that has it."""
+"""The programs that our engine needs on PATH, and their Debian packages."""
 
 
 def _socket(checkout: Checkout) -> Path:
@@ -42,7 +42,7 @@ def _exec_root(checkout: Checkout) -> Path:
 
 
 def daemon(checkout: Checkout) -> Daemon:
-    """Return our own engine, running or not."""
+    """Return our engine, running or not."""
     return Daemon(NAME, checkout.run / "docker.pid", checkout.logs / "docker.log", mark=_host(checkout))
 
 
@@ -52,7 +52,7 @@ def _server_version(environment: Mapping[str, str]) -> str:
 
 
 def _running(checkout: Checkout) -> Part | None:
-    """Return our own engine if it runs, answers, and still has its bridge."""
+    """Return our engine if it runs, answers, and still has its bridge."""
     if daemon(checkout).pid() is None or bridge.subnet(checkout) is None:
         return None
     environment = {"DOCKER_HOST": _host(checkout)}
@@ -65,7 +65,7 @@ def _running(checkout: Checkout) -> Part | None:
 
 
 def _configured(checkout: Checkout) -> tuple[Part | None, str]:
-    """Return the engine that this user's client reaches, else why there is none.
+    """Return the engine that this user's client reaches, or the reason why there is none.
 
     DOCKER_HOST goes first, then the current context, then the default socket, as in the docker client itself. Where a
     context decides, its address is put into our environment: the provider's libraries do not read contexts.
@@ -79,7 +79,7 @@ def _configured(checkout: Checkout) -> tuple[Part | None, str]:
         version = _server_version(environment)
         host = output(["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], env=environment)
     except ToolchainError as error:
-        if "DOCKER_HOST" in environment:  # somebody asked for that one: another would be a surprise
+        if "DOCKER_HOST" in environment:  # the user has chosen it: another would be a surprise
             raise ToolchainError(
                 f"the Docker engine at DOCKER_HOST={environment['DOCKER_HOST']} does not answer ({error}): start it, "
                 "or unset DOCKER_HOST"
@@ -100,7 +100,7 @@ def is_elsewhere(checkout: Checkout) -> bool:
 
 
 def find(checkout: Checkout) -> Part | None:
-    """Return our own engine if it runs, else the user's."""
+    """Return our engine if it runs, else the user's."""
     return _running(checkout) or _configured(checkout)[0]
 
 
@@ -111,7 +111,7 @@ def _install(checkout: Checkout) -> None:
 
 
 def _start(checkout: Checkout) -> None:
-    """Start dockerd in process and mount namespaces of its own: when it ends, nothing of it is left on the machine."""
+    """Start dockerd in separate process and mount namespaces: when it ends, nothing of it remains."""
     shutil.rmtree(_exec_root(checkout), ignore_errors=True)  # sockets and pids of an earlier life
     _socket(checkout).unlink(missing_ok=True)
     bridge.create(checkout)
@@ -127,7 +127,7 @@ def _start(checkout: Checkout) -> None:
 
 
 def get(checkout: Checkout) -> Part:
-    """Have an engine that answers."""
+    """Get an engine that answers."""
     if part := _running(checkout):
         return remember(checkout, part)
     part, why = _configured(checkout)
@@ -151,7 +151,7 @@ def get(checkout: Checkout) -> Part:
 
 
 def stop(checkout: Checkout) -> bool:
-    """End our own engine and take its network away. Returns whether it ran."""
+    """Stop our engine and remove its network. Returns whether it ran."""
     ran = daemon(checkout).stop()
     if apt.is_root() and shutil.which("ip") is not None:
         bridge.remove(checkout)

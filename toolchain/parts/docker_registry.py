@@ -24,7 +24,7 @@ NAME: Final = "registry"
 VARIABLE: Final = "SLIPWAY_REGISTRY"
 LOOPBACK: Final = "127.0.0.1"
 PORTS: Final = range(5000, 5100)
-"""The first free one is taken, and kept: images are named after it."""
+"""The first free one is used from then on, as it is part of the images' names."""
 START_SECONDS: Final = 15.0
 ANSWER_SECONDS: Final = 3.0
 
@@ -38,7 +38,7 @@ def _port_file(checkout: Checkout) -> Path:
 
 
 def daemon(checkout: Checkout) -> Daemon:
-    """Return our own registry, running or not."""
+    """Return our registry, running or not."""
     return Daemon(
         NAME, _config_file(checkout).with_name("pid"), checkout.logs / "registry.log", mark=str(_config_file(checkout))
     )
@@ -52,9 +52,9 @@ def _port(checkout: Checkout) -> int | None:
 
 
 def answers(address: str) -> bool:
-    """Tell whether a registry answers at `host:port`, over HTTPS or plain HTTP, to anybody or asking who it is.
+    """Return whether a registry answers at `host:port`, over HTTPS or plain HTTP, with or without a login.
 
-    The engine has the last word on certificates (it may know more of them), so none is verified here.
+    Certificates are not verified here, because the engine may trust others.
     """
     context = ssl._create_unverified_context()  # noqa: S323, SLF001 - nothing but a status is read
     first = address.startswith(f"{LOOPBACK}:")
@@ -71,7 +71,7 @@ def answers(address: str) -> bool:
 
 
 def _listens(pid: int | None, port: int) -> bool:
-    """Tell whether it is this process that listens on a port: another checkout's may have taken it."""
+    """Return whether this process listens on a port, and not one of another checkout."""
     address = f"{int.from_bytes(socket.inet_aton(LOOPBACK), 'little'):08X}:{port:04X}"
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
     sockets = {f"socket:[{fields[9]}]" for fields in lines if fields[1] == address and fields[3] == "0A"}
@@ -94,9 +94,9 @@ def _running(checkout: Checkout) -> Part | None:
 
 
 def _configured(checkout: Checkout) -> Part | None:
-    """Return the registry that the environment names, unless that is our own, from a sourced .slipway/env.
+    """Return the registry that the environment names, unless that is ours, from a sourced .slipway/env.
 
-    Raises ToolchainError where it does not answer; only an engine on another machine may reach one that we do not.
+    Raises ToolchainError if it does not answer; an engine on another machine may reach others.
     """
     address = os.environ.get(VARIABLE)
     if not address or address == f"{LOOPBACK}:{_port(checkout)}":
@@ -109,7 +109,7 @@ def _configured(checkout: Checkout) -> Part | None:
 
 
 def find(checkout: Checkout) -> Part | None:
-    """Return the configured registry, else our own if it runs."""
+    """Return the configured registry, else ours if it runs."""
     return _configured(checkout) or _running(checkout)
 
 
@@ -179,7 +179,7 @@ def _start_on_a_free_port(checkout: Checkout, program: str) -> int:
 
 
 def get(checkout: Checkout) -> Part:
-    """Have a registry that answers."""
+    """Get a registry that answers."""
     if part := _configured(checkout):
         return remember(checkout, part)
     if docker_engine.is_elsewhere(checkout):
@@ -207,7 +207,7 @@ def get(checkout: Checkout) -> Part:
 
 
 def stop(checkout: Checkout) -> bool:
-    """End our own registry. Returns whether it ran."""
+    """Stop our registry. Returns whether it ran."""
     return daemon(checkout).stop()
 
 

@@ -22,7 +22,7 @@ SCRIPTS: Final = (
 
 
 def find(checkout: Checkout) -> Part | None:
-    """Return the host beside the CLI in use, else the one that was built for it."""
+    """Return the host in the CLI's folder, else the one that was built for it."""
     cli = pulumi_cli.find(checkout)
     if cli is None:
         return None
@@ -36,7 +36,7 @@ def find(checkout: Checkout) -> Part | None:
 
 
 def get(checkout: Checkout) -> Part:
-    """Have a language host for the CLI in use."""
+    """Get a language host for the CLI in use."""
     if part := find(checkout):
         return remember(checkout, part)
     cli = pulumi_cli.program(checkout)

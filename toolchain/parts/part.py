@@ -1,9 +1,9 @@
-"""A part of the toolchain, and the note of which program or service is that part on this machine.
+"""A part of the toolchain, and the record of the program or service that this machine uses for it.
 
-Each part has a module with `find(checkout)`, which looks and changes nothing, and `get(checkout)`, which finds it or
-makes it. Both give a `Part`. What `get` made is remembered in `.slipway/parts/<name>.json`, written last: a part
-without its note is not complete, and is made again. Notes hold absolute paths, as what they speak of does
-(an environment's scripts, a launcher): in a checkout that was moved or copied they count for nothing.
+Each part has a module with `find(checkout)`, which changes nothing, and `get(checkout)`, which also makes a missing
+part. Both return a `Part`. `get` records the part in `.slipway/parts/<name>.json` at its end: a part without a record
+is incomplete, and is made again. Records have absolute paths, as the parts do (an environment's scripts, a launcher),
+so they are ignored in a moved or copied checkout.
 """
 
 import json
@@ -19,10 +19,10 @@ from toolchain.machine.toolchain_error import without_credentials
 
 @dataclass(frozen=True)
 class Part:
-    """One part as it is used on this machine.
+    """One part on this machine.
 
-    `used` is the program or service, `version` its version, `why` the reason against the first choice, empty where that
-    is used. `env` are the variables, and `path` the folders, that its users need.
+    `used` is the program or service, `version` its version, and `why` the reason against the first choice, if it is not
+    used. `env` are the variables, and `path` the folders for PATH, that its users need.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Kind:
-    """How to come by a part: its name, a look that changes nothing, and the way to have it.
+    """A part's name and functions: `find` changes nothing, `get` makes a missing part.
 
     `gone` is the reason to print for a part that `get` once made and that is missing now.
     """
@@ -51,7 +51,7 @@ def _note(checkout: Checkout, name: str) -> Path:
 
 
 def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None:
-    """Return the part remembered under a name, None if there is none or it was made for another `key` or place."""
+    """Return the recorded part of a name; None without a record, or if it is for another `key` or folder."""
     try:
         noted = json.loads(_note(checkout, name).read_text())
         part = Part(**noted["part"])
@@ -61,9 +61,9 @@ def recall(checkout: Checkout, name: str, key: str | None = None) -> Part | None
 
 
 def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
-    """Note that a part is complete. `key` is what it was made for: with another key it counts as missing.
+    """Record a complete part. With another `key` than this one, it counts as missing.
 
-    Credentials are removed from the note and from the part that is returned.
+    Credentials are removed from the record and from the returned part.
     """
     part = replace(part, used=without_credentials(part.used), why=without_credentials(part.why))
     write(
@@ -74,5 +74,5 @@ def remember(checkout: Checkout, part: Part, key: str = "") -> Part:
 
 
 def forget(checkout: Checkout, name: str) -> None:
-    """Drop the note of a part, before something is done that leaves it incomplete if interrupted."""
+    """Remove a part's record before a change that would leave it incomplete if interrupted."""
     _note(checkout, name).unlink(missing_ok=True)

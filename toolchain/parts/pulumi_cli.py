@@ -35,7 +35,7 @@ def base_url(checkout: Checkout) -> str:
 
 
 def program(checkout: Checkout) -> str:
-    """Return the CLI in use, for other parts. Raises ToolchainError where there is none yet."""
+    """Return the CLI in use, for other parts. Raises ToolchainError if there is none yet."""
     part = find(checkout)
     if part is None:
         raise ToolchainError("the Pulumi CLI is not there yet: run `make up`")
@@ -64,7 +64,7 @@ def _on_path(checkout: Checkout) -> tuple[Part | None, str]:
 
 
 def is_ours(checkout: Checkout, part: Part) -> bool:
-    """Tell whether a part lies in `.slipway/bin`: what it is noted as counts, as nobody else changes it."""
+    """Return whether a part is in `.slipway/bin`, where only its record says its version."""
     return Path(part.used).parent == checkout.bin
 
 
@@ -112,7 +112,7 @@ def _programs(archive: Path, folder: Path) -> list[Path]:
 
 
 def get(checkout: Checkout) -> Part:
-    """Have a CLI of the SDK's version."""
+    """Get a CLI of the SDK's version."""
     if part := find(checkout):
         return remember(checkout, part, version(checkout))
     why = _on_path(checkout)[1]

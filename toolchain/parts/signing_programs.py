@@ -30,7 +30,7 @@ TOOLS: Final = (
 
 
 def get(checkout: Checkout, tool: Tool) -> Part:
-    """Have a tool. Raises ToolchainError where its modules are not available."""
+    """Get a tool. Raises ToolchainError if its modules are not available."""
     target = checkout.bin / tool.name
     version = golang.required(tool.name, tool.module)
     why = f"{tool.name} is not on PATH"

@@ -1,4 +1,4 @@
-"""Pulumi as a process of its own, which Ctrl-C reaches exactly once."""
+"""Pulumi as a child process, which gets Ctrl-C exactly once."""
 
 import signal
 import subprocess
@@ -56,7 +56,7 @@ def run(
 def _follow(
     process: subprocess.Popen[str], follow: Callable[[Iterable[str]], None], interrupted: threading.Event
 ) -> None:
-    """Hand the lines on. Where that fails, end Pulumi in order, reading on: it would block or break otherwise.
+    """Pass the lines on. If that fails, interrupt Pulumi and read to its end: otherwise it would block or crash.
 
     Ctrl-C in `make up | tee log` ends `tee` too: Pulumi is interrupted already when its lines cannot be printed.
     """

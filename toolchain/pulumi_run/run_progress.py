@@ -1,4 +1,4 @@
-"""Signs of life while Pulumi works: one line that is rewritten on a terminal, a line now and then in a log."""
+"""Progress while Pulumi runs: one line that is rewritten on a terminal, occasional lines in a log."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ _TERMINAL_CODES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x1f\x7f]+")
 
 
 class RunProgress:
-    """Prints lines, and in between what each running step does."""
+    """Prints lines, and between them the status of the running steps."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
@@ -42,18 +42,18 @@ class RunProgress:
             print(erase + "".join(f"{line}\n" for line in lines), end="", flush=True)
 
     def begin(self, step: str) -> None:
-        """Note that a step runs."""
+        """Record the start of a step."""
         with self._lock:
             self._begun[step] = time.monotonic()
 
     def status(self, step: str, line: str) -> None:
-        """Note what a step does; of a step that does not run nothing is noted."""
+        """Record the status of a running step."""
         with self._lock:
             if step in self._begun:
                 self._status[step] = _TERMINAL_CODES.sub(" ", line).strip()
 
     def end(self, step: str) -> str:
-        """Note that a step has ended. Returns how long it ran, such as `3 min 9 s`."""
+        """Record the end of a step. Returns how long it ran, such as `3 min 9 s`."""
         with self._lock:
             self._status.pop(step, None)
             return elapsed(time.monotonic() - self._begun.pop(step, time.monotonic()))

@@ -1,4 +1,4 @@
-"""What a run of Pulumi changes, in the lines that a reader needs, from the events of Pulumi's engine.
+"""A short report of a run of Pulumi, from the events of Pulumi's engine.
 
 The events are what `pulumi up --json` prints, one a line: sdk/go/common/apitype/events.go in pulumi/pulumi.
 """
@@ -38,12 +38,12 @@ class RunReport:
     """Follows a run of Pulumi and prints what it changes.
 
     Args:
-        progress: prints the lines, and what runs meanwhile.
-        log: takes all that a run reports, build by build.
-        preview: whether nothing is built.
+        progress: prints the lines and the running steps.
+        log: gets everything that the run reports.
+        preview: whether the run is a preview.
 
     Attributes:
-        outputs: the stack's outputs; empty until the program has ended well.
+        outputs: the stack's outputs; empty until the program has succeeded.
     """
 
     def __init__(self, progress: RunProgress, log: TextIO, *, preview: bool) -> None:
@@ -57,7 +57,7 @@ class RunReport:
         self._reported: set[tuple[str, str]] = set()
 
     def follow(self, lines: Iterable[str]) -> None:
-        """Read Pulumi's output to its end. A line that is no event is printed as it is."""
+        """Read Pulumi's output to its end. Lines that are no events are printed unchanged."""
         for line in filter(str.strip, lines):
             try:
                 event = json.loads(line)
@@ -142,7 +142,7 @@ def _name(step: Mapping[str, Any]) -> str:
 
 
 def _title(step: Mapping[str, Any]) -> str:
-    """Return what progress calls a step; a build's name alone, by which its status lines come."""
+    """Return a step's title; for a build only its name, which its status lines have too."""
     return _name(step) if step["type"] == _BUILD else f"{step['type']} {_name(step)}"
 
 
@@ -151,7 +151,7 @@ def _parent(step: Mapping[str, Any]) -> str:
 
 
 def _default(step: Mapping[str, Any]) -> str:
-    """Return the operation on a parent that no event has named. What goes with its image is deleted before it."""
+    """Return the operation on a parent without an event. An image's resources are deleted before the image."""
     of_image = any(f"::{kind}::" in _parent(step) for kind in _IMAGES)
     return "delete" if of_image and step["op"] == "delete" else "same"
 
@@ -162,7 +162,7 @@ def _sides(step: Mapping[str, Any], part: str) -> tuple[Mapping[str, Any], Mappi
 
 
 def _image(name: str, step: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what changes in an image; of a new one its tag, and the images of the stack that it is built from."""
+    """Yield an image's changes; for a new one its tag and its parents in the stack."""
     before, after = _sides(step, "inputs")
     mark = _MARKS[step["op"]]
     if step["op"] == "create":
@@ -202,7 +202,7 @@ def _values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str
 
 
 def _texts(values: Iterable[Any]) -> list[str]:
-    """Return values on one line each, cut where they are long. Both of two long values begin near what differs."""
+    """Return values on one line each, shortened. Two long values begin shortly before their first difference."""
     texts = [" ".join((value if isinstance(value, str) else json.dumps(value)).split()) for value in values]
     long = len(texts) == 2 and max(map(len, texts)) > _LONGEST_VALUE
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))) if long else 0

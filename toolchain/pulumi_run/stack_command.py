@@ -1,4 +1,4 @@
-"""`make up` and `make preview`: Pulumi on one stack in the readied environment, and what came of it."""
+"""`make up` and `make preview`: run Pulumi on one stack and print the result."""
 
 import difflib
 import json
@@ -46,7 +46,7 @@ def _salt(file: Path) -> str:
 
 
 def _configuration(checkout: Checkout, tracked: Path) -> Path:
-    """Write the configuration as Pulumi gets it: the tracked file, with the salt that Pulumi wrote last time."""
+    """Write Pulumi's copy of the configuration: the tracked file, with the salt that Pulumi wrote last time."""
     target = checkout.config / tracked.name
     text, salt = tracked.read_text(), _salt(target)
     if salt and not _salt(tracked):
@@ -70,7 +70,7 @@ def _create(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> N
 
 
 def _lock(checkout: Checkout, stack: str) -> dict[str, Any] | None:
-    """Return who holds the stack: what Pulumi's file backend noted of the process, None if nobody does."""
+    """Return the process that has locked the stack, as Pulumi's file backend records it; None if it is unlocked."""
     for file in (checkout.backend / ".pulumi" / "locks" / "organization" / PROJECT / stack).glob("*.json"):
         try:
             holder: dict[str, Any] = json.loads(file.read_text())
@@ -81,7 +81,7 @@ def _lock(checkout: Checkout, stack: str) -> dict[str, Any] | None:
 
 
 def check_lock(checkout: Checkout, stack: str) -> None:
-    """Raise ToolchainError, with the way out, where the stack is locked by a Pulumi, running or dead."""
+    """Raise ToolchainError, with what to do, if a Pulumi process has locked the stack, running or dead."""
     holder = _lock(checkout, stack)
     if holder is None:
         return
@@ -95,7 +95,7 @@ def check_lock(checkout: Checkout, stack: str) -> None:
 
 
 def _pulumi(checkout: Checkout, words: list[str], stack: str, environment: Mapping[str, str]) -> tuple[int, RunReport]:
-    """Run Pulumi on a stack, which is created first where it is new, and print what it changes."""
+    """Run Pulumi on a stack, and print what it changes. A new stack is created first."""
     tracked = check_name(checkout, stack)
     if not _exists(checkout, stack):
         _create(checkout, stack, environment)
@@ -136,7 +136,7 @@ def _megabytes(size: int) -> str:
 
 
 def _compressed(reference: str, environment: Mapping[str, str]) -> str:
-    """Return what the layers of a published image weigh in the registry.
+    """Return the compressed size of a published image's layers.
 
     Where the reference names a list, as engines with containerd's image store push it, the first image in it counts:
     the others are attestations, of the platform `unknown`.
@@ -155,7 +155,7 @@ def _unpacked(reference: str, environment: Mapping[str, str]) -> str:
 
 
 def _usage(name: str, reference: str, environment: Mapping[str, str]) -> list[str]:
-    """Return what an image is, how large, and how to run it."""
+    """Return an image's reference, its sizes, and the command that runs it."""
     environment = {**environment, "DOCKER_CLI_EXPERIMENTAL": "enabled"}
     host = f"DOCKER_HOST={environment['DOCKER_HOST']} " if "DOCKER_HOST" in environment else ""
     sizes = []
@@ -163,6 +163,6 @@ def _usage(name: str, reference: str, environment: Mapping[str, str]) -> list[st
         try:
             sizes.append(f"{measure(reference, environment)} {label}")
         except (ToolchainError, LookupError, ValueError):
-            continue  # not published, not on this engine any more, or not to be understood
+            continue  # not published, removed from this engine, or unreadable
     lines = [f"{name}: {reference}", *([f"  {', '.join(sizes)}"] if sizes else [])]
     return [*lines, f"  {host}docker run --rm -it {reference}"]

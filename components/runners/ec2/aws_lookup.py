@@ -15,7 +15,7 @@ from stacks.errors import SlipwayError
 
 
 def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price_list: pulumi.InvokeOptions) -> Site:
-    """Return what AWS knows of the runners' types, networks, machine image and prices.
+    """Look up the runners' types, networks, machine image and prices at AWS.
 
     Args:
         config: the configuration of the runners.

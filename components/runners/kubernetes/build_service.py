@@ -26,7 +26,7 @@ def namespace(config: KubernetesRunners) -> Manifest:
 def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> list[Manifest]:
     """Return the quota, limits, account and policies of the service's namespace.
 
-    The quota admits a second pod: one on a lost node remains until somebody deletes it.
+    The quota admits a second pod: one on a lost node remains until it is deleted.
     """
     hard = {"pods": "2", "persistentvolumeclaims": "1"}
     return [
@@ -64,7 +64,7 @@ def hosts(config: KubernetesRunners, build: BuildService) -> list[str]:
 def client(config: KubernetesRunners, build: BuildService) -> Spec:
     """Return what a runner's job needs to reach the service: environment, and the secret with its certificate.
 
-    Where the runner has a daemon of its own, the variables begin with ``BUILD_``, so that Docker still uses that one.
+    If the runner has a Docker daemon, the variables begin with ``BUILD_``, so that Docker still uses that daemon.
     """
     at, prefix = cluster_address(config, build), "BUILD_" if config.daemon else ""
     env = {f"{prefix}{name}": value.format(address=at) for name, value in daemon(build)["env"].items()}

@@ -109,7 +109,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         return [self._declare(manifest, declared) for manifest in around]
 
     def _controller(self, args: KubernetesRunnersArgs, template: pod.Spec) -> None:
-        """Declare the controller in a namespace of its own, then the runners, so that they are deleted before it."""
+        """Declare the controller in its namespace, then the runners, so that they are deleted before it."""
         config = self._config
         policies = self._guarded(isolation.controller_namespace(config), *isolation.controller_policies(config))
         after = [*self._guards, *self._clients, *policies]

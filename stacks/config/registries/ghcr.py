@@ -17,7 +17,7 @@ class GhcrRegistry(GenericRegistry):
     """GitHub's container registry; in GitHub Actions the job's own actor and token are the default."""
 
     VARIABLES: ClassVar[Mapping[str, str]] = {"username": "GITHUB_ACTOR", "password": "GITHUB_TOKEN"}
-    # GitHub Enterprise has it at a subdomain of its own.
+    # GitHub Enterprise has it at a separate subdomain.
     HOSTS: ClassVar[re.Pattern[str] | None] = re.compile(r"ghcr\.io|containers\.[a-z0-9.-]+(:[0-9]+)?")
     EXAMPLE: ClassVar[str] = "ghcr.io/<owner>/<path>, or containers.<host>/... of GitHub Enterprise"
     ANONYMOUS: ClassVar[bool] = False

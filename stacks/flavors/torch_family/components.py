@@ -32,7 +32,7 @@ class Component:
 
     @property
     def title(self) -> str:
-        """Its name as people write it."""
+        """Its name in texts."""
         return _TITLES.get(self.name) or extras()[self.name].title
 
     @property

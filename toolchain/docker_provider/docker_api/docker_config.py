@@ -16,7 +16,7 @@ from toolchain.provider_base import ProviderError
 
 @dataclass(frozen=True)
 class Credential:
-    """The credential for one registry. All fields are empty where there is none."""
+    """The credential for one registry. All fields are empty if there is none."""
 
     server: str = ""
     username: str = ""
@@ -62,13 +62,13 @@ class Keychain:
                 self.warning = f"{missing} was not set, although {present} was; using host credentials file"
         if image.build.cache_from or not image.skip_push:
             self._looked_up = reference.registry_of(registry.server, image.name)
-            self._configured(self._looked_up)  # a file that cannot be read ends the run before the build
+            self._configured(self._looked_up)  # an unreadable file fails before the build
 
     @property
     def for_push(self) -> Credential:
-        """For the image's own registry: the program's, else that of the Docker client's configuration now.
+        """The credential for the image's registry: the program's, else that of the Docker client's configuration.
 
-        A helper named there makes a new token each time, so the push after a long build has a fresh one. The official
+        A credential helper returns a new token each time, so the push after a long build has a fresh one. The official
         provider reads it once, before the build.
         """
         if self._given:

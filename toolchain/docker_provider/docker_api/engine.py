@@ -197,7 +197,7 @@ class Response:
         self.headers = response.headers
 
     def read(self) -> bytes:
-        """Read all of it."""
+        """Return the whole body."""
         return self._response.read()
 
     def messages(self) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Looking an image up in its registry, for `getRegistryImage`."""
+"""The digest of an image in its registry, for `getRegistryImage`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
     """Return the digest a registry holds under an image's name.
 
     Args:
-        name: the image, with a tag or a digest; `latest` where it has none.
-        registries: addresses and credentials; a registry that is not listed is reached over https, without any.
+        name: the image, with a tag or a digest; `latest` without either.
+        registries: addresses and credentials; others are reached over https without credentials.
         verify: whether to verify the registry's certificate.
 
     Raises:
@@ -113,7 +113,7 @@ def _credentials(host: str, entry: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _authorization(host: str, username: str, password: str) -> dict[str, str]:
-    """Return the header of a first request; some registries take their tokens in forms of their own."""
+    """Return the header of a first request; some registries have special forms of tokens."""
     if not username:
         return {}
     if _ECR.match(host):

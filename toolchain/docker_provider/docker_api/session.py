@@ -1,7 +1,7 @@
-"""A BuildKit session: the connection over which the engine asks us for credentials while it builds.
+"""A BuildKit session: the connection over which the engine requests credentials during a build.
 
-The engine is the client here: a connection of ours is upgraded and turned round, and it calls gRPC services on it. They
-are served on a private socket, and the two connections are joined.
+The engine is the client here: it calls gRPC services over a connection that this process has opened and upgraded. The
+services listen on a private socket, and the two connections are joined.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SERVING: Final = b"\x08\x01"
 """HealthCheckResponse with status SERVING, in its encoded form."""
 
 Credentials = Callable[[str], tuple[str, str]]
-"""From a registry's host to user and password, both "" for none."""
+"""Returns user and password for a registry's host, both "" for none."""
 
 
 class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic in the stubs alone
@@ -42,7 +42,7 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic 
         self._credentials = credentials
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Find a method; None makes the answer UNIMPLEMENTED, upon which BuildKit uses what it finds."""
+        """Return a method; after None, the response is UNIMPLEMENTED, and BuildKit does without."""
         methods = {_CREDENTIALS: self._answer, _HEALTH: lambda *_: _SERVING}
         method = methods.get(handler_call_details.method or "")
         return None if method is None else grpc.unary_unary_rpc_method_handler(method)
@@ -61,10 +61,10 @@ class Session:
 
     Args:
         engine: the engine.
-        credentials: answers its questions.
+        credentials: returns a registry's credentials.
 
     Attributes:
-        id: what a build names the session by.
+        id: the session's id in a build's request.
     """
 
     def __init__(self, engine: Engine, credentials: Credentials) -> None:
@@ -113,10 +113,10 @@ class Session:
 
 
 def pass_on(one: socket.socket, other: socket.socket) -> None:
-    """Pass on what comes in on either connection until one of them ends.
+    """Forward data between two connections until one of them ends.
 
-    One thread for both ways: a TLS connection must not be read and written at once. What passes is small, so neither
-    way holds the other up.
+    One thread serves both directions, because a TLS connection must not be read and written at once. The messages are
+    small, so neither direction blocks the other.
     """
     sinks = {one: other, other: one}
     with suppress(OSError, ValueError):  # closed by the end of the session

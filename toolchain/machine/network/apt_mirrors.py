@@ -36,7 +36,7 @@ def configured(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def cover(mirrors: Mapping[str, Any], reference: str) -> bool:
-    """Tell whether a user's mirrors hold an image, written with registry and path."""
+    """Return whether a user's mirrors hold an image, written with registry and path."""
     return any(reference.startswith((f"{source}/", f"{source}:")) for source in mirrors.get("images", {}))
 
 

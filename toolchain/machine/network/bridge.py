@@ -24,7 +24,7 @@ def name(checkout: Checkout) -> str:
 
 
 def _used_networks() -> list[ipaddress.IPv4Network]:
-    """Return the networks that this machine has a route to, the default route aside."""
+    """Return the networks that this machine has a route to, without the default route."""
     networks = []
     for line in Path("/proc/net/route").read_text().splitlines()[1:]:
         fields = line.split()
@@ -77,17 +77,17 @@ def mtu() -> int:
 
 
 def create(checkout: Checkout) -> str:
-    """Have the bridge and its rules; return its network. Raises ToolchainError."""
+    """Create the bridge and its rules; return its network. Raises ToolchainError."""
     bridge = name(checkout)
     network = subnet(checkout)
     if network is None:
         free = _free(checkout)
-        remove(checkout)  # one that was left without an address
+        remove(checkout)  # a bridge without an address
         output(["ip", "link", "add", bridge, "type", "bridge"])
         output(["ip", "address", "add", f"{free[1]}/{free.prefixlen}", "broadcast", str(free[-1]), "dev", bridge])
         network = str(free)
-    # A hardware address of its own. Else it has the lowest of those attached: when that container ends, the others
-    # reach nothing for as long as they remember it, some 40 s.
+    # A fixed hardware address. Without one, the bridge has the lowest of its containers': when that container ends, the
+    # others lose the network until they learn the new one, after some 40 s.
     address = ipaddress.IPv4Network(network)[1].packed.hex(":")
     output(["ip", "link", "set", bridge, "address", f"02:42:{address}", "up"])
     for rule in _rules(checkout, network):
@@ -99,7 +99,7 @@ def create(checkout: Checkout) -> str:
 
 
 def remove(checkout: Checkout) -> None:
-    """Take the bridge and its rules away, if they are there."""
+    """Remove the bridge and its rules, if they exist."""
     network = subnet(checkout)
     if network is not None:
         for rule in _rules(checkout, network):

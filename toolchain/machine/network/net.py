@@ -87,7 +87,7 @@ def check_scheme(url: str) -> None:
 
 
 def fetch(url: str, target: Path) -> str:
-    """Download a URL into a file and return the SHA-256 of what came, as hex digits.
+    """Download a URL into a file and return its SHA-256 as hex digits.
 
     Raises UnavailableError where the download fails, or ends early; `target` may then hold a part.
     """

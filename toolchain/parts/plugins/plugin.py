@@ -14,7 +14,7 @@ from toolchain.parts import pulumi_cli
 from toolchain.parts.part import Part
 
 SOURCES: Final = ("https://api.github.com", "https://get.pulumi.com")
-"""Where Pulumi looks for its plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for them."""
+"""Pulumi's servers of plugins. `SLIPWAY_PULUMI_PLUGIN_URL` names another server for them."""
 INSTALL_SECONDS: Final = 300.0
 
 
@@ -41,7 +41,7 @@ REQUIRED: Final = (
 
 
 def version(checkout: Checkout, name: str) -> str:
-    """Return the version that goes with the SDK in the lock."""
+    """Return the version of the SDK in the lock."""
     return checkout.locked(f"pulumi-{name}")
 
 
@@ -51,7 +51,7 @@ def folder(checkout: Checkout, name: str) -> Path:
 
 
 def is_installed(checkout: Checkout, name: str) -> bool:
-    """Tell whether a plugin is there, and whole."""
+    """Return whether a plugin is installed completely."""
     plugin = folder(checkout, name)
     return plugin.is_dir() and not plugin.with_name(plugin.name + ".partial").exists()
 

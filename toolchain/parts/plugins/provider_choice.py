@@ -21,7 +21,7 @@ VARIABLE: Final = "SLIPWAY_DOCKER_PROVIDER"
 MODULE: Final = "toolchain.docker_provider"
 """The embedded provider."""
 ON_DEMAND: Final = {"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true"}
-"""Pulumi would get the plugin of every SDK that is there, used or not: AWS's for a stack that has nothing of AWS."""
+"""Otherwise Pulumi installs the plugin of every installed SDK, such as AWS's for a stack without AWS."""
 
 
 def _forced() -> str | None:
@@ -32,7 +32,7 @@ def _forced() -> str | None:
 
 
 def find(checkout: Checkout) -> Part | None:
-    """Return the provider that was chosen, unless it is gone or the other one is now forced."""
+    """Return the chosen provider, unless it is missing or the other one is now forced."""
     part, choice = recall(checkout, NAME, plugin.version(checkout, PLUGIN)), _forced()
     if part is None or choice not in {None, part.env[VARIABLE]} or not plugin.is_installed(checkout, PLUGIN):
         return None
@@ -40,7 +40,7 @@ def find(checkout: Checkout) -> Part | None:
 
 
 def _program(checkout: Checkout) -> Path:
-    """Return where the launcher goes: Pulumi warns at every start of a plugin on PATH, and not of one in its folder."""
+    """Return the launcher's path, in the plugin's folder: Pulumi warns at every start of a plugin on PATH."""
     return plugin.folder(checkout, PLUGIN) / "pulumi-resource-docker"
 
 
@@ -58,7 +58,7 @@ def _is_embedded(checkout: Checkout) -> bool:
 
 
 def get(checkout: Checkout) -> Part:
-    """Choose a provider and make it ready."""
+    """Choose a provider and install it."""
     if part := find(checkout):
         return part
     version, choice = plugin.version(checkout, PLUGIN), _forced()

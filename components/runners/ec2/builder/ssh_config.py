@@ -15,7 +15,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 
 HOST = "slipway-builder"
-"""The builder's host name in its configuration. Each builder has a configuration file of its own."""
+"""The builder's host name in its configuration. Each builder has a separate configuration file."""
 
 USER = "build"
 """The builder's user. It may use Docker and nothing else."""
