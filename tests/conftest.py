@@ -1,5 +1,6 @@
 """What holds for every run of the tests."""
 
+import gc
 import signal
 from typing import Final
 
@@ -12,6 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 # each run, and no test of Ctrl-C would tell anything.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise what `nohup` starts
+
+gc.disable()  # until all tests are collected: what is imported stays, and would be searched again and again
 
 # A slow machine is no mistake: no deadlines, and no health check of time. `--hypothesis-profile night` draws more examples.
 settings.register_profile("day", max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -66,3 +69,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests into the order of :data:`SCOPES`."""
     order = {scope: place for place, scope in enumerate(SCOPES)}
     items.sort(key=lambda item: order.get(_scope(item.nodeid) or "", len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but never what is there by now."""
+    gc.freeze()
+    gc.enable()

@@ -17,9 +17,12 @@ from stacks.config.model import keys as model_keys
 COMMANDS = [command for commands in slipway.sections.values() for command in commands]
 
 
-@pytest.mark.parametrize("path", generated_files.pages(slipway), ids=lambda path: path.as_posix())
+PAGES = generated_files.pages(slipway)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.as_posix())
 def test_page_committed_is_current(path: Path) -> None:
-    assert path.read_text() == generated_files.pages(slipway)[path], "run `slipway docs`"
+    assert path.read_text() == PAGES[path], "run `slipway docs`"
 
 
 def test_write_of_current_files_changes_nothing() -> None:
