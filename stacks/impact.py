@@ -25,7 +25,7 @@ from stacks.identity.git import git
 from stacks.identity.older_trees import Content, Contents, Tree
 from stacks.spec import CONTEXT
 
-_MOST_SHOWN = 3
+_MOST_LISTED = 3
 """Differences that are printed for an image; the first ones are the causes."""
 _LONGEST = 60
 """Characters of a value that are printed."""
@@ -178,9 +178,9 @@ def lines(affected: Affected) -> Iterator[str]:
         yield stack
         width = max(map(len, images))
         for name, reasons in images.items():
-            more = len(reasons) - _MOST_SHOWN
+            more = len(reasons) - _MOST_LISTED
             rest = [f"and {more} more"] if more > 0 else []
-            yield f"  {name:<{width}}  {'; '.join([*reasons[:_MOST_SHOWN], *rest])}"
+            yield f"  {name:<{width}}  {'; '.join([*reasons[:_MOST_LISTED], *rest])}"
     yield from removed(affected)
     if not affected.images:
         yield "nothing to build"

@@ -133,8 +133,8 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
         SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag.
     """
     result = []
-    for one in specs:
-        spec = _at_commits(one, mirrors, locked)
+    for unlocked in specs:
+        spec = _at_commits(unlocked, mirrors, locked)
         digests = {argument: locked.get(name) for argument, name in tagged_parents(spec, mirrors).items()}
         parents = {
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent

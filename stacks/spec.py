@@ -87,9 +87,9 @@ class ImageSpec(_Frozen):
 
     @model_validator(mode="after")
     def _arguments(self) -> Self:
-        both = sorted(set(self.args) & set(self.parents))
-        if both:
-            raise ValueError(f"{', '.join(both)}: an argument is a parent or a value, not both")
+        ambiguous = sorted(set(self.args) & set(self.parents))
+        if ambiguous:
+            raise ValueError(f"{', '.join(ambiguous)}: an argument is a parent or a value, not both")
         return self
 
     @property

@@ -86,6 +86,6 @@ def inspect(checkout: Checkout) -> Iterable[tuple[Kind, Part | None, str]]:
     for kind in KINDS:
         try:
             part = kind.find(checkout)
-            yield kind, part, kind.gone if part is None and recall(checkout, kind.name) else ""
+            yield kind, part, kind.missing if part is None and recall(checkout, kind.name) else ""
         except ToolchainError as error:
             yield kind, None, str(error)

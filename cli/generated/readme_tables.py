@@ -120,6 +120,6 @@ def readmes(root: Path = ROOT) -> dict[Path, str]:
         text = path.read_text(encoding="utf-8")
         if MARK.search(text) or ARGUMENTS.search(text):
             keys = MARK.sub(lambda match: match["mark"] + table(match["flavors"].split()), text)
-            taken = path.with_name("Dockerfile")
-            pages[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(taken), keys)  # noqa: B023 - called at once
+            dockerfile_path = path.with_name("Dockerfile")
+            pages[path] = ARGUMENTS.sub(lambda match: match["mark"] + arguments(dockerfile_path), keys)  # noqa: B023 - called at once
     return pages

@@ -33,13 +33,14 @@ def collisions(stacks: Iterable[StackImages]) -> list[str]:
     Products do not count, as their tags identify their content.
     """
     lines = []
-    for (one, ours), (other, theirs) in combinations([(stack, _contents(stack)) for stack in stacks], 2):
+    for (first, ours), (second, theirs) in combinations([(stack, _contents(stack)) for stack in stacks], 2):
         keys = [key for key in ours if key in theirs and ours[key] != theirs[key]]
         if keys:
             names = ", ".join(name for _, name, _ in keys)
             lines.append(
-                f"stacks {one.stack} and {other.stack}: {names} would have equal tags in {one.repository} but differ "
-                f"in {_differences([(ours[key], theirs[key]) for key in keys])}; set slipway:tagSuffix in one of them"
+                f"stacks {first.stack} and {second.stack}: {names} would have equal tags in {first.repository} but "
+                f"differ in {_differences([(ours[key], theirs[key]) for key in keys])}; set slipway:tagSuffix in one "
+                "of them"
             )
     return lines
 
@@ -47,9 +48,9 @@ def collisions(stacks: Iterable[StackImages]) -> list[str]:
 def shared_tags(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
     """Return one line for each pair of stacks that move the same tag; ``stacks`` maps each to its full references."""
     return [
-        f"stacks {one} and {other}: both move the tag {min(ours & theirs)}; take it out of slipway:extraTags in one of "
-        "them, or give that another repository"
-        for (one, ours), (other, theirs) in combinations(stacks.items(), 2)
+        f"stacks {first} and {second}: both move the tag {min(ours & theirs)}; take it out of slipway:extraTags in one "
+        "of them, or give that another repository"
+        for (first, ours), (second, theirs) in combinations(stacks.items(), 2)
         if ours & theirs
     ]
 
@@ -57,11 +58,11 @@ def shared_tags(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
 def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
     """Return one line for each pair of stacks that create the same repository; ``stacks`` has those of each."""
     lines = []
-    for (one, ours), (other, theirs) in combinations(stacks.items(), 2):
-        if both := sorted(ours & theirs):
-            more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+    for (first, ours), (second, theirs) in combinations(stacks.items(), 2):
+        if shared := sorted(ours & theirs):
+            more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
             lines.append(
-                f"stacks {one} and {other}: both create the repository {both[0]}{more}; say "
+                f"stacks {first} and {second}: both create the repository {shared[0]}{more}; say "
                 "slipway:registry.create: false in one of them, or give it another repository"
             )
     return lines
@@ -91,9 +92,9 @@ def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str
 def _differences(pairs: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> str:
     """Return the first places where contents differ; an argument that goes to many images counts once."""
     differing: dict[tuple[str, str], str] = {}
-    for one, other in pairs:
-        for key in {**one, **other}:
-            if one.get(key) != other.get(key):
-                values = f"{quoted(one.get(key))} and {quoted(other.get(key))}"
+    for first, second in pairs:
+        for key in {**first, **second}:
+            if first.get(key) != second.get(key):
+                values = f"{quoted(first.get(key))} and {quoted(second.get(key))}"
                 differing.setdefault((key.rpartition(" ")[2], values), f"{key} ({values})")
     return ", ".join(list(differing.values())[:_MOST])

@@ -190,7 +190,7 @@ class Ec2Runners(Model):
     @field_validator("labels", "instance_types")
     @classmethod
     def _some(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value or len({one.lower() for one in value}) < len(value):
+        if not value or len({text.lower() for text in value}) < len(value):
             raise ValueError("expected at least one, each only once")
         return value
 

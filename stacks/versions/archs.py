@@ -122,10 +122,10 @@ def default_archs(
     release = cuda_release(version)
     preferred_lists = applying({each["cuda"]: each for each in lists}, version)
     preferred = parse_archs(preferred_lists.get(machine, preferred_lists["amd64"]), field=field)
-    known = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
-    left = [arch.name for arch in preferred if arch.name in known]
-    if not left:
+    supported = set(release.archs) & set(torch_release(torch).archs if torch else release.archs)
+    names = [arch.name for arch in preferred if arch.name in supported]
+    if not names:
         why = f"has nothing that CUDA {version} compiles"
         raise Incompatible(field, profile, why, _alike(preferred[0], release.archs), release.archs_source)
     ptx = "+PTX" if any(arch.ptx for arch in preferred) else ""
-    return " ".join(left) + ptx
+    return " ".join(names) + ptx

@@ -20,8 +20,8 @@ inherited: list[int] = []
 
 def elapsed(seconds: float) -> str:
     """Return a duration as text: `4 s`, `3 min 9 s`."""
-    whole = round(seconds)
-    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
+    rounded = round(seconds)
+    return f"{rounded} s" if rounded < 60 else f"{rounded // 60} min {rounded % 60} s"
 
 
 def say(line: str) -> None:

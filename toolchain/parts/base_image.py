@@ -180,4 +180,4 @@ def get(checkout: Checkout) -> Part:
     return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
 
 
-KIND: Final = Kind(NAME, find, get, gone="its engine or registry is not running, or has lost it")
+KIND: Final = Kind(NAME, find, get, missing="its engine or registry is not running, or has lost it")

@@ -160,4 +160,4 @@ def stop(checkout: Checkout) -> bool:
     return ran
 
 
-KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")
+KIND: Final = Kind(NAME, find, get, missing="not running: `make up` or `make ready` starts it")

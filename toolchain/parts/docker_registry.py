@@ -211,4 +211,4 @@ def stop(checkout: Checkout) -> bool:
     return daemon(checkout).stop()
 
 
-KIND: Final = Kind(NAME, find, get, gone="not running: `make up` or `make ready` starts it")
+KIND: Final = Kind(NAME, find, get, missing="not running: `make up` or `make ready` starts it")

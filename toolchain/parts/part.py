@@ -37,13 +37,13 @@ class Part:
 class Kind:
     """A part's name and functions: `find` changes nothing, `get` makes a missing part.
 
-    `gone` is the reason to print for a part that `get` once made and that is missing now.
+    `missing` is the reason to print for a part that `get` once made and that is missing now.
     """
 
     name: str
     find: Callable[[Checkout], Part | None]
     get: Callable[[Checkout], Part]
-    gone: str = ""
+    missing: str = ""
 
 
 def _note(checkout: Checkout, name: str) -> Path:

@@ -50,17 +50,17 @@ def look_up(config: Ec2Runners, platform: str, opts: pulumi.InvokeOptions, price
 def _machine(name: str, opts: pulumi.InvokeOptions, key: str = "instanceTypes") -> Machine:
     filters = [{"name": "instance-type", "values": [name]}]
     with _aws_errors(f"{key}: {name}"):
-        answer = aws.ec2.get_instance_type(instance_type=name, opts=opts)
+        response = aws.ec2.get_instance_type(instance_type=name, opts=opts)
         zones = aws.ec2.get_instance_type_offerings(location_type="availability-zone", filters=filters, opts=opts)
     return Machine(
         name=name,
-        architectures=tuple(answer.supported_architectures),
-        gpus=sum(gpu.count for gpu in answer.gpuses if gpu.manufacturer == "NVIDIA"),
-        efa=answer.efa_maximum_interfaces if answer.efa_supported else 0,
-        cards=answer.maximum_network_cards,
-        disks=sum(disk.count for disk in answer.instance_disks),
-        cluster="cluster" in answer.supported_placement_strategies,
-        spot="spot" in answer.supported_usages_classes,
+        architectures=tuple(response.supported_architectures),
+        gpus=sum(gpu.count for gpu in response.gpuses if gpu.manufacturer == "NVIDIA"),
+        efa=response.efa_maximum_interfaces if response.efa_supported else 0,
+        cards=response.maximum_network_cards,
+        disks=sum(disk.count for disk in response.instance_disks),
+        cluster="cluster" in response.supported_placement_strategies,
+        spot="spot" in response.supported_usages_classes,
         zones=tuple(sorted(zones.locations)),
     )
 
@@ -99,13 +99,13 @@ def _prices(config: Ec2Runners, networks: list[Network], opts: pulumi.InvokeOpti
     prices = {}
     for name in config.instance_types:
         with suppress(Exception):  # prices are for information: the stack deploys without them
-            answer = aws.ec2.get_spot_price(
+            response = aws.ec2.get_spot_price(
                 instance_type=name,
                 availability_zone=networks[0].zone,
                 filters=[{"name": "product-description", "values": ["Linux/UNIX"]}],
                 opts=opts,
             )
-            prices[name] = float(answer.spot_price)
+            prices[name] = float(response.spot_price)
     return prices
 
 
@@ -123,12 +123,12 @@ def _on_demand_prices(config: Ec2Runners, opts: pulumi.InvokeOptions) -> dict[st
     for name in (*config.instance_types, *([config.build.instance_type] if config.build else [])):
         fields = {"instanceType": name, **offer}
         with suppress(Exception):  # as above
-            answer = aws.pricing.get_product(
+            response = aws.pricing.get_product(
                 service_code="AmazonEC2",
                 filters=[{"field": field, "value": value} for field, value in fields.items()],
                 opts=opts,
             )
-            (term,) = json.loads(answer.result)["terms"]["OnDemand"].values()
+            (term,) = json.loads(response.result)["terms"]["OnDemand"].values()
             (price,) = term["priceDimensions"].values()
             prices[name] = float(price["pricePerUnit"]["USD"])
     return prices

@@ -76,7 +76,7 @@ done"""
 (State 01 is ESTABLISHED: Linux, Documentation/networking/proc_net_tcp.rst.)"""
 
 _CLEANUP = (Path(__file__).parents[1] / "ec2/boot/room").read_text(encoding="utf-8")
-_KEPT = 24 * 60 * 60
+_MINIMUM_AGE = 24 * 60 * 60
 """Seconds for which the cleanup leaves an image alone, because a job may be about to push it."""
 
 _HOURLY = 'trap exit TERM; while :; do sleep 3600 & wait $!; sh -c "$0" room "$@"; done'
@@ -172,7 +172,7 @@ def _cleanup(image: str, state: str) -> Spec:
     return {
         "name": "room",
         "image": image,
-        "command": ["sh", "-c", _HOURLY, _CLEANUP, str(_KEPT)],
+        "command": ["sh", "-c", _HOURLY, _CLEANUP, str(_MINIMUM_AGE)],
         "env": [{"name": "DOCKER_HOST", "value": f"unix://{_SOCKET}/docker.sock"}],
         "securityContext": {
             "allowPrivilegeEscalation": False,

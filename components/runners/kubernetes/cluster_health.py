@@ -109,7 +109,7 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
     for space, pod in ((space, pod) for space, items in pods.items() for pod in items):
         if pod["status"].get("phase") == "Pending" and _age(pod) > WAITED:
             yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
-    there = {pod["metadata"]["name"] for pod in pods[config.namespace]}
+    pod_names = {pod["metadata"]["name"] for pod in pods[config.namespace]}
     for runner in _runners(config):
         name, status = runner["metadata"]["name"], runner.get("status", {})
         reason = one_line(status.get("message") or status.get("reason") or "", _LONGEST)
@@ -118,7 +118,7 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
                 f"{config.namespace}/{name} has failed, and takes a runner's place until it is deleted: {reason}; "
                 f"kubectl delete --namespace {config.namespace} {_RUNNERS} {name}"
             )
-        elif status.get("phase") in {None, "", "Pending"} and name not in there and _age(runner) > WAITED:
+        elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and _age(runner) > WAITED:
             yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {reason or _log(config)}"
 
 

@@ -81,8 +81,8 @@ def _ping(address: str, ca: str, cert: str, key: str) -> None:
     connection = HTTPSConnection(address, timeout=10, context=context)
     try:
         connection.request("GET", "/_ping")
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise HTTPException(f"HTTP {answer.status}")
+        response = connection.getresponse()
+        if response.status != 200:
+            raise HTTPException(f"HTTP {response.status}")
     finally:
         connection.close()

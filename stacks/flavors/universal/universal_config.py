@@ -98,7 +98,7 @@ class Config(StackConfig):
     @field_validator("train")
     @classmethod
     def _names_once(cls, value: tuple[Train, ...]) -> tuple[Train, ...]:
-        names = [one.name for one in value]
+        names = [train_image.name for train_image in value]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two images have the name '{name}'")
@@ -132,11 +132,13 @@ class Config(StackConfig):
 
     def _check_packages(self) -> None:
         installer, source = distro_release(self.distro).packages, "stacks/versions/distros.toml"
-        other = "dnf" if installer == "apt" else "apt"
-        for index, one in enumerate(self.train):
-            if packages := getattr(one, other):
-                why = f"cannot be installed: {self.distro} has no {other}"
-                raise Incompatible(f"train.{index}.{other}", packages[0], why, [f"train.{index}.{installer}"], source)
+        unavailable = "dnf" if installer == "apt" else "apt"
+        for index, train_image in enumerate(self.train):
+            if packages := getattr(train_image, unavailable):
+                why = f"cannot be installed: {self.distro} has no {unavailable}"
+                raise Incompatible(
+                    f"train.{index}.{unavailable}", packages[0], why, [f"train.{index}.{installer}"], source
+                )
         if installer == "apt":
             return
         if self.machine != "amd64":

@@ -21,7 +21,7 @@ _WITHOUT_CUDA = {"text"}
 
 def images(config: Config) -> list[ImageSpec]:
     """Return the image of compilers, the products that are compiled in it, and the images to train in."""
-    return [_install(config), *_products(config), _dist(config), *(_train(config, one) for one in config.train)]
+    return [_install(config), *_products(config), _dist(config), *(_train(config, train) for train in config.train)]
 
 
 def requirements(config: Config) -> Requirements:
@@ -34,7 +34,8 @@ def requirements(config: Config) -> Requirements:
     return Requirements(
         no_gpu=None if config.cuda else "slipway:cuda: 'false'",
         workspaces={
-            one.image: Workspace(folder=config.project_root, uid=one.uid, groups=("conda",)) for one in config.train
+            train.image: Workspace(folder=config.project_root, uid=train.uid, groups=("conda",))
+            for train in config.train
         },
     )
 
@@ -112,17 +113,17 @@ def _dist(config: Config) -> ImageSpec:
     )
 
 
-def _train(config: Config, one: Train) -> ImageSpec:
+def _train(config: Config, train: Train) -> ImageSpec:
     versions = config.torch.versions
     cuda = f"CUDA {config.cuda}" if config.cuda else "the CPU"
     variables = {
         f"ENV_{number}_{part}": text
-        for number, pair in enumerate(sorted(one.env.items()), start=1)
+        for number, pair in enumerate(sorted(train.env.items()), start=1)
         for part, text in zip(("NAME", "VALUE"), pair, strict=True)
     }
-    packages = {"CONDA_PACKAGES": one.conda, "SYSTEM_PACKAGES": one.apt or one.dnf, "PIP_PACKAGES": one.pip}
+    packages = {"CONDA_PACKAGES": train.conda, "SYSTEM_PACKAGES": train.apt or train.dnf, "PIP_PACKAGES": train.pip}
     return ImageSpec(
-        name=one.image,
+        name=train.image,
         dockerfile="universal/Dockerfile",
         target="train",
         platform=config.platform,
@@ -136,10 +137,10 @@ def _train(config: Config, one: Train) -> ImageSpec:
             "TORCHTEXT_VERSION": versions.get("text", ""),
             "ARCH_LIST": config.archs,
             **{name: "\n".join(names) for name, names in packages.items() if names},
-            "USER_ID": str(one.uid),
-            "GROUP_ID": str(one.group),
+            "USER_ID": str(train.uid),
+            "GROUP_ID": str(train.group),
             "PROJECT_ROOT": config.project_root,
-            "TZ": one.tz,
+            "TZ": train.tz,
             **variables,
             **_cache_args(config),
         },

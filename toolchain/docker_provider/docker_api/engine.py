@@ -319,16 +319,16 @@ class Engine:
                     connection.putheader("Transfer-Encoding", "chunked")
                     connection.endheaders()
                     _send(connection, body, sent)
-                answer = connection.getresponse()
+                response = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 reason = (
                     connection.complaint() or getattr(error, "strerror", None) or str(error) or type(error).__name__
                 )
                 raise Unreachable(f"{self.address.host}: {reason}") from error
-            with closing(answer):
-                if answer.status >= http.client.BAD_REQUEST:
-                    raise EngineError(answer.status, _message(answer.read()))
-                yield Response(answer)
+            with closing(response):
+                if response.status >= http.client.BAD_REQUEST:
+                    raise EngineError(response.status, _message(response.read()))
+                yield Response(response)
 
     def json(self, path: str) -> Any:
         """Get a JSON answer."""

@@ -53,27 +53,27 @@ def digest(name: str, registries: Registries, *, verify: bool) -> str:
     try:
         with requests.Session() as session:
             session.verify = verify
-            session.auth = _as_given
-            answer = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
-            if answer.status_code == requests.codes.unauthorized:
+            session.auth = _unchanged
+            response = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
+            if response.status_code == requests.codes.unauthorized:
                 scope = f"repository:{image.path}:pull"
-                token = _token(session, answer.headers.get("Www-Authenticate", ""), scope, username, password)
+                token = _token(session, response.headers.get("Www-Authenticate", ""), scope, username, password)
                 headers["Authorization"] = f"Bearer {token}"
-                answer = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
-            if answer.ok and "Docker-Content-Digest" not in answer.headers:
-                answer = session.get(url, headers=headers, timeout=_SECONDS)
-                answer.headers.setdefault(
-                    "Docker-Content-Digest", f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
+                response = session.head(url, headers=headers, timeout=_SECONDS, allow_redirects=True)
+            if response.ok and "Docker-Content-Digest" not in response.headers:
+                response = session.get(url, headers=headers, timeout=_SECONDS)
+                response.headers.setdefault(
+                    "Docker-Content-Digest", f"sha256:{hashlib.sha256(response.content).hexdigest()}"
                 )
     except requests.RequestException as error:
         raise ProviderError(
             f"getRegistryImage {name}: the registry {base} cannot be reached: {_reason(error)}"
         ) from error
-    if not answer.ok:
+    if not response.ok:
         raise ProviderError(
-            f"getRegistryImage {name}: got bad response from registry {base}: {answer.status_code} {answer.reason}"
+            f"getRegistryImage {name}: got bad response from registry {base}: {response.status_code} {response.reason}"
         )
-    return str(answer.headers["Docker-Content-Digest"])
+    return str(response.headers["Docker-Content-Digest"])
 
 
 def _login(host: str, domain: str, registries: Registries) -> tuple[str, str, str]:
@@ -125,7 +125,7 @@ def _authorization(host: str, username: str, password: str) -> dict[str, str]:
     return {"Authorization": f"Basic {_base64(f'{username}:{password}')}"}
 
 
-def _as_given(request: requests.PreparedRequest) -> requests.PreparedRequest:
+def _unchanged(request: requests.PreparedRequest) -> requests.PreparedRequest:
     """Send a request with the headers it has, without those of a .netrc."""
     return request
 
@@ -141,12 +141,14 @@ def _token(session: requests.Session, challenge: str, scope: str, username: str,
     if kind.lower() != "bearer" or "realm" not in parameters:
         raise ProviderError("getRegistryImage: bad credentials: 401 Unauthorized; check the provider's registryAuth")
     query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or scope}
-    for auth in ((username, password), _as_given) if username else (_as_given,):
-        answer = session.get(parameters["realm"], params=query, auth=auth, timeout=_SECONDS)
-        if answer.ok:
-            body = answer.json()
+    for auth in ((username, password), _unchanged) if username else (_unchanged,):
+        response = session.get(parameters["realm"], params=query, auth=auth, timeout=_SECONDS)
+        if response.ok:
+            body = response.json()
             return str(body.get("token") or body.get("access_token") or "")
-    raise ProviderError(f"getRegistryImage: {parameters['realm']} gives no token: {answer.status_code} {answer.reason}")
+    raise ProviderError(
+        f"getRegistryImage: {parameters['realm']} gives no token: {response.status_code} {response.reason}"
+    )
 
 
 def _base64(text: str) -> str:

@@ -43,17 +43,17 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic 
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Return a method; after None, the response is UNIMPLEMENTED, and BuildKit does without."""
-        methods = {_CREDENTIALS: self._answer, _HEALTH: lambda *_: _SERVING}
+        methods = {_CREDENTIALS: self._credentials_response, _HEALTH: lambda *_: _SERVING}
         method = methods.get(handler_call_details.method or "")
         return None if method is None else grpc.unary_unary_rpc_method_handler(method)
 
-    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+    def _credentials_response(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         try:
             username, secret = self._credentials(CredentialsRequest.FromString(request).host)
         except ProviderError as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        answer: bytes = CredentialsResponse(username=username, secret=secret).SerializeToString()
-        return answer
+        response: bytes = CredentialsResponse(username=username, secret=secret).SerializeToString()
+        return response
 
 
 class Session:
@@ -112,13 +112,13 @@ class Session:
         ]
 
 
-def pass_on(one: socket.socket, other: socket.socket) -> None:
+def pass_on(first: socket.socket, second: socket.socket) -> None:
     """Forward data between two connections until one of them ends.
 
     One thread serves both directions, because a TLS connection must not be read and written at once. The messages are
     small, so neither direction blocks the other.
     """
-    sinks = {one: other, other: one}
+    sinks = {first: second, second: first}
     with suppress(OSError, ValueError):  # closed by the end of the session
         while True:
             waiting = [source for source in sinks if isinstance(source, ssl.SSLSocket) and source.pending()]
@@ -127,8 +127,8 @@ def pass_on(one: socket.socket, other: socket.socket) -> None:
                 if not block:
                     raise ConnectionResetError
                 sinks[source].sendall(block)
-    _end(one)
-    _end(other)
+    _end(first)
+    _end(second)
 
 
 def _close(connection: socket.socket) -> None:

@@ -44,5 +44,5 @@ def merged(mirrors: Mapping[str, Any], base_image: str) -> dict[str, str]:
     """Return VARIABLE as an environment should have it: the user's mirrors go first. Without any it is left out."""
     added = json.loads(base_image)
     images = {**added.get("images", {}), **mirrors.get("images", {})}
-    both = {**added, **mirrors, **({"images": images} if images else {})}
-    return {VARIABLE: json.dumps(both)} if both else {}
+    combined = {**added, **mirrors, **({"images": images} if images else {})}
+    return {VARIABLE: json.dumps(combined)} if combined else {}

@@ -87,11 +87,11 @@ class Machine:
             {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]},
         ]
         try:
-            answer = self._ec2.describe_instances(Filters=filters)
+            response = self._ec2.describe_instances(Filters=filters)
         except (BotoCoreError, ClientError) as error:
             raise SlipwayError(f"{self._title}: {one_line(str(error), 400)}") from None
         instances: list[dict[str, Any]] = [
-            instance for reservation in answer["Reservations"] for instance in reservation["Instances"]
+            instance for reservation in response["Reservations"] for instance in reservation["Instances"]
         ]
         if not instances:
             raise SlipwayError(f"{self._title}: there is none; `pulumi up --refresh` makes it anew")

@@ -90,17 +90,19 @@ def start(region: str, name: str, seconds: float = ssh_config.SECONDS) -> None:
     end = time.monotonic() + seconds
     instance = Machine(region, name).start(end)
     while True:
-        answer = _ssh(name, ssh_config.HOST, READY)
-        if answer.returncode == 0:
+        response = _ssh(name, ssh_config.HOST, READY)
+        if response.returncode == 0:
             return
         refused = ssh_config.folder(name) / ssh_config.REFUSED
-        if answer.returncode == _NEVER_READY:
+        if response.returncode == _NEVER_READY:
             stop(region, name)  # the next update starts it again
-            raise SlipwayError(f"the builder {name} ({instance}) cannot build: {one_line(answer.stdout.strip(), 400)}")
+            raise SlipwayError(
+                f"the builder {name} ({instance}) cannot build: {one_line(response.stdout.strip(), 400)}"
+            )
         if refused.exists():
             raise SlipwayError(f"the builder cannot be reached: {refused.read_text(encoding='utf-8').strip()}")
         if time.monotonic() > end:
-            reason = answer.stderr.strip() or f"{READY} ended with {answer.returncode}"
+            reason = response.stderr.strip() or f"{READY} ended with {response.returncode}"
             raise SlipwayError(
                 f"the builder {name} ({instance}) does not answer: {one_line(reason, 400)}; log in to it with "
                 f"`aws ssm start-session --region {region} --target {instance}`"
