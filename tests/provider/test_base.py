@@ -49,12 +49,12 @@ VALUE = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUE, max_size=4))
-def test_values_are_equal_after_the_wire(properties: dict[str, Any]) -> None:
+def test_value_encoded_and_decoded_is_equal(properties: dict[str, Any]) -> None:
     sent = encode_struct(properties).SerializeToString()
     assert decode_struct(struct_pb2.Struct.FromString(sent)) == properties
 
 
-def test_outputs_are_read_as_what_they_hold() -> None:
+def test_output_on_the_wire_is_decoded_as_its_value() -> None:
     """The SDKs' own form of an output: with a value or without, secret or not."""
     signature = {"4dabf18193072939515e22adb298388d": "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
     assert decode(encode({**signature, "value": "x"})) == "x"
@@ -73,7 +73,7 @@ def test_plain_and_without_nulls_read_values() -> None:
     assert not has_unknown(plain({"c": Secret("y")}))
 
 
-def test_secrets_are_not_printed() -> None:
+def test_secret_in_output_is_masked() -> None:
     assert "hush" not in repr({"a": Secret("hush")})
 
 
@@ -85,7 +85,7 @@ def test_secrets_are_not_printed() -> None:
         ([], ""),
     ],
 )
-def test_engine_address(arguments: list[str], address: str) -> None:
+def test_engine_address_is_the_last_argument(arguments: list[str], address: str) -> None:
     assert engine_address(arguments) == address
 
 
@@ -106,7 +106,7 @@ def test_cancel_before_start_ends_operation() -> None:
 
 
 @pytest.mark.parametrize("signal", ["terminate", "send_signal"])
-def test_plugin_ends_on_signal(tmp_path: Path, signal: str) -> None:
+def test_plugin_with_signal_ends(tmp_path: Path, signal: str) -> None:
     with started(tmp_path, "embedded") as plugin:
         getattr(plugin.process, signal)(*([2] if signal == "send_signal" else []))
         assert plugin.process.wait(timeout=5) == 0
@@ -152,7 +152,7 @@ def test_plugin_ends_with_its_parent_process(tmp_path: Path) -> None:
     assert not runs(plugin)
 
 
-def test_bug_is_reported_with_its_place(tmp_path: Path) -> None:
+def test_exception_in_method_is_reported_with_its_place(tmp_path: Path) -> None:
     """An unexpected exception is one line with its name and place."""
 
     with started(tmp_path, "embedded") as plugin, pytest.raises(Failure) as failure:
@@ -160,7 +160,7 @@ def test_bug_is_reported_with_its_place(tmp_path: Path) -> None:
     assert "\n" not in str(failure.value)
 
 
-def test_schema_names_what_is_provided(plugin: Plugin) -> None:
+def test_schema_has_resource_function_and_inputs(plugin: Plugin) -> None:
     """As much as a tool needs to know that a program's resources exist."""
     schema = json.loads(plugin.call("GetSchema", provider_pb2.GetSchemaRequest()).schema)
     assert (schema["name"], schema["version"]) == ("docker", metadata.version("pulumi-docker"))
@@ -174,7 +174,7 @@ def test_schema_names_what_is_provided(plugin: Plugin) -> None:
     assert {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", name) for name in build} == parameters - {"__self"}
 
 
-def test_plugin_info(plugin: Plugin) -> None:
+def test_plugin_info_has_the_sdks_version(plugin: Plugin) -> None:
     assert plugin.call("GetPluginInfo", empty_pb2.Empty()).version == metadata.version("pulumi-docker")
 
 

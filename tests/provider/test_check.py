@@ -92,7 +92,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.id)
-def test_accepted(checked: Plugin, case: Case) -> None:
+def test_check_of_valid_inputs_adds_defaults(checked: Plugin, case: Case) -> None:
     result = checked.check({"imageName": NAME, **case.inputs})
     assert result == {"imageName": NAME, "buildOnPreview": False, **case.top, "build": case.build}
 
@@ -128,7 +128,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("inputs", "message"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_refused(checked: Plugin, inputs: dict[str, Any], message: str) -> None:
+def test_check_of_wrong_input_is_refused(checked: Plugin, inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(Failure) as failure:
         checked.check({"imageName": NAME, **inputs})
     text = str(failure.value)
@@ -136,7 +136,7 @@ def test_refused(checked: Plugin, inputs: dict[str, Any], message: str) -> None:
     assert SELECTED == "official" or "\n" not in text
 
 
-def test_defaults_without_a_build(program: Path, plugin: Plugin) -> None:
+def test_check_without_build_uses_program_directory(program: Path, plugin: Plugin) -> None:
     """The program's directory is the context."""
     write(program, {"Dockerfile": "FROM scratch\n"})
     result = plugin.check({"imageName": NAME})["build"]
@@ -189,7 +189,7 @@ WHOLLY_UNKNOWN = ["args", "addHosts", "network", "builderVersion"]
 
 
 @pytest.mark.parametrize("key", WHOLLY_UNKNOWN)
-def test_wholly_unknown(checked: Plugin, key: str, program: Path, docker_host: str) -> None:
+def test_check_of_unknown_value_passes(checked: Plugin, key: str, program: Path, docker_host: str) -> None:
     """The official provider crashes on these; the embedded one lets them through."""
     inputs = {"imageName": NAME, **build(**{key: UNKNOWN})}
     if SELECTED == "official":
@@ -202,7 +202,7 @@ def test_wholly_unknown(checked: Plugin, key: str, program: Path, docker_host: s
         assert checked.check(inputs)["build"] == {**CHECKED, key: UNKNOWN}
 
 
-def test_unknown_context(checked: Plugin) -> None:
+def test_check_of_unknown_context_adds_no_digest(checked: Plugin) -> None:
     """The official provider digests the program's directory in its place; the embedded one leaves the digest out."""
     result = checked.check({"imageName": NAME, **build(context=UNKNOWN)})["build"]
     digest = result.pop("contextDigest", None)
@@ -221,7 +221,7 @@ WRONG_TYPES = [
 
 
 @pytest.mark.parametrize(("inputs", "message"), WRONG_TYPES, ids=[case[1] for case in WRONG_TYPES])
-def test_wrong_type(program: Path, docker_host: str, inputs: dict[str, Any], message: str) -> None:
+def test_check_of_wrong_type_is_one_line(program: Path, docker_host: str, inputs: dict[str, Any], message: str) -> None:
     """Programs without types get a line each; the official provider crashes on most."""
     with started(write(program, FILES), "embedded") as embedded:
         embedded.configure(host=docker_host)

@@ -39,7 +39,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
     ],
     ids=str,
 )
-def test_accepted(bare: Plugin, news: dict[str, Any], checked: dict[str, Any]) -> None:
+def test_config_valid_is_normalized(bare: Plugin, news: dict[str, Any], checked: dict[str, Any]) -> None:
     request = provider_pb2.CheckRequest(urn=PROVIDER_URN, news=encode_struct(news))
     response = bare.call("CheckConfig", request)
     assert not response.failures
@@ -54,14 +54,14 @@ def test_accepted(bare: Plugin, news: dict[str, Any], checked: dict[str, Any]) -
     ],
     ids=str,
 )
-def test_refused(bare: Plugin, news: dict[str, Any], message: str) -> None:
+def test_config_with_wrong_value_is_refused(bare: Plugin, news: dict[str, Any], message: str) -> None:
     request = provider_pb2.CheckRequest(urn=PROVIDER_URN, news=encode_struct(news))
     response = bare.call("CheckConfig", request)
     assert [message in failure.reason for failure in response.failures] == [True]
 
 
 @pytest.mark.parametrize("news", [{"sshOpts": "-o A=b"}, {"disableDockerDaemonCheck": "maybe"}], ids=str)
-def test_malformed(bare: Plugin, news: dict[str, Any]) -> None:
+def test_config_with_malformed_json_is_refused(bare: Plugin, news: dict[str, Any]) -> None:
     request = provider_pb2.CheckRequest(urn=PROVIDER_URN, news=encode_struct(news))
     with pytest.raises(Failure):
         bare.call("CheckConfig", request)
@@ -82,7 +82,7 @@ ADD, DELETE, UPDATE = (getattr(provider_pb2.PropertyDiff, kind) for kind in ("AD
     ],
     ids=str,
 )
-def test_change_never_replaces(
+def test_config_change_never_replaces_provider(
     bare: Plugin, olds: dict[str, Any], news: dict[str, Any], changed: dict[str, int]
 ) -> None:
     request = provider_pb2.DiffRequest(
@@ -95,13 +95,13 @@ def test_change_never_replaces(
     assert not response.replaces
 
 
-def test_configured(tmp_path: Path, docker_host: str) -> None:
+def test_configure_with_daemon_succeeds(tmp_path: Path, docker_host: str) -> None:
     with started(tmp_path) as running:
         response = running.configure(host=docker_host)
     assert response.supportsPreview
 
 
-def test_host_from_the_environment(tmp_path: Path, docker_host: str) -> None:
+def test_configure_takes_host_from_environment(tmp_path: Path, docker_host: str) -> None:
     with started(tmp_path, environment={"DOCKER_HOST": docker_host}) as running:
         assert running.configure().supportsPreview
 
@@ -119,13 +119,13 @@ def test_host_from_the_environment(tmp_path: Path, docker_host: str) -> None:
     ],
     ids=str,
 )
-def test_no_daemon(tmp_path: Path, variables: dict[str, str], message: str) -> None:
+def test_configure_without_daemon_is_refused(tmp_path: Path, variables: dict[str, str], message: str) -> None:
     with started(tmp_path) as running, pytest.raises(Failure, match=message) as failure:
         running.configure(**variables)
     assert "\n" not in str(failure.value)
 
 
-def test_missing_daemon_error_has_advice(tmp_path: Path) -> None:
+def test_configure_error_without_daemon_has_advice(tmp_path: Path) -> None:
     with started(tmp_path, "embedded") as running, pytest.raises(Failure) as failure:
         running.configure(host="unix:///nowhere.sock")
     text = str(failure.value)
@@ -133,12 +133,12 @@ def test_missing_daemon_error_has_advice(tmp_path: Path) -> None:
     assert "Start Docker, or set DOCKER_HOST" in text
 
 
-def test_daemon_behind_ssh_is_not_connected_to_early(tmp_path: Path) -> None:
+def test_configure_with_ssh_host_connects_later(tmp_path: Path) -> None:
     with started(tmp_path) as running:
         assert running.configure(host="ssh://nobody@127.0.0.1:1").supportsPreview
 
 
-def test_daemon_check_can_be_turned_off(tmp_path: Path) -> None:
+def test_configure_without_daemon_check_succeeds(tmp_path: Path) -> None:
     """The official provider reads the setting for its other resources only and asks the daemon all the same."""
     with started(tmp_path) as running:
         if SELECTED == "official":

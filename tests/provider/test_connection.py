@@ -41,15 +41,15 @@ def check(engine: docker.DockerClient, folder: Path, digest: str) -> None:
     engine.images.remove(tag)
 
 
-def test_unix(engine: docker.DockerClient, folder: Path, docker_host: str) -> None:
+def test_connection_to_unix_socket_builds(engine: docker.DockerClient, folder: Path, docker_host: str) -> None:
     check(engine, folder, build(folder, {"host": docker_host}))
 
 
-def test_environment(engine: docker.DockerClient, folder: Path, docker_host: str) -> None:
+def test_connection_to_host_of_environment_builds(engine: docker.DockerClient, folder: Path, docker_host: str) -> None:
     check(engine, folder, build(folder, {}, {"DOCKER_HOST": docker_host}))
 
 
-def test_tcp(engine: docker.DockerClient, folder: Path, docker_host: str) -> None:
+def test_connection_over_tcp_builds(engine: docker.DockerClient, folder: Path, docker_host: str) -> None:
     with Relay(docker_host) as relay:
         check(engine, folder, build(folder, {"host": relay.host}))
         assert relay.connections > 1
@@ -85,14 +85,14 @@ def server(certificates: Path) -> ssl.SSLContext:
     return context
 
 
-def test_tls_by_path(
+def test_connection_with_certificate_path_builds(
     engine: docker.DockerClient, folder: Path, docker_host: str, certificates: Path, server: ssl.SSLContext
 ) -> None:
     with Relay(docker_host, server) as relay:
         check(engine, folder, build(folder, {"host": relay.host, "certPath": str(certificates)}))
 
 
-def test_tls_by_material(
+def test_connection_with_certificate_texts_builds(
     engine: docker.DockerClient, folder: Path, docker_host: str, certificates: Path, server: ssl.SSLContext
 ) -> None:
     names = {"caMaterial": "ca.pem", "certMaterial": "cert.pem", "keyMaterial": "key.pem"}
@@ -101,7 +101,7 @@ def test_tls_by_material(
         check(engine, folder, build(folder, {"host": relay.host, **material}))
 
 
-def test_tls_without_a_certificate(folder: Path, docker_host: str, server: ssl.SSLContext) -> None:
+def test_connection_without_certificate_fails(folder: Path, docker_host: str, server: ssl.SSLContext) -> None:
     with Relay(docker_host, server) as relay, pytest.raises(Failure, match="failed to connect to any docker daemon"):
         build(folder, {"host": relay.host})
 
@@ -121,7 +121,7 @@ def ssh(tmp_path: Path, docker_host: str) -> Path:
     return script
 
 
-def test_ssh(engine: docker.DockerClient, folder: Path, ssh: Path) -> None:
+def test_connection_over_ssh_builds(engine: docker.DockerClient, folder: Path, ssh: Path) -> None:
     path = f"{ssh.parent}:{os.environ['PATH']}"
     variables = {"host": "ssh://me@far.example:2222", "sshOpts": '["-o","StrictHostKeyChecking=no"]'}
     check(engine, folder, build(folder, variables, {"PATH": path}))
@@ -131,7 +131,7 @@ def test_ssh(engine: docker.DockerClient, folder: Path, ssh: Path) -> None:
     assert "docker system dial-stdio" in arguments
 
 
-def test_ssh_that_fails(folder: Path, ssh: Path) -> None:
+def test_connection_over_failing_ssh_has_its_message(folder: Path, ssh: Path) -> None:
     """The user reads ssh's message."""
     ssh.write_text("#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n")
     with pytest.raises(Failure) as failure:
@@ -166,7 +166,7 @@ def test_ssh_that_fails(folder: Path, ssh: Path) -> None:
     ],
     ids=str,
 )
-def test_ssh_command(url: str, options: list[str], command: list[str] | None) -> None:
+def test_ssh_command_has_user_port_and_options(url: str, options: list[str], command: list[str] | None) -> None:
     argv = ssh_command(urllib.parse.urlsplit(url), options)
     if command is None:
         assert argv[-1] == "docker '--host=unix:///a b;c' system dial-stdio", "the remote shell gets one word"
@@ -175,6 +175,6 @@ def test_ssh_command(url: str, options: list[str], command: list[str] | None) ->
 
 
 @pytest.mark.parametrize("url", ["ssh://u:p@h", "ssh:///x"])
-def test_ssh_command_refused(url: str) -> None:
+def test_ssh_command_with_password_or_no_host_fails(url: str) -> None:
     with pytest.raises(Unreachable, match="give a host, and a key instead of a password"):
         ssh_command(urllib.parse.urlsplit(url), [])

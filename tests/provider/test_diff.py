@@ -49,7 +49,9 @@ CASES = [
 
 @pytest.mark.parametrize(("news", "kinds"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 @pytest.mark.parametrize("secret", [True, False], ids=["secret state", "plain state"])
-def test_difference(plugin: Plugin, news: dict[str, Any], kinds: dict[str, int], secret: bool) -> None:
+def test_diff_lists_changed_inputs_only(
+    plugin: Plugin, news: dict[str, Any], kinds: dict[str, int], secret: bool
+) -> None:
     state = {"imageName": "r.example/app:v1", "__inputs": Secret(INPUTS) if secret else INPUTS}
     response = plugin.diff(state, news)
     assert {key: (diff.kind, diff.inputDiff) for key, diff in response.detailedDiff.items()} == {

@@ -191,7 +191,7 @@ def digest(plugin: Plugin, context: str = "ctx", dockerfile: str = "ctx/Dockerfi
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_recorded(plugin: Plugin, context: Path, case: Case) -> None:
+def test_digest_equals_the_official_providers(plugin: Plugin, context: Path, case: Case) -> None:
     case.change(context)
     assert digest(plugin) == case.digest
 
@@ -237,7 +237,7 @@ def test_digest_reads_no_ignored_file(plugin: Plugin, context: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["!", "[", "a\\", "[]x]", "[a-]"])
-def test_malformed_pattern(plugin: Plugin, context: Path, line: str) -> None:
+def test_digest_with_malformed_pattern_fails(plugin: Plugin, context: Path, line: str) -> None:
     ignoring(line)(context)
     with pytest.raises(Failure, match="syntax error in pattern|illegal exclusion pattern"):
         digest(plugin)

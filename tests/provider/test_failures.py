@@ -34,7 +34,7 @@ def error_text(failure: pytest.ExceptionInfo[Failure]) -> str:
     return text
 
 
-def test_failing_step(maker: Maker, shell: Path) -> None:
+def test_failing_step_error_has_its_last_lines(maker: Maker, shell: Path) -> None:
     """An error has the step and its last lines. The official provider has only the exit code."""
     files = with_shell(
         maker, shell, "RUN for i in 1 2 3; do echo line $i; done; sleep 0.2; echo the reason >&2; exit 7"
@@ -48,7 +48,7 @@ def test_failing_step(maker: Maker, shell: Path) -> None:
         assert [line.strip() for line in lines] == ["line 1", "line 2", "line 3", "the reason"]
 
 
-def test_disk_full(maker: Maker, shell: Path) -> None:
+def test_disk_full_error_has_advice(maker: Maker, shell: Path) -> None:
     with pytest.raises(Failure, match="exit code: 1") as failure:
         maker.create(with_shell(maker, shell, "RUN echo much > /dev/full"), skipPush=True)
     if EMBEDDED:
@@ -65,7 +65,7 @@ def test_failing_step_quotes_its_last_lines_only(maker: Maker, shell: Path) -> N
         assert lines == [f"line {number}" for number in range(481, 501)]
 
 
-def test_failing_step_of_the_first_builder(maker: Maker, shell: Path) -> None:
+def test_failing_step_of_first_builder_has_last_line(maker: Maker, shell: Path) -> None:
     files = with_shell(maker, shell, "RUN echo the reason; exit 7")
     with pytest.raises(Failure, match=r"code: 7") as failure:
         maker.create(files, build={"builderVersion": "BuilderV1"}, skipPush=True)
@@ -84,12 +84,12 @@ def test_failing_step_of_the_first_builder(maker: Maker, shell: Path) -> None:
     ],
     ids=str,
 )
-def test_wrong_dockerfile(maker: Maker, dockerfile: str, message: str) -> None:
+def test_wrong_dockerfile_error_has_its_mistake(maker: Maker, dockerfile: str, message: str) -> None:
     with pytest.raises(Failure, match=f"(?i){message}"):
         maker.create({"Dockerfile": dockerfile, "f": "x"}, skipPush=True)
 
 
-def test_unknown_target(maker: Maker) -> None:
+def test_unknown_target_error_has_its_name(maker: Maker) -> None:
     with pytest.raises(Failure, match="nope"):
         maker.create({"Dockerfile": SCRATCH, "f": "x"}, build={"target": "nope"}, skipPush=True)
 
@@ -102,7 +102,7 @@ def test_unreadable_context_fails_before_build(maker: Maker) -> None:
         maker.plugin.create(inputs)
 
 
-def test_wrong_password(maker: Maker, locked_registry: Registry) -> None:
+def test_wrong_password_is_one_line_without_it(maker: Maker, locked_registry: Registry) -> None:
     """The error is one line without the password. With the right one the next run only pushes."""
     wrong = f"wrong-{secrets.token_hex(4)}"
     login = {"server": locked_registry.address, "username": USER, "password": Secret(wrong)}
@@ -131,7 +131,7 @@ def brittle_registry(tmp_path: Path) -> Iterator[Registry]:
         yield registry
 
 
-def test_registry_down(maker: Maker, brittle_registry: Registry) -> None:
+def test_registry_down_is_one_line_with_its_name(maker: Maker, brittle_registry: Registry) -> None:
     name = f"{brittle_registry.address}/parity/a:v1"
     files = {"Dockerfile": SCRATCH, "f": "x"}
     brittle_registry.stop()
@@ -167,7 +167,7 @@ def test_registry_failing_during_push_ends_build(maker: Maker, brittle_registry:
 
 
 @pytest.mark.slow
-def test_registry_has_no_space_left(maker: Maker, tmp_path: Path) -> None:
+def test_registry_without_space_is_one_line(maker: Maker, tmp_path: Path) -> None:
     """The line names the disk space of the registry, whose error is unspecific."""
     with private_registry(tmp_path, megabytes=1) as full:
         (maker.folder / "big").write_bytes(os.urandom(8_000_000))
@@ -277,7 +277,7 @@ def test_killed_plugin_ends_the_build(
         assert ended(marker, 10)
 
 
-def test_a_step_that_is_killed(maker: Maker, shell: Path, marker: str) -> None:
+def test_killed_step_error_has_exit_code_137(maker: Maker, shell: Path, marker: str) -> None:
     """As the kernel does when memory runs out."""
     with ThreadPoolExecutor(1) as pool:
         build = pool.submit(maker.plugin.create, sleeper(maker, shell, marker))

@@ -92,7 +92,7 @@ def manifest(name: str) -> tuple[str, dict[str, Any]]:
     return f"sha256:{hashlib.sha256(body).hexdigest()}", json.loads(body)
 
 
-def test_outputs_and_state(maker: Maker) -> None:
+def test_create_returns_outputs_and_inputs(maker: Maker) -> None:
     """Everything that is kept: the outputs a program sees, and the inputs that the next preview compares with."""
     inputs = maker.inputs({"Dockerfile": SCRATCH, "f": "x"}, build={"args": {"A": "1"}})
     ident, outputs = maker.plugin.create(inputs)
@@ -111,7 +111,7 @@ def test_outputs_and_state(maker: Maker) -> None:
     assert not maker.plugin.diff(outputs, inputs).detailedDiff, "what was just made is up to date"
 
 
-def test_without_a_push(maker: Maker) -> None:
+def test_create_without_push_returns_image_id(maker: Maker) -> None:
     """The digest is the bare id of the engine's image, and the registry knows nothing."""
     outputs = maker.create({"Dockerfile": SCRATCH, "f": "x"}, skipPush=True)
     assert outputs["repoDigest"] == maker.engine.images.get(f"{maker.name}:v1").id
@@ -119,13 +119,13 @@ def test_without_a_push(maker: Maker) -> None:
         manifest(f"{maker.name}:v1")
 
 
-def test_name_without_a_tag(maker: Maker) -> None:
+def test_name_without_tag_is_pushed_as_latest(maker: Maker) -> None:
     outputs = maker.create({"Dockerfile": SCRATCH, "f": "x"}, imageName=maker.name)
     assert outputs["imageName"] == maker.name
     assert outputs["repoDigest"] == f"{maker.name}@{manifest(f'{maker.name}:latest')[0]}"
 
 
-def test_update(maker: Maker) -> None:
+def test_update_pushes_the_changed_image(maker: Maker) -> None:
     before = maker.create({"Dockerfile": SCRATCH, "f": "x"})
     inputs = maker.inputs({"f": "y"}, imageName=f"{maker.name}:v2")
     after = maker.plugin.update(before, inputs)
@@ -167,7 +167,7 @@ IGNORES = [
 
 
 @pytest.mark.parametrize(("ignores", "kept"), [case[1:] for case in IGNORES], ids=[case[0] for case in IGNORES])
-def test_ignored(maker: Maker, ignores: dict[str, str], lasting: set[str]) -> None:
+def test_ignored_file_is_not_in_the_image(maker: Maker, ignores: dict[str, str], lasting: set[str]) -> None:
     """Ignored files are not in the context; the Dockerfile is still read."""
     files = {"Dockerfile": SCRATCH, "a.txt": "", "b.md": "", "sub/c.txt": "", "sub/d.md": "", **ignores}
     maker.create(files, skipPush=True)
@@ -175,14 +175,14 @@ def test_ignored(maker: Maker, ignores: dict[str, str], lasting: set[str]) -> No
     assert set(maker.files(f"{maker.name}:v1")) - needed == lasting - needed
 
 
-def test_dockerfile_elsewhere_in_the_context(maker: Maker) -> None:
+def test_dockerfile_in_subfolder_builds(maker: Maker) -> None:
     build = {"dockerfile": f"{maker.folder.name}/docker/My.Dockerfile"}
     outputs = maker.create({"docker/My.Dockerfile": SCRATCH, "f": "x"}, build=build, skipPush=True)
     assert outputs["dockerfile"] == "docker/My.Dockerfile"
 
 
 @pytest.mark.parametrize("builder", ["BuilderBuildKit", "BuilderV1"])
-def test_dockerfile_outside_the_context(maker: Maker, builder: str) -> None:
+def test_dockerfile_outside_context_builds(maker: Maker, builder: str) -> None:
     """It has an ignore file in the same folder."""
     files = {"out/Dockerfile": SCRATCH, "out/Dockerfile.dockerignore": "no\n", "ctx/yes": "", "ctx/no": ""}
     top = maker.folder.name
@@ -193,7 +193,7 @@ def test_dockerfile_outside_the_context(maker: Maker, builder: str) -> None:
     assert paths == {"yes"}
 
 
-def test_linked_context_and_dockerfile(maker: Maker) -> None:
+def test_linked_context_and_dockerfile_build(maker: Maker) -> None:
     write(maker.folder, {"real/Dockerfile.real": SCRATCH, "real/f": "x"})
     (maker.folder / "real/Dockerfile").symlink_to("Dockerfile.real")
     (maker.folder / "ctx").symlink_to("real")
@@ -209,7 +209,7 @@ def with_shell(maker: Maker, shell: Path, *steps: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("builder", ["BuilderBuildKit", "BuilderV1"])
-def test_arguments(maker: Maker, shell: Path, builder: str) -> None:
+def test_arguments_reach_the_build_unchanged(maker: Maker, shell: Path, builder: str) -> None:
     """They reach the build as they are written, whatever characters they hold."""
     value = "a 'b' \"c\" $D `e` \\ ;|&\n\té 🐳"
     files = with_shell(maker, shell, "ARG V", 'RUN printf %s "$V" > /v')
@@ -217,7 +217,7 @@ def test_arguments(maker: Maker, shell: Path, builder: str) -> None:
     assert maker.text(f"{maker.name}:v1", "/v") == value
 
 
-def test_argument_before_from(maker: Maker) -> None:
+def test_argument_before_from_selects_the_parent(maker: Maker) -> None:
     base = Maker(maker.plugin, maker.engine, maker.folder / "base", f"{maker.name}-base")
     base.folder.mkdir()
     name = f"{maker.folder.name}/base"
@@ -228,13 +228,13 @@ def test_argument_before_from(maker: Maker) -> None:
     assert {"below", "above"} <= set(maker.files(f"{maker.name}:v1"))
 
 
-def test_target(maker: Maker) -> None:
+def test_target_selects_the_stage(maker: Maker) -> None:
     dockerfile = "FROM scratch AS one\nCOPY f /one\nFROM scratch AS two\nCOPY f /two\n"
     maker.create({"Dockerfile": dockerfile, "f": "x"}, build={"target": "one"}, skipPush=True)
     assert set(maker.files(f"{maker.name}:v1")) == {"one"}
 
 
-def test_added_hosts(maker: Maker, shell: Path) -> None:
+def test_added_host_is_in_hosts_file(maker: Maker, shell: Path) -> None:
     files = with_shell(maker, shell, "RUN /bin/sh -c 'while read l; do echo \"$l\"; done < /etc/hosts > /hosts'")
     maker.create(files, build={"addHosts": ["db.example:10.1.2.3"]}, skipPush=True)
     assert "10.1.2.3\tdb.example" in maker.text(f"{maker.name}:v1", "/hosts")
@@ -247,7 +247,7 @@ def interfaces(table: str) -> set[str]:
 
 
 @pytest.mark.parametrize("network", ["none", "default", "host"])
-def test_network(maker: Maker, shell: Path, network: str) -> None:
+def test_network_gives_its_interfaces(maker: Maker, shell: Path, network: str) -> None:
     """A step has no interface, a private one, or the machine's."""
     before = interfaces(Path("/proc/net/dev").read_text())
     files = with_shell(maker, shell, 'RUN while read l; do echo "$l"; done < /proc/net/dev > /dev.txt')
@@ -259,13 +259,13 @@ def test_network(maker: Maker, shell: Path, network: str) -> None:
         assert actual == {"none": {"lo"}, "default": {"lo", "eth0"}}[network]
 
 
-def test_other_platform(maker: Maker) -> None:
+def test_other_platform_is_built(maker: Maker) -> None:
     outputs = maker.create({"Dockerfile": SCRATCH, "f": "x"}, build={"platform": "linux/arm64"}, skipPush=True)
     assert outputs["platform"] == "linux/arm64"
     assert maker.engine.images.get(f"{maker.name}:v1").attrs["Architecture"] == "arm64"
 
 
-def test_steps_are_cached(maker: Maker, shell: Path) -> None:
+def test_step_with_same_inputs_is_cached(maker: Maker, shell: Path) -> None:
     """A touched file or an ignored one rebuilds nothing; the digest stays."""
     step = "RUN read u < /proc/sys/kernel/random/uuid; echo $u > /u"
     files = {**with_shell(maker, shell, "COPY f /f", step), "f": "x", ".dockerignore": "ignored\n"}
@@ -275,7 +275,7 @@ def test_steps_are_cached(maker: Maker, shell: Path) -> None:
     assert maker.create({"f": "other"})["repoDigest"] != first
 
 
-def test_cache_from_an_image(maker: Maker, shell: Path) -> None:
+def test_cache_from_image_replaces_lost_cache(maker: Maker, shell: Path) -> None:
     """An image with an inline cache in the registry replaces the engine's lost cache."""
     step = f"RUN : {maker.name}; read u < /proc/sys/kernel/random/uuid; echo $u > /u"
     files = with_shell(maker, shell, step)
@@ -301,7 +301,7 @@ def lasting(plugin: Plugin) -> list[Line]:
     return [line for line in plugin.engine.lines if not (line.ephemeral or (noise and line.message.startswith(noise)))]
 
 
-def test_progress_is_shown(maker: Maker, shell: Path) -> None:
+def test_progress_of_build_and_push_is_printed(maker: Maker, shell: Path) -> None:
     """Builds and pushes report progress; a successful build leaves no lasting line."""
     maker.plugin.engine.lines.clear()
     maker.create(with_shell(maker, shell, "RUN echo before; sleep 0.7; echo now doing the work; sleep 0.7"))
@@ -314,7 +314,7 @@ def test_progress_is_shown(maker: Maker, shell: Path) -> None:
 LOGIN = {"username": USER, "password": Secret(PASSWORD)}
 
 
-def test_credentials_of_the_program(maker: Maker, locked_registry: Registry) -> None:
+def test_credentials_of_program_push_and_stay_secret(maker: Maker, locked_registry: Registry) -> None:
     """They push. They are secret in the state, and no output has them."""
     name = f"{locked_registry.address}/parity/a"
     maker.plugin.engine.lines.clear()
@@ -343,7 +343,7 @@ def locked_parent(engine: docker.DockerClient, locked_registry: Registry, reposi
     return f"{name}:v1"
 
 
-def test_parent_behind_a_password(maker: Maker, locked_parent: str) -> None:
+def test_parent_behind_password_is_pulled(maker: Maker, locked_parent: str) -> None:
     """A build that pulls from the image's own registry uses the image's credentials."""
     host = locked_parent.partition("/")[0]
     outputs = maker.create(
@@ -355,7 +355,7 @@ def test_parent_behind_a_password(maker: Maker, locked_parent: str) -> None:
     assert {"below", "above"} <= set(maker.files(f"{host}/parity/child:v1"))
 
 
-def test_parent_behind_a_password_without_it(maker: Maker, locked_parent: str) -> None:
+def test_parent_behind_password_without_it_fails(maker: Maker, locked_parent: str) -> None:
     with pytest.raises(
         Failure, match=r"(?s)no basic auth credentials|authorization failed|401|authentication required"
     ):
@@ -370,7 +370,7 @@ def test_username_without_password_warns(maker: Maker) -> None:
     assert "password was not set, although username was" in line.message
 
 
-def test_secret_argument_is_not_shown(maker: Maker, shell: Path) -> None:
+def test_secret_argument_is_masked_in_output(maker: Maker, shell: Path) -> None:
     """The embedded provider masks it in a build's output and step names, in each of its lines."""
     value = "hush-hush\n" + "very-long-secret-" * 20 + "\nthe-end"
     files = with_shell(maker, shell, "ARG TOKEN", 'RUN sleep 0.7; echo "$TOKEN is the token"; sleep 0.7')
@@ -384,7 +384,7 @@ def test_secret_argument_is_not_shown(maker: Maker, shell: Path) -> None:
         assert "[secret] is the token" in output
 
 
-def test_secret_name_stays_secret(maker: Maker) -> None:
+def test_secret_name_makes_outputs_secret(maker: Maker) -> None:
     """Outputs derived from it are secret too. The official provider leaves the name to the engine, and the rest is plain."""
     outputs = maker.create({"Dockerfile": SCRATCH, "f": "x"}, imageName=Secret(f"{maker.name}:v1"))
     if SELECTED == "embedded":
@@ -417,7 +417,7 @@ UNRESOLVED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("unknown", UNRESOLVED, ids=str)
-def test_preview_with_something_unknown_builds_nothing(maker: Maker, unknown: dict[str, Any]) -> None:
+def test_preview_with_unknown_input_builds_nothing(maker: Maker, unknown: dict[str, Any]) -> None:
     inputs = maker.inputs({"Dockerfile": "FROM nonsense.invalid/x\n"}, buildOnPreview=True, **unknown)
     maker.plugin.engine.lines.clear()
     _, outputs = maker.plugin.create(inputs, preview=True)

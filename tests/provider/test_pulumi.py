@@ -137,7 +137,7 @@ def project(tmp_path: Path, locked_registry: Registry, shell: Path, engine: dock
                 engine.images.remove(tag, force=True)
 
 
-def test_life_of_two_images(project: Project) -> None:
+def test_two_images_are_created_updated_and_destroyed(project: Project) -> None:
     """Create, no change, a changed argument that reaches the child, destroy; no secret in state or display."""
     project.configure(token="hush-hush")
     output = project.up()
@@ -178,7 +178,7 @@ def test_child_of_unbuilt_parent_previews(project: Project) -> None:
 
 @pytest.mark.parametrize("writer", PROVIDERS)
 @pytest.mark.parametrize("reader", PROVIDERS)
-def test_state_previews_clean(project: Project, writer: str, reader: str) -> None:
+def test_state_of_other_provider_previews_clean(project: Project, writer: str, reader: str) -> None:
     project.up(provider=writer)
     assert "3 unchanged" in project.run("preview", "--expect-no-changes", provider=reader)
     project.configure(step="echo changed > /changed")
@@ -186,7 +186,7 @@ def test_state_previews_clean(project: Project, writer: str, reader: str) -> Non
     assert "3 unchanged" in project.run("preview", "--expect-no-changes", provider=writer)
 
 
-def test_failing_build(project: Project) -> None:
+def test_failing_build_keeps_earlier_images(project: Project) -> None:
     """The output names and quotes the step; earlier images stay; the next up finishes."""
     project.up()
     before = project.outputs()
@@ -208,7 +208,7 @@ def wait(condition: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-def test_interrupt(project: Project) -> None:
+def test_interrupted_up_ends_build_and_unlocks_stack(project: Project) -> None:
     """Ctrl-C ends the build in the engine and unlocks the stack, and the next up builds the missing images.
 
     The official provider lets the build go on; there it ends with the plugin, which takes a second Ctrl-C.
@@ -233,7 +233,7 @@ def test_interrupt(project: Project) -> None:
     assert "created" in project.up()
 
 
-def test_killed_engine(project: Project) -> None:
+def test_killed_pulumi_ends_the_build(project: Project) -> None:
     """A Pulumi that is killed takes its plugin, and so the build, with it."""
     marker = f"90.{secrets.randbelow(10**9):09d}"
     project.configure(step=f"sleep {marker}")

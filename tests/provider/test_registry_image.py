@@ -43,13 +43,13 @@ def open_image(engine: docker.DockerClient, repository: str) -> tuple[str, str, 
     return f"http://{repository.partition('/')[0]}", repository, pushed(engine, repository)
 
 
-def test_digest(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
+def test_lookup_returns_the_digest(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     address, name, digest = open_image
     image = look_up(tmp_path, {"address": address, "authDisabled": True}, name=f"{name}:v1")
     assert image == {"id": digest, "insecureSkipVerify": False, "name": f"{name}:v1", "sha256Digest": digest}
 
 
-def test_unknown_tag(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
+def test_lookup_of_unknown_tag_fails(tmp_path: Path, open_image: tuple[str, str, str]) -> None:
     address, name, _ = open_image
     with pytest.raises(Failure, match="404 Not Found") as failure:
         look_up(tmp_path, {"address": address, "authDisabled": True}, name=name)
@@ -61,7 +61,9 @@ def test_lookup_over_plain_http_needs_configuration(tmp_path: Path, open_image: 
         look_up(tmp_path, None, name=f"{open_image[1]}:v1")
 
 
-def test_password(tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry) -> None:
+def test_lookup_with_password_returns_digest(
+    tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry
+) -> None:
     name = f"{locked_registry.address}/parity/looked-up"
     digest = pushed(engine, name, username=USER, password=PASSWORD)
     login = {"address": f"http://{locked_registry.address}", "username": USER, "password": PASSWORD}
@@ -71,7 +73,9 @@ def test_password(tmp_path: Path, engine: docker.DockerClient, locked_registry: 
     assert "wrong-password" not in str(failure.value)
 
 
-def test_docker_configuration(tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry) -> None:
+def test_lookup_with_docker_configuration_succeeds(
+    tmp_path: Path, engine: docker.DockerClient, locked_registry: Registry
+) -> None:
     name = f"{locked_registry.address}/parity/looked-up"
     digest = pushed(engine, name, username=USER, password=PASSWORD)
     auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
@@ -80,11 +84,11 @@ def test_docker_configuration(tmp_path: Path, engine: docker.DockerClient, locke
     assert look_up(tmp_path, login, name=f"{name}:v1")["sha256Digest"] == digest
 
 
-def test_name_is_needed(plugin: Plugin) -> None:
+def test_lookup_without_name_is_refused(plugin: Plugin) -> None:
     (failure,) = plugin.invoke(TOKEN, {}).failures
     assert "name" in failure.reason
 
 
-def test_other_functions(plugin: Plugin) -> None:
+def test_unknown_function_is_refused(plugin: Plugin) -> None:
     with pytest.raises(Failure, match="unrecognized data function"):
         plugin.invoke("docker:index/getNothing:getNothing", {})
