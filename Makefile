@@ -34,7 +34,9 @@ lint: ## check style, types, Dockerfiles, shell scripts and workflows
 	@$(toolchain) packages
 	@$(toolchain) lint
 
-test: lint ready ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
+test: ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
+	@$(toolchain) packages
+	@$(MAKE) --no-print-directory --jobs=2 lint ready
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
 
 test-unit: WORKERS = auto
@@ -42,7 +44,9 @@ test-unit: ## the tests that need nothing but Python, in seconds
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
 
-test-all: lint ready ## lint, then all tests (TESTS=tests/engine: only these)
+test-all: ## lint, then all tests (TESTS=tests/engine: only these)
+	@$(toolchain) packages
+	@$(MAKE) --no-print-directory --jobs=2 lint ready
 	@. .slipway/env && exec $(pytest) $(TESTS)
 
 bench: ready ## measure against bare Pulumi, docker buildx bake and plain pip

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolchain.checkout import Checkout
+from toolchain.machine import golang
 from toolchain.machine.steps import output, say
 from toolchain.parts import actionlint
 
@@ -47,7 +48,9 @@ def checks(checkout: Checkout) -> Iterator[list[str | Path]]:
     if workflows := [file for file in files if file.parent == folder and file.suffix in {".yaml", ".yml"}]:
         yield ["zizmor", "--offline", "--quiet", *workflows]
         shellcheck = checkout.venv / "bin" / "shellcheck"
-        yield [actionlint.get(checkout).used, "-shellcheck", shellcheck, "-pyflakes=", *workflows]
+        with golang.caches(checkout):
+            program = actionlint.get(checkout).used
+        yield [program, "-shellcheck", shellcheck, "-pyflakes=", *workflows]
 
 
 def lint(checkout: Checkout) -> int:

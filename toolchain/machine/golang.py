@@ -35,17 +35,20 @@ def _go(checkout: Checkout, module: Path) -> str:
     if on_path and numbers(output([on_path, "env", "GOVERSION"], env=_environment(checkout))) >= _version(module):
         return on_path
     installed = _home(checkout) / "toolchain"
-    if not installed.is_dir():
-        unfinished = installed.with_name("toolchain.new")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        pip.install(
-            checkout.venv / "bin" / "python",
-            MODULES / "requirements.lock",
-            checkout.logs / "go-install.log",
-            "--target",
-            unfinished,
-        )
-        unfinished.rename(installed)
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    with (checkout.cache / "go-install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # `make test` lints while it builds Pulumi
+        if not installed.is_dir():
+            unfinished = installed.with_name("toolchain.new")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            pip.install(
+                checkout.venv / "bin" / "python",
+                MODULES / "requirements.lock",
+                checkout.logs / "go-install.log",
+                "--target",
+                unfinished,
+            )
+            unfinished.rename(installed)
     return str(installed / "go" / "bin" / "go")
 
 
