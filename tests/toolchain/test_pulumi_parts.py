@@ -244,12 +244,12 @@ def test_killed_build_is_repeated(clone: Clone, builder: Path) -> None:
     process.wait()
     assert not (clone.checkout.bin / "pulumi").exists()
     second = clone.start("pulumi_cli")  # the build that was left behind still holds the lock
-    time.sleep(0.5)
+    assert second.stdout
+    assert second.stdout.readline().startswith("Waiting for another run in this checkout: get, process ")
     assert builder.read_text() == "started\n"
     wait.unlink()
-    out, err = second.communicate(timeout=30)
+    _, err = second.communicate(timeout=30)
     assert second.returncode == 0, err
-    assert out.startswith("Waiting for another run in this checkout: get, process ")
     assert builder.read_text() == "started\nstarted\n"
     assert (clone.checkout.bin / "pulumi").read_text().endswith(f"echo v{clone.checkout.locked('pulumi')}\n")
 
