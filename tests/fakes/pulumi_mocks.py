@@ -53,7 +53,7 @@ class Recorder(pulumi.runtime.Mocks):
 
     def of_type(self, typ: str) -> dict[str, dict[str, Any]]:
         """Return the resources of a type, by name."""
-        return {name: inputs for (found, name), inputs in self.resources.items() if found == typ}
+        return {name: inputs for (kind, name), inputs in self.resources.items() if kind == typ}
 
     def image(self, name: str) -> dict[str, Any]:
         return self.resources["docker:index/image:Image", name]

@@ -60,12 +60,12 @@ def _images(stack: str) -> dict[str, dict[str, str]]:
     files = {spec.dockerfile: context.files(ROOT / CONTEXT, spec.dockerfile) for spec in specs.values()}
     prints = fingerprints(list(specs.values()), files)
     return {
-        image["name"]: {"fingerprint": prints[image["name"]], **_shown(image, specs[image["name"]])}
+        image["name"]: {"fingerprint": prints[image["name"]], **_identity(image, specs[image["name"]])}
         for image in plan.make(stack).as_json()["images"]
     }
 
 
-def _shown(image: Mapping[str, Any], spec: ImageSpec) -> dict[str, str]:
+def _identity(image: Mapping[str, Any], spec: ImageSpec) -> dict[str, str]:
     parents = {
         argument: reference.rpartition(":")[0] if isinstance(spec.parents[argument], Sibling) else reference
         for argument, reference in image["parents"].items()

@@ -47,7 +47,7 @@ class World:
         images = ("one/link0", "one/link1", "two/link0")
         return sorted(f"{image}:{tag}" for image in images for tag in self.registry(f"{image}/tags/list")["tags"])
 
-    def told(self, stack: str) -> Any:
+    def published_state(self, stack: str) -> Any:
         """Return what the branch ``published`` says of a stack."""
         return json.loads(self.repository.published(f"stacks/{stack}.json"))
 
@@ -93,7 +93,7 @@ def test_push_publishes_each_stack_on_its_own_runners(published: World) -> None:
     assert first.job("two / up").runs_on == ["self-hosted", "builders"]
     assert published.upto() == published.event.sha
     for stack, images in {"one": {"link0", "link1"}, "two": {"link0"}}.items():
-        outputs = published.told(stack)["outputs"]
+        outputs = published.published_state(stack)["outputs"]
         assert set(outputs["images"]) == set(outputs["plan"]) == images
         for name, image in outputs["images"].items():
             assert image["tag"] in published.registry(f"{stack}/{name}/tags/list")["tags"]
@@ -122,7 +122,7 @@ def test_stack_with_new_repository_is_published_there(world: World) -> None:
     run = world.actions().run("publish.yml", world.repository.push())
     assert run.results == {"affected stacks": "success", "two / up": "success", "branch published": "success"}, run.log
     assert "two: not published at " in run.job("affected stacks").log
-    assert f"{world.repository.path}/new/link0@" in world.told("two")["outputs"]["images"]["link0"]["ref"]
+    assert f"{world.repository.path}/new/link0@" in world.published_state("two")["outputs"]["images"]["link0"]["ref"]
 
 
 def test_stack_without_registry_is_never_published(world: World) -> None:
@@ -141,9 +141,9 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
         "affected stacks": "success", "one / up": "failure", "two / up": "success", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.upto() == world.event.sha
-    assert world.told("one")["commit"] == world.event.sha
-    assert world.told("two")["commit"] == event.sha
-    assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "three"
+    assert world.published_state("one")["commit"] == world.event.sha
+    assert world.published_state("two")["commit"] == event.sha
+    assert world.published_state("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "three"
     world.repository.write("dockerfiles/link1/none", "now it is there\n")
     event = world.repository.push("the missing file")
     run = world.actions().run("publish.yml", event)
@@ -153,7 +153,7 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
 
 
 def test_reverted_change_is_reverted_in_publication(world: World) -> None:
-    before = world.told("two")["outputs"]["images"]["link0"]
+    before = world.published_state("two")["outputs"]["images"]["link0"]
     kept = (world.repository.root / "dockerfiles/link1/Dockerfile").read_text()
     world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
     world.repository.configure("two", word="three", runsOn=["self-hosted", "builders"])
@@ -161,15 +161,15 @@ def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     assert failed.results == {
         "affected stacks": "success", "one / up": "failure", "two / up": "success", "branch published": "success",
     }, failed.log  # fmt: skip
-    assert world.told("two")["outputs"]["images"]["link0"]["digest"] != before["digest"]
+    assert world.published_state("two")["outputs"]["images"]["link0"]["digest"] != before["digest"]
     world.repository.write("dockerfiles/link1/Dockerfile", kept)
     world.repository.configure("two", word="two", runsOn=["self-hosted", "builders"])
     event = world.repository.push("both are as they were")
     run = world.actions().run("publish.yml", event)
     assert run.job("two / up").result == "success", run.log
     assert "two: published with other tags: link0" in run.job("affected stacks").summary
-    assert world.told("two")["commit"] == world.upto() == event.sha
-    assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "two"
+    assert world.published_state("two")["commit"] == world.upto() == event.sha
+    assert world.published_state("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "two"
     again = world.actions().run("publish.yml", event)
     assert again.results == NOTHING_TO_DO, again.log
 
@@ -188,7 +188,7 @@ def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
         "start the workflow `publish` on the current main"
     ) in run.job("link0 / up").log.splitlines()
     assert world.actions().run("publish.yml", older).results["affected stacks"] == "success"
-    assert world.told("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "four"
+    assert world.published_state("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "four"
     assert world.upto() == later.sha
 
 
@@ -205,7 +205,7 @@ def test_removed_image_is_previewed_and_deleted(world: World) -> None:
     event = world.repository.push()
     run = world.actions().run("publish.yml", event)
     assert run.results == {"affected stacks": "success", "one / up": "success", "branch published": "success"}, run.log
-    assert set(world.told("one")["outputs"]["images"]) == {"link0"}
+    assert set(world.published_state("one")["outputs"]["images"]) == {"link0"}
     assert world.upto() == event.sha
 
 
@@ -338,5 +338,5 @@ def test_nightly_proposes_new_parents_and_scans_images(world: World, github: Git
     world.repository.git("fetch", "-q", "origin", "parents")
     assert world.repository.git("rev-parse", "FETCH_HEAD") == proposed
     scanned = {given["image"] for job in run.jobs for given in job.scanned}
-    images = [image for stack in ("one", "two") for image in world.told(stack)["outputs"]["images"].values()]
+    images = [image for stack in ("one", "two") for image in world.published_state(stack)["outputs"]["images"].values()]
     assert scanned == {f"registry:{image['ref']}" for image in images}

@@ -40,11 +40,11 @@ class Stack:
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     """A stack of the images `torch` and `extras`."""
-    made = Stack()
+    recording = Stack()
 
     @contextmanager
     def temporary(*_: object) -> Iterator[Stack]:
-        yield made
+        yield recording
 
     images = [planned("torch"), planned("extras", BASE_IMAGE="torch")]
     monkeypatch.setattr(plan, "make", lambda _: argparse.Namespace(images=images))
@@ -54,7 +54,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(public_state, "images", lambda published: published["images"])
     monkeypatch.setattr(public_state, "state", lambda _, unbuilt: unbuilt)
     monkeypatch.setenv(BRANCH_VARIABLE, "")
-    return made
+    return recording
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,9 @@ def test_explain_without_key_lists_keys_by_flavor(capsys: pytest.CaptureFixture[
     assert every.startswith("Every stack:\n  flavor ")
     assert "\n  registry " in every
     assert "Flavor base, nccl:\n  cuda " in rest
-    own = explain(capsys, "--stack", "efa")
-    assert "\n  environment " in own
-    assert "\n  train " not in own
+    output = explain(capsys, "--stack", "efa")
+    assert "\n  environment " in output
+    assert "\n  train " not in output
 
 
 @pytest.mark.parametrize(

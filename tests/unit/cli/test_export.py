@@ -228,10 +228,10 @@ def test_export_signal_after_rename_leaves_whole_folder(
     def renames(path: Path, target: Path) -> Path:
         nonlocal renamed
         renamed += 1
-        found = rename(path, target)
+        moved = rename(path, target)
         if renamed in interrupted:
             signal.raise_signal(signal.SIGINT)
-        return found
+        return moved
 
     output, held = tmp_path / "app", {}
     for name in ("old", "new"):
@@ -385,9 +385,9 @@ def test_squashfs_has_container_files_and_enroot_config(reference: str, tmp_path
 def test_squashfs_rc_has_folder_entry_point_and_command(reference: str, tmp_path: Path) -> None:
     script = unpacked(reference, tmp_path) / "etc/rc"
     text = script.read_text().replace("/work/here", str(tmp_path)).replace("/init", "printf '<%s>' \"$PWD\"")
-    for words, wanted in (((), ["a b", "it's"]), (("x y",), ["a b", "x y"])):
+    for words, expected in (((), ["a b", "it's"]), (("x y",), ["a b", "x y"])):
         done = subprocess.run(["sh", "-c", text, "rc", *words], capture_output=True, text=True, check=True)
-        assert done.stdout == "".join(f"<{word}>" for word in [str(tmp_path), *wanted])
+        assert done.stdout == "".join(f"<{word}>" for word in [str(tmp_path), *expected])
 
 
 def test_export_sqsh_without_recent_mksquashfs_is_refused(

@@ -133,21 +133,21 @@ def test_new_file_that_appears_meanwhile_stays(root: Path, monkeypatch: pytest.M
 def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """Answers by what is asked for; the default where there is none."""
     chosen: dict[str, str] = {}
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def echo(message: str, **_: Any) -> None:
-        asked.append(message.strip().partition("\n")[0].partition(": ")[0])
+        prompts.append(message.strip().partition("\n")[0].partition(": ")[0])
 
     def prompt(_: str, *, type: Any, default: str | None, **__: Any) -> str:  # noqa: A002 - click's name
-        answer = chosen.get(asked[-1], default)
-        assert answer is not None, asked[-1]
+        answer = chosen.get(prompts[-1], default)
+        assert answer is not None, prompts[-1]
         value: str = type.convert(answer, None, None) if isinstance(type, click.Choice) else answer
         return value
 
     monkeypatch.setattr(click, "echo", echo)
     monkeypatch.setattr(click, "prompt", prompt)
     yield chosen
-    assert set(chosen) <= set(asked)
+    assert set(chosen) <= set(prompts)
 
 
 def test_questions_chain_old_versions_that_go_together(answers: dict[str, str]) -> None:

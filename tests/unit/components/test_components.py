@@ -94,7 +94,7 @@ def test_registry_component_has_its_type(typ: str) -> None:
 KEY = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
 
 
-def beside(recorder: object) -> dict[str, dict[str, object]]:
+def supply_chain(recorder: object) -> dict[str, dict[str, object]]:
     """Return what is registered beside the images, by name."""
     resources = recorder.resources  # type: ignore[attr-defined]
     return {name: inputs for (typ, name), inputs in resources.items() if typ.startswith("pulumi-python:dynamic/image:")}
@@ -102,15 +102,15 @@ def beside(recorder: object) -> dict[str, dict[str, object]]:
 
 def test_supply_chain_follows_each_images_digest() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], products=("torch",))
-    found = beside(recorder)
-    asked = found.pop("torch-published")
-    assert asked["ref"] == "r.example/x/torch:abc1234-base"
-    assert asked["signer"] == {"publicKey": KEY, "transparencyLog": False}
-    assert found.pop("torch-signature")["ref"] == f"r.example/x/torch@{DIGEST}"
-    assert sorted(found) == ["extras-provenance", "extras-sbom", "extras-signature", "extras-tag-latest"]
-    assert {inputs["ref"] for inputs in found.values()} == {f"r.example/x/extras@{DIGEST}"}
-    assert found["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
-    assert found["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}
+    registered = supply_chain(recorder)
+    inputs = registered.pop("torch-published")
+    assert inputs["ref"] == "r.example/x/torch:abc1234-base"
+    assert inputs["signer"] == {"publicKey": KEY, "transparencyLog": False}
+    assert registered.pop("torch-signature")["ref"] == f"r.example/x/torch@{DIGEST}"
+    assert sorted(registered) == ["extras-provenance", "extras-sbom", "extras-signature", "extras-tag-latest"]
+    assert {inputs["ref"] for inputs in registered.values()} == {f"r.example/x/extras@{DIGEST}"}
+    assert registered["extras-signature"]["signing"] == {"key": KEY, "publicKey": KEY, "transparencyLog": False}
+    assert registered["extras-provenance"]["parents"] == {"BASE_IMAGE": f"r.example/x/torch@{DIGEST}"}
     assert sorted(values["outputs"]["signed"]["extras"]) == ["by", "provenance", "sbom", "signature"]
     assert sorted(values["outputs"]["signed"]["torch"]) == ["by", "signature"]
     assert set(values["outputs"]["extraTags"]) == {"extras"}
@@ -118,10 +118,10 @@ def test_supply_chain_follows_each_images_digest() -> None:
 
 def test_supply_chain_left_out_declares_nothing() -> None:
     recorder, values = run(signing={"key": KEY, "sbom": False, "provenance": False})
-    assert sorted(beside(recorder)) == ["extras-signature", "torch-signature"]
+    assert sorted(supply_chain(recorder)) == ["extras-signature", "torch-signature"]
     assert "extraTags" not in values["outputs"]
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], publish=False)
-    assert not beside(recorder)
+    assert not supply_chain(recorder)
     assert "signed" not in values["outputs"]
 
 
@@ -133,10 +133,10 @@ def test_product_is_looked_up_before_its_build(publish: bool) -> None:
     recorder, _ = run(products=("torch",), publish=publish, registry=registry, answers=answers)
     assert recorder.image("torch")["build"]["args"]["PRODUCT_IMAGE"] == there
     assert "PRODUCT_IMAGE" not in recorder.image("extras")["build"]["args"]
-    (asked,) = beside(recorder).values()
-    assert asked["ref"] == "r.example/x/torch:abc1234-base"
-    assert (asked["needed"], "signer" in asked) == (publish, False)
-    assert ("hunter2" in repr(asked)) == publish
+    (inputs,) = supply_chain(recorder).values()
+    assert inputs["ref"] == "r.example/x/torch:abc1234-base"
+    assert (inputs["needed"], "signer" in inputs) == (publish, False)
+    assert ("hunter2" in repr(inputs)) == publish
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_parent_in_own_registry_is_verified_with_its_login(parent: str, asks: tu
     registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
     trust = {parent: {"publicKey": KEY}}
     recorder, values = run(registry=registry, base=f"{parent}@{DIGEST}", trust=trust)
-    ((name, asked),) = beside(recorder).items()
-    assert (name, asked["ref"]) == (parent, f"{parent}@{DIGEST}")
-    given: list[Any] = [asked[key] for key in ("username", "password") if key in asked]
+    ((name, inputs),) = supply_chain(recorder).items()
+    assert (name, inputs["ref"]) == (parent, f"{parent}@{DIGEST}")
+    given: list[Any] = [inputs[key] for key in ("username", "password") if key in inputs]
     assert tuple(one if isinstance(one, str) else bool(one[SECRET]) for one in given) == asks
     assert "hunter2" not in repr(values["outputs"])
 

@@ -37,18 +37,18 @@ def test_ecr_with_extra_tags_lets_only_them_move() -> None:
 def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIPWAY_BRANCH", branch)
     [image] = plan.make("local", {**read_stack("local"), "extraTags": ["latest"]}).images
-    wanted = "latest" if branch == "main" else "topic-latest"
-    assert image.extra_tags == (wanted,)
+    expected = "latest" if branch == "main" else "topic-latest"
+    assert image.extra_tags == (expected,)
 
     # What is published from there lacks none that it has, and is not published anew for ever.
     config = flavors.load({"flavor": "local", "extraTags": ["latest"]}, "stack local")
     requested_tags = plan.extra_tags_of("local", config)
-    for there, said in ((wanted, ""), ("other-latest", "not tagged as slipway:extraTags requires")):
-        assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, requested_tags) == said
+    for there, message in ((expected, ""), ("other-latest", "not tagged as slipway:extraTags requires")):
+        assert lacking(config, {"extraTags": {"torch": [f"r.example/x/torch:{there}"]}}, requested_tags) == message
 
 
 @pytest.mark.parametrize(
-    ("tags", "said"),
+    ("tags", "message"),
     [
         (
             ["a1b2c3d-base-cuda12.1.1"],
@@ -61,10 +61,10 @@ def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest
         ("latest", "slipway:extraTags: 'latest': input should be a valid tuple"),
     ],
 )
-def test_extra_tags_invalid_are_refused_in_one_line(tags: object, said: str) -> None:
+def test_extra_tags_invalid_are_refused_in_one_line(tags: object, message: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": "local", "extraTags": tags}, "stack x")
-    assert str(caught.value).startswith(f"stack x: {said}")
+    assert str(caught.value).startswith(f"stack x: {message}")
     assert "\n" not in str(caught.value)
 
 

@@ -21,25 +21,25 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
         yield served
 
 
-def found(registry: Registry, *, needed: bool = True, **login: str) -> str:
-    asked = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, "signer": None, "found": None}
-    made = FindPublished().create({**asked, **login})
-    assert made.outs is not None
-    assert not set(login) & set(made.outs)
-    answer: str = made.outs["found"]
+def published(registry: Registry, *, needed: bool = True, **login: str) -> str:
+    inputs = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, "signer": None, "found": None}
+    result = FindPublished().create({**inputs, **login})
+    assert result.outs is not None
+    assert not set(login) & set(result.outs)
+    answer: str = result.outs["found"]
     return answer
 
 
 def test_published_product_is_returned_by_digest(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
-    assert found(registry) == f"{registry.address}/a/wheel@{digest}"
+    assert published(registry) == f"{registry.address}/a/wheel@{digest}"
     assert registry.requests == ["HEAD /v2/a/wheel/manifests/x1"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_published_without_a_readable_product_is_empty(registry: Registry, status: int) -> None:
     registry.digests["a/wheel:x1"] = status
-    assert found(registry) == ""
+    assert published(registry) == ""
 
 
 BROKEN = [
@@ -49,39 +49,39 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
+@pytest.mark.parametrize(("refusals", "address", "reason"), BROKEN)
 def test_published_needed_without_an_answer_raises(
-    registry: Registry, refusals: list[int], address: str, said: str
+    registry: Registry, refusals: list[int], address: str, reason: str
 ) -> None:
     registry.refusals, registry.address = refusals, address or registry.address
     hint = "" if refusals else r" \(where only the Docker engine knows the way: set HTTPS_PROXY here too, .*\)"
-    told = rf"/a/wheel:x1: {said}.*; nothing is built that could not be pushed there{hint}$"
-    with pytest.raises(SlipwayError, match=told):
-        found(registry)
+    message = rf"/a/wheel:x1: {reason}.*; nothing is built that could not be pushed there{hint}$"
+    with pytest.raises(SlipwayError, match=message):
+        published(registry)
 
 
-@pytest.mark.parametrize(("refusals", "address", "said"), BROKEN)
+@pytest.mark.parametrize(("refusals", "address", "reason"), BROKEN)
 def test_published_unneeded_without_an_answer_warns(
-    registry: Registry, capsys: pytest.CaptureFixture[str], refusals: list[int], address: str, said: str
+    registry: Registry, capsys: pytest.CaptureFixture[str], refusals: list[int], address: str, reason: str
 ) -> None:
     registry.refusals, registry.address = refusals, address or registry.address
-    assert found(registry, needed=False) == ""
+    assert published(registry, needed=False) == ""
     assert re.fullmatch(
-        rf"warning: .*/a/wheel:x1: {said}.*; this build product is built anew\n", capsys.readouterr().err
+        rf"warning: .*/a/wheel:x1: {reason}.*; this build product is built anew\n", capsys.readouterr().err
     )
 
 
 def test_published_with_an_untrusted_registry_warns(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     """As one without HTTPS in a local network."""
     registry.address = registry.address.replace("127.0.0.1", "127.1")  # no loopback by its name, and so asked in HTTPS
-    assert found(registry) == ""
+    assert published(registry) == ""
     assert " failed: " in capsys.readouterr().err
 
 
 def test_published_login_is_used_and_not_kept(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     registry.token, registry.login = "t", ("me", "hunter2")
-    assert found(registry, username="me", password="hunter2").endswith(digest)
+    assert published(registry, username="me", password="hunter2").endswith(digest)
 
 
 @pytest.mark.parametrize("token", ["t", None])
@@ -90,9 +90,9 @@ def test_published_needed_with_a_wrong_login_raises(registry: Registry, token: s
     with pytest.raises(
         SlipwayError, match=r"requires a login .* \(401\); nothing is built that could not be"
     ) as caught:
-        found(registry, username="me", password="wrong")
+        published(registry, username="me", password="wrong")
     assert "wrong" not in str(caught.value)
-    assert found(registry) == ""  # as anybody, who may see none
+    assert published(registry) == ""  # as anybody, who may see none
 
 
 def test_published_refresh_drops_and_finds_products(registry: Registry) -> None:
@@ -122,29 +122,29 @@ def test_published_with_a_signer_takes_only_signed_products(
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     name = f"{registry.address}/a/wheel"
     program = tmp_path / "cosign"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "Error: no signatures" >&2\nexit {status}\n')
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "Error: no signatures" >&2\nexit {status}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     signer = {"publicKey": "awskms:///k", "transparencyLog": False}
-    asked = {"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None}
+    inputs = {"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None}
     if status == 1:  # any other failure says nothing of the signature
         with pytest.raises(SlipwayError, match=r"no signatures; nothing is built that could not be pushed there$"):
-            FindPublished().create(asked)
-        unneeded = FindPublished().create(asked | {"needed": False}).outs
+            FindPublished().create(inputs)
+        unneeded = FindPublished().create(inputs | {"needed": False}).outs
         assert unneeded is not None
         assert unneeded["found"] == ""
         assert capsys.readouterr().err.endswith("no signatures; this build product is built anew\n")
         return
     signed = not status
-    made = FindPublished().create(asked)
-    assert made.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
-    assert (tmp_path / "asked").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
-    said = (
+    result = FindPublished().create(inputs)
+    assert result.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
+    assert (tmp_path / "calls").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
+    reason = (
         "" if signed else f"warning: {name}@{digest}: cosign verify: no signatures; this build product is built anew\n"
     )
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == reason
     # A refresh takes nothing else, and builds nothing.
-    assert FindPublished().read(f"{name}:x1", {**made.outs, "found": ""}).outs == made.outs
+    assert FindPublished().read(f"{name}:x1", {**result.outs, "found": ""}).outs == result.outs
     assert not capsys.readouterr().err
 
 

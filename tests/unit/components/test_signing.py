@@ -56,12 +56,12 @@ def test_config_by_default_signs_tags_and_trusts_nothing() -> None:
     ],
 )
 def test_signing_of_each_kind_names_its_signer(signing: dict[str, Any], who: str, log: bool) -> None:
-    found = load(signing=signing).signing
-    assert (found.who, found.transparency_log, found.sbom, found.provenance) == (who, log, True, True)
+    loaded = load(signing=signing).signing
+    assert (loaded.who, loaded.transparency_log, loaded.sbom, loaded.provenance) == (who, log, True, True)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("signing", {}, "give publicKey, or identity and issuer"),
         ("signing", {"key": "cosign.key"}, "give publicKey, or identity and issuer"),
@@ -86,8 +86,8 @@ def test_signing_of_each_kind_names_its_signer(signing: dict[str, Any], who: str
         ("trust", {"docker.io": {}}, "give publicKey, or identity and issuer"),
     ],
 )
-def test_signing_invalid_is_refused_in_one_line(key: str, value: Any, said: str) -> None:
-    with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
+def test_signing_invalid_is_refused_in_one_line(key: str, value: Any, message: str) -> None:
+    with pytest.raises(SlipwayError, match=re.escape(message)) as caught:
         load(**{key: value})
     assert str(caught.value).startswith(f"stack t: slipway:{key}")
     assert "\n" not in str(caught.value)
@@ -145,15 +145,15 @@ def test_trust_of_one_official_image_precedes_that_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("quay.io", "no parent image comes from there; the parents are: docker.io/library/debian"),
         ("docker.io/library/debain", "no parent image comes from there (did you mean "),
         ("docker.io/library/debian/slim", "no parent image comes from there"),
     ],
 )
-def test_trust_prefix_without_a_parent_is_refused(key: str, said: str) -> None:
-    with pytest.raises(SlipwayError, match=re.escape(said)) as caught:
+def test_trust_prefix_without_a_parent_is_refused(key: str, message: str) -> None:
+    with pytest.raises(SlipwayError, match=re.escape(message)) as caught:
         plan.specs({"flavor": "local", "trust": {key: {"publicKey": PUBLIC}}}, "stack t")
     assert str(caught.value).startswith(f"stack t: slipway:trust: '{key}': ")
     assert "\n" not in str(caught.value)
@@ -166,7 +166,7 @@ def test_trust_key_that_covers_one_of_two_parents_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "outputs", "said"),
+    ("config", "outputs", "message"),
     [
         ({}, {}, ""),
         ({}, {"signed": {"torch": {"signature": "s", "by": "anybody"}}}, ""),
@@ -190,9 +190,9 @@ def test_trust_key_that_covers_one_of_two_parents_is_accepted() -> None:
     ],
 )
 def test_affected_with_lacking_signatures_lists_the_images(
-    config: dict[str, Any], outputs: dict[str, Any], said: str
+    config: dict[str, Any], outputs: dict[str, Any], message: str
 ) -> None:
-    assert lacking(load(**config), outputs, config.get("extraTags", ())) == said
+    assert lacking(load(**config), outputs, config.get("extraTags", ())) == message
 
 
 @pytest.mark.parametrize("digest", ["", "@sha256:" + "a" * 64])
@@ -236,25 +236,25 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
         monkeypatch.delenv(name, raising=False)
     registry.skip_retry_waits(monkeypatch)
     digest = "sha256:" + "b" * 64
-    made = {
+    contents = {
         "args": {"VERSION": "1"}, "labels": {"LABEL_TITLE": "torch"}, "files": {"torch/Dockerfile": "f" * 12},
         "platform": "linux/amd64", "target": "installed",
     }  # fmt: skip
     parents = {"BASE_IMAGE": "debian:bookworm-slim", "WHEEL": f"r.example/x/wheel@{digest}", "EMPTY": "scratch"}
     with registry.serve() as served:
         ref = served.image("torch:1", [])
-        said = slsa.predicate(ref, made, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
-    definition = said["buildDefinition"]
+        predicate = slsa.predicate(ref, contents, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
+    definition = predicate["buildDefinition"]
     assert definition["externalParameters"]["request"]["args"] == {
         "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
     }  # fmt: skip
-    assert definition["internalParameters"]["files"] == made["files"]
+    assert definition["internalParameters"]["files"] == contents["files"]
     assert definition["resolvedDependencies"] == [
         {"uri": "pkg:docker/docker.io/library/debian@bookworm-slim?platform=linux%2Famd64"},
         {"uri": f"pkg:docker/r.example/x/wheel@{digest}?platform=linux%2Famd64", "digest": {"sha256": "b" * 64}},
     ]
-    assert said["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
-    assert slsa.summary(said) == {"source": "", "revision": "", "date": ""}
+    assert predicate["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
+    assert slsa.summary(predicate) == {"source": "", "revision": "", "date": ""}
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
     monkeypatch.setenv("GITHUB_WORKFLOW_REF", "acme/slipway/.github/workflows/publish.yml@refs/heads/main")
     assert slsa._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"

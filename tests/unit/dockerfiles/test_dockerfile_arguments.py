@@ -20,7 +20,7 @@ NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 OUTSIDE = re.compile(r"\$\{\w+\}")
 MOUNT = re.compile(r"--mount=type=bind,(\S+)")
 PLACE = re.compile(r"/(?:srv|mnt|media)[\w./-]*")
-BESIDE = re.compile(r"""\$\(dirname "\$0"\)/([\w./-]*)|\$here/([\w./-]*)""")
+SIBLING = re.compile(r"""\$\(dirname "\$0"\)/([\w./-]*)|\$here/([\w./-]*)""")
 
 ELSEWHERE = {
     # Of pip's indexes, torch's is for the stages that take torch from one.
@@ -65,27 +65,27 @@ class Stage:
 
 def stages(dockerfile: str) -> dict[str, Stage]:
     """Return the stages by name, the last one by the name that it has or ``""``."""
-    found: dict[str, Stage] = {}
+    by_name: dict[str, Stage] = {}
     for line in code((FOLDER / dockerfile).read_text()).replace("\\\n", " ").splitlines():
         kind, _, rest = line.strip().partition(" ")
         if kind == "FROM":
             parent, _, name = rest.partition(" AS ")
-            stage = found[name] = Stage(parent)
-        elif found and kind:
+            stage = by_name[name] = Stage(parent)
+        elif by_name and kind:
             stage.steps.append((kind, rest))
-    return found
+    return by_name
 
 
-def lineage(made: dict[str, Stage], name: str) -> list[Stage]:
+def lineage(by_name: dict[str, Stage], name: str) -> list[Stage]:
     """Return a stage's ancestors, the oldest first: none where the parent's name holds an argument.
 
     A stage inherits its parent's arguments: https://docs.docker.com/build/building/variables/#scoping.
     """
-    parent = made[name].parent
-    return [*lineage(made, parent), made[parent]] if parent in made else []
+    parent = by_name[name].parent
+    return [*lineage(by_name, parent), by_name[parent]] if parent in by_name else []
 
 
-def mounts(made: dict[str, Stage], step: str) -> Places:
+def mounts(by_name: dict[str, Stage], step: str) -> Places:
     """Return what a step mounts of the context, directly or by way of a stage that only collects files."""
     places: Places = {}
     for options in MOUNT.findall(step):
@@ -93,7 +93,7 @@ def mounts(made: dict[str, Stage], step: str) -> Places:
         source = given.get("source", "").strip("/")
         if "from" not in given:
             places[given["target"]] = [FOLDER / source]
-        elif (stage := made.get(given["from"])) and stage.parent == "scratch":
+        elif (stage := by_name.get(given["from"])) and stage.parent == "scratch":
             places[given["target"]] = stage.copied()
     return places
 
@@ -118,19 +118,19 @@ def text(path: Path) -> str:
     return code(path.read_text())
 
 
-def read(made: dict[str, Stage], step: str) -> set[str]:
+def read(by_name: dict[str, Stage], step: str) -> set[str]:
     """Return the names in a step and in all the scripts that it starts."""
-    places, seen, names = mounts(made, step), set[Path](), set(NAME.findall(MOUNT.sub("", step)))
+    places, visited, names = mounts(by_name, step), set[Path](), set(NAME.findall(MOUNT.sub("", step)))
     waiting = [file for place in PLACE.findall(MOUNT.sub("", step)) for file in files(places, place.rstrip("/"))]
     while waiting:
-        if (path := waiting.pop()) in seen:
+        if (path := waiting.pop()) in visited:
             continue
-        seen.add(path)
+        visited.add(path)
         names |= set(NAME.findall(text(path)))
         waiting += [file for place in PLACE.findall(text(path)) for file in files(places, place.rstrip("/"))]
-        for near in BESIDE.findall(text(path)):
-            beside = path.parent / "".join(near)
-            waiting += [beside] if beside.is_file() else [each for each in beside.rglob("*") if each.is_file()]
+        for near in SIBLING.findall(text(path)):
+            sibling = path.parent / "".join(near)
+            waiting += [sibling] if sibling.is_file() else [each for each in sibling.rglob("*") if each.is_file()]
     return names
 
 
@@ -138,50 +138,50 @@ def declared(steps: list[tuple[str, str]]) -> list[str]:
     return [rest.partition("=")[0] for kind, rest in steps if kind == "ARG"]
 
 
-def used(made: dict[str, Stage], kind: str, rest: str) -> set[str]:
-    return read(made, rest) if kind == "RUN" else set(NAME.findall(rest)) if kind != "ARG" else set()
+def used(by_name: dict[str, Stage], kind: str, rest: str) -> set[str]:
+    return read(by_name, rest) if kind == "RUN" else set(NAME.findall(rest)) if kind != "ARG" else set()
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
 def test_step_reads_only_arguments_of_its_stage(dockerfile: str) -> None:
-    made = stages(dockerfile)
-    every = {name for stage in made.values() for name in declared(stage.steps)} | MIRRORS
-    for name, stage in made.items():
-        have = {argument for older in lineage(made, name) for argument in declared(older.steps)}
+    by_name = stages(dockerfile)
+    every = {name for stage in by_name.values() for name in declared(stage.steps)} | MIRRORS
+    for name, stage in by_name.items():
+        have = {argument for older in lineage(by_name, name) for argument in declared(older.steps)}
         # What is set for all of an image, or by the image outside on which a stage stands, needs no declaration.
         have |= {
             rest.partition("=")[0]
-            for older in (*lineage(made, name), stage)
+            for older in (*lineage(by_name, name), stage)
             for kind, rest in older.steps
             if kind == "ENV"
         }
         for kind, rest in stage.steps:
             if kind == "ARG":
                 have.add(rest.partition("=")[0])
-            missing = used(made, kind, rest) & every - have - ELSEWHERE.get((dockerfile, name), set())
+            missing = used(by_name, kind, rest) & every - have - ELSEWHERE.get((dockerfile, name), set())
             assert not missing, f"{dockerfile}: stage {name}: {kind} {rest[:80]} reads {sorted(missing)}"
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
 def test_stage_declares_no_unused_or_inherited_argument(dockerfile: str) -> None:
-    made = stages(dockerfile)
-    for name, stage in made.items():
-        have = {argument for older in lineage(made, name) for argument in declared(older.steps)}
+    by_name = stages(dockerfile)
+    for name, stage in by_name.items():
+        have = {argument for older in lineage(by_name, name) for argument in declared(older.steps)}
         again = have & set(declared(stage.steps))
         assert not again, f"{dockerfile}: stage {name} has {sorted(again)} from the stage that it stands on"
-        below = [each for other, each in made.items() if stage in (each, *lineage(made, other))]
+        below = [each for other, each in by_name.items() if stage in (each, *lineage(by_name, other))]
         for argument in declared(stage.steps):
-            readers = [1 for each in below for kind, rest in each.steps if argument in used(made, kind, rest)]
+            readers = [1 for each in below for kind, rest in each.steps if argument in used(by_name, kind, rest)]
             assert readers or argument in NONCES, f"{dockerfile}: stage {name}: nothing reads {argument}"
 
 
 @pytest.mark.parametrize("dockerfile", DOCKERFILES)
 def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> None:
     """Whoever the image runs as; and a step that the cache has would be the parent of steps that it has."""
-    made = stages(dockerfile)
-    nonces = NONCES & {name for stage in made.values() for name in declared(stage.steps)}
-    for name, stage in made.items():
-        line = [*lineage(made, name), stage]
+    by_name = stages(dockerfile)
+    nonces = NONCES & {name for stage in by_name.values() for name in declared(stage.steps)}
+    for name, stage in by_name.items():
+        line = [*lineage(by_name, name), stage]
         steps = [step for each in line for step in each.steps]
         kinds = [kind for kind, _ in steps]
         if not OUTSIDE.fullmatch(line[0].parent) or "RUN" not in kinds:

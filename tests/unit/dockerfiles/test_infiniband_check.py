@@ -47,7 +47,7 @@ def test_infiniband_check_of_infiniband_log_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "environment", "said"),
+    ("log", "environment", "message"),
     [
         (TCP, {}, "aks-ndv5-1:90 uses the network Socket, not InfiniBand\n"),
         (
@@ -65,7 +65,7 @@ def test_infiniband_check_of_infiniband_log_passes() -> None:
         ("iteration 10", {}, "there is no line of NCCL's; was it run with NCCL_DEBUG=INFO?\n"),
     ],
 )
-def test_infiniband_check_of_other_log_fails(log: str, environment: dict[str, str], said: str) -> None:
+def test_infiniband_check_of_other_log_fails(log: str, environment: dict[str, str], message: str) -> None:
     done = judge(log, **environment)
     assert (done.returncode, done.stdout) == (1, "")
-    assert said in done.stderr
+    assert message in done.stderr

@@ -73,16 +73,16 @@ def judged(log: str, *files: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         (EFA, "ip-10-1-41-139:6171: aws-ofi-nccl 1.16.2, provider efa, 32 devices\n"),
         (EFA_OF_THE_SEED, "ip-10-1-41-139:6171: aws-ofi-nccl 1.7.3-aws, provider efa, 4 devices\n"),
     ],
 )
-def test_provider_check_of_efa_log_passes(log: str, said: str) -> None:
+def test_provider_check_of_efa_log_passes(log: str, message: str) -> None:
     done = judged(log)
     assert (done.returncode, done.stderr) == (0, "")
-    assert said in done.stdout
+    assert message in done.stdout
 
 
 def test_provider_check_of_recorded_efa_log_passes() -> None:
@@ -96,7 +96,7 @@ def test_provider_check_of_recorded_efa_log_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         (INFINIBAND, "node:691 uses the network IB, Socket, not EFA"),
         (NO_DEVICE, "node:210 uses the network Socket, not EFA (NET/OFI No eligible providers were found)"),
@@ -113,14 +113,14 @@ def test_provider_check_of_recorded_efa_log_passes() -> None:
         ("NET/OFI Selected provider is efa, fabric is efa (found 4 nics)", "there is no line of NCCL's"),
     ],
 )
-def test_provider_check_of_other_log_fails(log: str, said: str) -> None:
+def test_provider_check_of_other_log_fails(log: str, message: str) -> None:
     done = judged(log)
     assert (done.returncode, done.stdout) == (1, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         ("net", "uses the network Socket, not EFA (NET/Plugin: Could not find: libnccl-net.so)"),
         ("p2p", "uses the network Socket, not EFA (NET/Plugin: Could not find: libnccl-net.so)"),
@@ -128,10 +128,10 @@ def test_provider_check_of_other_log_fails(log: str, said: str) -> None:
         ("net-forced", "has selected no provider (NET/Plugin: Could not find: libnccl-net.so)"),
     ],
 )
-def test_provider_check_without_efa_in_each_process_fails(log: str, said: str) -> None:
+def test_provider_check_without_efa_in_each_process_fails(log: str, message: str) -> None:
     done = judged("", LOGS / f"{log}.log")
     assert (done.returncode, done.stdout) == (1, "")
-    assert [line.partition(" ")[2] for line in done.stderr.splitlines()] == [said, said]
+    assert [line.partition(" ")[2] for line in done.stderr.splitlines()] == [message, message]
 
 
 def test_provider_check_reads_all_files(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def bytes_for_each(count: int) -> float:
     ]
     tracemalloc.start()
     indexes = [index(io.BytesIO(each), "application/vnd.oci.image.layer.v1.tar") for each in archives]
-    assert len(differences(*(FileTree([made]) for made in indexes))) == count
+    assert len(differences(*(FileTree([layer_index]) for layer_index in indexes))) == count
     return tracemalloc.get_traced_memory()[1] / count
 
 

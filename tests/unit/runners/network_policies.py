@@ -30,29 +30,29 @@ def allowed(policies: Sequence[Policy], source: Peer, to: Peer, port: int, proto
     )
 
 
-def _may(policies: Sequence[Policy], direction: str, own: Peer, other: Peer, port: int, protocol: str) -> bool:
-    if not own.namespace:
+def _may(policies: Sequence[Policy], direction: str, pod: Peer, other: Peer, port: int, protocol: str) -> bool:
+    if not pod.namespace:
         return True  # no policy is about what is no pod
     ours = [
         policy["spec"]
         for policy in policies
-        if policy["metadata"]["namespace"] == own.namespace
+        if policy["metadata"]["namespace"] == pod.namespace
         and direction in policy["spec"]["policyTypes"]
-        and _selects(policy["spec"]["podSelector"], own.labels)
+        and _selects(policy["spec"]["podSelector"], pod.labels)
     ]
     side = "to" if direction == "Egress" else "from"
     rules = [rule for spec in ours for rule in spec.get(direction.lower(), [])]
     return not ours or any(
         _port(rule, port, protocol)
-        and (side not in rule or any(_is(peer, other, own.namespace) for peer in rule[side]))
+        and (side not in rule or any(_is(peer, other, pod.namespace) for peer in rule[side]))
         for rule in rules
     )
 
 
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     assert not set(selector) - {"matchLabels"}, "an expression: teach me"
-    wanted: Mapping[str, str] = selector.get("matchLabels", {})
-    return wanted.items() <= labels.items()
+    expected: Mapping[str, str] = selector.get("matchLabels", {})
+    return expected.items() <= labels.items()
 
 
 def _port(rule: Mapping[str, Any], port: int, protocol: str) -> bool:

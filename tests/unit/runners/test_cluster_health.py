@@ -41,7 +41,7 @@ def says(folder: Path, **items: list[Any]) -> None:
     program = folder / "kubectl"
     program.write_text(
         f"""#!/bin/sh
-echo "$*" >> {folder}/asked
+echo "$*" >> {folder}/calls
 case "$*" in
   *"get nodes"*) cat {folder}/nodes.json;;
   *"get namespaces --field-selector=metadata.name=slipway-runners-controller"*) cat {folder}/namespaces.json;;
@@ -60,8 +60,8 @@ def node(**offered: str) -> dict[str, Any]:
 
 
 def pod(name: str, phase: str = "Running", minutes: int = 0, **status: Any) -> dict[str, Any]:
-    made = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"metadata": {"name": name, "creationTimestamp": made}, "status": {"phase": phase, **status}}
+    created = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"metadata": {"name": name, "creationTimestamp": created}, "status": {"phase": phase, **status}}
 
 
 def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
@@ -70,8 +70,8 @@ def test_warnings_of_a_healthy_or_empty_cluster_are_none(kubectl: Path) -> None:
     well = [pod("r1", minutes=60)]
     says(kubectl, nodes=[node()], pods=well, own=[pod("controller-1"), pod("x-listener")], runners=well)
     assert cluster_health.warnings(CONFIG) == []
-    asked = (kubectl / "asked").read_text().splitlines()
-    assert all(line.startswith("--context mine get ") for line in asked)
+    calls = (kubectl / "calls").read_text().splitlines()
+    assert all(line.startswith("--context mine get ") for line in calls)
 
 
 def test_warnings_without_a_device_name_its_plugin(kubectl: Path) -> None:

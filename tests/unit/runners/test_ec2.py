@@ -44,7 +44,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"spots": True}, "slipway:runners: unknown key 'spots' (did you mean 'spot'?)"),
         ({"region": "Ireland"}, "slipway:runners.region: 'Ireland': expected a region such as eu-west-1"),
@@ -106,11 +106,11 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ({"kind": "ecs"}, "slipway:runners.kind: 'ecs': expected one of kubernetes, ec2"),
     ],
 )
-def test_ec2_config_invalid_is_refused_in_one_line(values: dict[str, Any], said: str) -> None:
+def test_ec2_config_invalid_is_refused_in_one_line(values: dict[str, Any], message: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         load(**values)
     (line,) = str(caught.value).splitlines()
-    assert said in line, line
+    assert message in line, line
     assert "ghp_abc" not in line
 
 
@@ -145,11 +145,11 @@ def test_ec2_alarm_topic_of_another_account_is_taken() -> None:
 
 @pytest.mark.parametrize("stack", ["gpu.eu", "g" * 37, "gpü"])
 def test_ec2_stack_with_a_name_aws_refuses_is_refused(stack: str, tmp_path: Path) -> None:
-    made = checkout.make(tmp_path)
+    repository = checkout.make(tmp_path)
     registry = "{kind: ecr, repository: 123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml, create: false}"
     text = f"config:\n  slipway:flavor: runners\n  slipway:registry: {registry}\n"
     for name in (stack, "g" * 36):
-        made.write(f"stacks/Pulumi.{name}.yaml", f"{text}  slipway:runners: {json.dumps(RUNNERS)}\n")
+        repository.write(f"stacks/Pulumi.{name}.yaml", f"{text}  slipway:runners: {json.dumps(RUNNERS)}\n")
     with pytest.raises(SlipwayError) as caught:
         plan.make(stack, root=tmp_path)
     (line,) = str(caught.value).splitlines()
@@ -159,9 +159,9 @@ def test_ec2_stack_with_a_name_aws_refuses_is_refused(stack: str, tmp_path: Path
 
 
 def test_runner_version_has_checksums_of_both_architectures() -> None:
-    found = [runner_checksum(version, platform) for version in runner_names() for platform in ec2.ARCHITECTURES]
-    assert len(set(found)) == len(found)
-    assert all(len(bytes.fromhex(checksum)) == 32 for checksum in found)
+    checksums = [runner_checksum(version, platform) for version in runner_names() for platform in ec2.ARCHITECTURES]
+    assert len(set(checksums)) == len(checksums)
+    assert all(len(bytes.fromhex(checksum)) == 32 for checksum in checksums)
 
 
 def types() -> Iterator[tuple[dict[str, Any], ec2_site.Machine]]:
@@ -175,19 +175,21 @@ def types() -> Iterator[tuple[dict[str, Any], ec2_site.Machine]]:
 
 
 def test_efa_interfaces_of_each_type_are_on_its_cards() -> None:
-    seen = 0
+    cases = 0
     for described, machine in types():
         cards = described["NetworkInfo"]["NetworkCards"]
-        for asked in (*range(1, machine.efa + 1), "all"):
-            made = machine.interfaces(asked)
-            assert sum(kind.startswith("efa") for _, _, kind in made) == (machine.efa if asked == "all" else asked)
-            assert len({card for card, _, _ in made}) == len(made) <= len(cards)
-            assert made[0][:2] == (0, 0)
-            assert {device for _, device, _ in made[1:]} <= {1}
-            for card, _, kind in made:
+        for requested in (*range(1, machine.efa + 1), "all"):
+            interfaces = machine.interfaces(requested)
+            assert sum(kind.startswith("efa") for _, _, kind in interfaces) == (
+                machine.efa if requested == "all" else requested
+            )
+            assert len({card for card, _, _ in interfaces}) == len(interfaces) <= len(cards)
+            assert interfaces[0][:2] == (0, 0)
+            assert {device for _, device, _ in interfaces[1:]} <= {1}
+            for card, _, kind in interfaces:
                 assert kind in cards[card]["InterfaceTypes"], (machine.name, card, kind)
-            seen += 1
-    assert seen > 100
+            cases += 1
+    assert cases > 100
 
 
 def refused(*there: ec2_site.Machine, **values: Any) -> str:
@@ -221,7 +223,7 @@ def test_root_volume_without_disks_must_hold_the_images() -> None:
 def test_gpus_by_default_are_the_fewest_of_any_type() -> None:
     types = [replace(of("p4d.24xlarge"), gpus=8), replace(of("g5.12xlarge"), gpus=4)]
     site = ec2_site.Site(types, [], "vpc-1", "ami-1", "x86_64", 60, "/dev/sda1", {}, {})
-    assert [site.gpus(asked) for asked in (None, 0, 2)] == [4, 0, 2]
+    assert [site.gpus(gpus) for gpus in (None, 0, 2)] == [4, 0, 2]
 
 
 def test_instance_type_with_fewer_gpus_is_refused() -> None:
@@ -273,8 +275,8 @@ def test_decide_with_old_machines_replaces_only_idle_ones() -> None:
 
 
 def test_decide_with_a_waiting_job_alternates_capacity() -> None:
-    asked = [decide(age, RULES, [Job(1, "a/b", 0)], [], [], set()).desired[SPOT] for age in range(-60, 1500, 60)]
-    assert asked == [1] * 6 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
+    desired = [decide(age, RULES, [Job(1, "a/b", 0)], [], [], set()).desired[SPOT] for age in range(-60, 1500, 60)]
+    assert desired == [1] * 6 + [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5
 
 
 def test_decide_with_an_unassigned_job_retries_later() -> None:
@@ -311,9 +313,9 @@ def test_decide_without_spot_takes_on_demand_at_once() -> None:
 def test_decide_ends_no_busy_machine_and_starts_none_in_vain(
     waits: list[float], there: list[tuple[str, float, str, str, bool, bool]]
 ) -> None:
-    found = [
-        Machine(f"i-{n}", group, 5000 - age, bool(way), way == "waits", gone)
-        for n, (group, age, way, _, gone, _) in enumerate(there)
+    machines = [
+        Machine(f"i-{n}", group, 5000 - age, bool(way), way == "waits", ended)
+        for n, (group, age, way, _, ended, _) in enumerate(there)
     ]
     runners = [
         Runner(n, f"i-{n}", online=state != "offline", busy=state == "busy")
@@ -322,20 +324,20 @@ def test_decide_ends_no_busy_machine_and_starts_none_in_vain(
     ]
     prepared = {f"i-{n}" for n, (_, _, _, _, _, known) in enumerate(there) if known}
     jobs = [Job(n, "a/b", 5000 - wait) for n, wait in enumerate(sorted(waits, reverse=True))]
-    done = decide(5000, RULES, jobs, found, runners, prepared)
-    gone = {machine.id for machine in found if machine.gone}
-    busy = {runner.machine for runner in runners if runner.busy} - gone
+    done = decide(5000, RULES, jobs, machines, runners, prepared)
+    ended = {machine.id for machine in machines if machine.gone}
+    busy = {runner.machine for runner in runners if runner.busy} - ended
     assert not busy & (set(done.end) | set(done.release) | set(done.lost))
-    assert gone & prepared <= set(done.lost) <= prepared
-    leaving = {machine.id for machine in found if machine.leaving}
-    assert set(done.release) | set(done.hold) == {machine.id for machine in found if machine.waits}
+    assert ended & prepared <= set(done.lost) <= prepared
+    leaving = {machine.id for machine in machines if machine.leaving}
+    assert set(done.release) | set(done.hold) == {machine.id for machine in machines if machine.waits}
     assert not leaving & (set(done.end) | set(done.prepare))
-    kept = [machine for machine in found if not machine.leaving and machine.id not in done.end]
+    remaining = [machine for machine in machines if not machine.leaving and machine.id not in done.end]
     for group in (SPOT, ON_DEMAND):  # never fewer than there are: Auto Scaling would have to choose one to end
-        assert done.desired[group] >= sum(machine.group == group for machine in kept)
-    working = sum(machine.id in busy for machine in kept)
+        assert done.desired[group] >= sum(machine.group == group for machine in remaining)
+    working = sum(machine.id in busy for machine in remaining)
     counted = len(jobs) - len(done.left)
-    assert sum(done.desired.values()) == max(len(kept), min(working + counted, RULES.most))
+    assert sum(done.desired.values()) == max(len(remaining), min(working + counted, RULES.most))
     assert not set(done.forget) & {runner.id for runner in runners}
 
 
@@ -381,16 +383,16 @@ class Day:
 
     def _arrivals(self) -> list[Work]:
         """Working hours with most of the jobs, a quiet night, and two bursts."""
-        found: list[float] = []
+        times: list[float] = []
         at = 0.0
         while (at := at + self.random.expovariate((12 if 8 <= at / 3600 < 18 else 0.7) / 3600)) < 86400:
-            found.append(at)
+            times.append(at)
         for start in (self.random.uniform(0, 80000) for _ in range(2)):
-            found += [start + self.random.uniform(0, 60) for _ in range(12)]
-        lasts = (self.random.lognormvariate(6.5, 0.8) for _ in found)
+            times += [start + self.random.uniform(0, 60) for _ in range(12)]
+        lasts = (self.random.lognormvariate(6.5, 0.8) for _ in times)
         return [
             Work(number, at, min(last, 7200))
-            for number, (at, last) in enumerate(zip(sorted(found), lasts, strict=True))
+            for number, (at, last) in enumerate(zip(sorted(times), lasts, strict=True))
         ]
 
     def run(self) -> None:
@@ -453,9 +455,9 @@ class Day:
 
     def _launch(self, now: float, done: Decision) -> None:
         dry = {SPOT: any(start <= now < start + 3600 for start in self.droughts), ON_DEMAND: not self.on_demand}
-        for group, wanted in done.desired.items():
+        for group, desired in done.desired.items():
             there = sum(machine.group == group for machine in self.machines.values())
-            for _ in range(0 if dry[group] else wanted - there):
+            for _ in range(0 if dry[group] else desired - there):
                 machine = f"i-{next(self.numbers)}"
                 self.machines[machine] = Machine(machine, group, now)
 

@@ -50,11 +50,11 @@ def test_ssh_config_is_understood_by_ssh(tmp_path: Path, name: str) -> None:
     root = tmp_path / name
     ssh_config.write(REGION, NAME, root)
     folder = ssh_config.folder(NAME, root)
-    found = effective(folder)
-    assert (found["hostname"], found["user"], found["port"]) == ("slipway-builder", "build", "22")
-    assert found["identityfile"].strip('"').replace("%%", "%") == str(folder / "key")
-    assert found["identitiesonly"] == found["batchmode"] == "yes"
-    assert found["proxycommand"].replace("%%", "%") == (
+    settings = effective(folder)
+    assert (settings["hostname"], settings["user"], settings["port"]) == ("slipway-builder", "build", "22")
+    assert settings["identityfile"].strip('"').replace("%%", "%") == str(folder / "key")
+    assert settings["identitiesonly"] == settings["batchmode"] == "yes"
+    assert settings["proxycommand"].replace("%%", "%") == (
         f'env PYTHONPATH="{root}" "{sys.executable}" -P -m components.runners.ec2.builder.ssh_proxy '
         f'{REGION} {NAME} "{folder}"'
     )
@@ -85,7 +85,7 @@ def test_ssh_config_without_a_program_is_refused(
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The builder, as it is asked for: of moto, or of a stub."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -108,73 +108,73 @@ def run(client: Any) -> str:
     image = client.register_image(Name="a machine image")["ImageId"]
     tags = [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": NAME}]}]
     started = client.run_instances(ImageId=image, MinCount=1, MaxCount=1, TagSpecifications=tags)
-    found: str = started["Instances"][0]["InstanceId"]
-    return found
+    value: str = started["Instances"][0]["InstanceId"]
+    return value
 
 
 def state(client: Any) -> str:
-    (one,) = client.describe_instances()["Reservations"][0]["Instances"]
-    found: str = one["State"]["Name"]
-    return found
+    (instance,) = client.describe_instances()["Reservations"][0]["Instances"]
+    value: str = instance["State"]["Name"]
+    return value
 
 
 def test_builder_is_started_and_stopped_by_name(
-    aws: Any, made: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    aws: Any, machine: Machine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    made.stop()
-    made.stop()
+    machine.stop()
+    machine.stop()
     assert state(aws) == "stopped"
-    instance = made.start(time.monotonic() + 5)
+    instance = machine.start(time.monotonic() + 5)
     assert state(aws) == "running"
     # Another by the name is not taken for it, and one that is gone is missed.
     other = run(aws)
     with pytest.raises(SlipwayError) as caught:
-        made.start(0)
+        machine.start(0)
     both = ", ".join(sorted([instance, other]))
     assert str(caught.value) == f"the builder {NAME} in {REGION}: several machines have this name: {both}"
     aws.terminate_instances(InstanceIds=[instance, other])
     with pytest.raises(SlipwayError, match="there is none; `pulumi up --refresh` makes it anew"):
-        made.stop()
+        machine.stop()
     # The proxy's last words are where they can be read.
     assert ssh_proxy.main(REGION, NAME, str(tmp_path)) == 1
-    said = f"the builder {NAME} in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
-    assert (tmp_path / "refused").read_text() == capfd.readouterr().err == said
+    message = f"the builder {NAME} in {REGION}: there is none; `pulumi up --refresh` makes it anew\n"
+    assert (tmp_path / "refused").read_text() == capfd.readouterr().err == message
 
 
-def found(state: str) -> dict[str, Any]:
+def described(state: str) -> dict[str, Any]:
     """Return EC2's answer about a machine in a state."""
     return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "State": {"Name": state}}]}]}
 
 
-def test_builder_start_with_a_passing_error_is_retried(made: Machine) -> None:
-    with Stubber(made._ec2) as stubbed:
-        stubbed.add_response("describe_instances", found("stopped"))
+def test_builder_start_with_a_passing_error_is_retried(machine: Machine) -> None:
+    with Stubber(machine._ec2) as stubbed:
+        stubbed.add_response("describe_instances", described("stopped"))
         stubbed.add_client_error("start_instances", "InsufficientInstanceCapacity", "We have not enough")
-        stubbed.add_response("describe_instances", found("stopped"))
+        stubbed.add_response("describe_instances", described("stopped"))
         stubbed.add_response("start_instances", {})
-        stubbed.add_response("describe_instances", found("running"))
-        assert made.start(time.monotonic() + 60) == "i-1"
+        stubbed.add_response("describe_instances", described("running"))
+        assert machine.start(time.monotonic() + 60) == "i-1"
         stubbed.assert_no_pending_responses()
 
 
-def test_builder_start_with_a_lasting_error_raises_at_once(made: Machine) -> None:
-    with Stubber(made._ec2) as stubbed:
-        stubbed.add_response("describe_instances", found("stopped"))
+def test_builder_start_with_a_lasting_error_raises_at_once(machine: Machine) -> None:
+    with Stubber(machine._ec2) as stubbed:
+        stubbed.add_response("describe_instances", described("stopped"))
         stubbed.add_client_error("start_instances", "UnauthorizedOperation", "You\nmay not")
         with pytest.raises(SlipwayError) as caught:
-            made.start(time.monotonic() + 60)
+            machine.start(time.monotonic() + 60)
     assert "UnauthorizedOperation" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("code", ["", "InsufficientInstanceCapacity"])
-def test_builder_start_after_its_deadline_raises_the_reason(made: Machine, code: str) -> None:
-    with Stubber(made._ec2) as stubbed:
-        stubbed.add_response("describe_instances", found("stopped" if code else "stopping"))
+def test_builder_start_after_its_deadline_raises_the_reason(machine: Machine, code: str) -> None:
+    with Stubber(machine._ec2) as stubbed:
+        stubbed.add_response("describe_instances", described("stopped" if code else "stopping"))
         if code:
             stubbed.add_client_error("start_instances", code)
         with pytest.raises(SlipwayError, match=f"i-1 does not start: {f'.*{code}' if code else 'it is stopping'}"):
-            made.start(0)
+            machine.start(0)
 
 
 class Near:
@@ -232,18 +232,18 @@ def test_proxy_with_a_broken_session_raises_connection_error(monkeypatch: pytest
         connect(monkeypatch, Near())
 
 
-def test_builder_admits_a_key_by_instance_connect(tmp_path: Path, made: Machine) -> None:
+def test_builder_admits_a_key_by_instance_connect(tmp_path: Path, machine: Machine) -> None:
     key, instance = f"ssh-ed25519 {'A' * 68} x", "i-0123456789abcdef0"
     (tmp_path / "key.pub").write_text(key)
-    asked = {"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}
-    with Stubber(made._connect) as stubbed:
-        stubbed.add_response("send_ssh_public_key", {"Success": True}, asked)
+    expected = {"InstanceId": instance, "InstanceOSUser": "build", "SSHPublicKey": key}
+    with Stubber(machine._connect) as stubbed:
+        stubbed.add_response("send_ssh_public_key", {"Success": True}, expected)
         stubbed.add_client_error("send_ssh_public_key", "EC2InstanceUnavailableException", "not yet")
         stubbed.add_client_error("send_ssh_public_key", "AuthException", "never")
-        assert made.admit(instance, "build", tmp_path / "key") == ""
-        assert "not yet" in made.admit(instance, "build", tmp_path / "key")
+        assert machine.admit(instance, "build", tmp_path / "key") == ""
+        assert "not yet" in machine.admit(instance, "build", tmp_path / "key")
         with pytest.raises(SlipwayError, match="AuthException"):
-            made.admit(instance, "build", tmp_path / "key")
+            machine.admit(instance, "build", tmp_path / "key")
 
 
 NETWORKS = [
@@ -286,7 +286,7 @@ def test_builder_cache_below_the_images_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         ({"instanceType": "c7i"}, "slipway:runners.build.instanceType: 'c7i': expected an instance type"),
         ({"instanceType": "c7i.large", "cache": 5}, "slipway:runners.build.cache: '5': input should be greater"),
@@ -294,11 +294,11 @@ def test_builder_cache_below_the_images_size_is_refused() -> None:
         ({}, "slipway:runners.build.instanceType: "),
     ],
 )
-def test_builder_config_invalid_is_refused_in_one_line(build: dict[str, Any], said: str) -> None:
+def test_builder_config_invalid_is_refused_in_one_line(build: dict[str, Any], message: str) -> None:
     with pytest.raises(SlipwayError) as caught:
         flavors.load({"flavor": "runners", "runners": {**RUNNERS, "build": build}}, "stack x")
     (line,) = str(caught.value).splitlines()
-    assert said in line, line
+    assert message in line, line
 
 
 def test_build_on_runners_without_a_build_service_is_refused() -> None:

@@ -130,8 +130,8 @@ def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits
 @pytest.mark.parametrize("profile", node_names())
 def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     config = runners(profile=profile, cache="300Gi", storageClass="gp3", grace=90)
-    made = pod.template(config, RUNNER, DOCKER)
-    spec = made["spec"]
+    template = pod.template(config, RUNNER, DOCKER)
+    spec = template["spec"]
     volumes = {volume["name"] for volume in spec["volumes"]}
     containers = spec["initContainers"] + spec["containers"]
     assert {mount["name"] for container in containers for mount in container["volumeMounts"]} == volumes
@@ -146,8 +146,8 @@ def test_pod_with_a_daemon_starts_it_before_the_runner(profile: str) -> None:
     assert layers["resources"] == {"requests": {"storage": "300Gi"}}
     assert layers["storageClassName"] == "gp3"
     for rule in spec["topologySpreadConstraints"]:
-        assert rule["labelSelector"]["matchLabels"].items() <= made["metadata"]["labels"].items()
-    assert json.loads(json.dumps(made)) == made
+        assert rule["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert json.loads(json.dumps(template)) == template
 
 
 @pytest.mark.parametrize(("build", "variable"), [({}, "DOCKER_HOST"), ({"rootless": True}, "BUILDKIT_HOST")])
@@ -191,14 +191,14 @@ def test_guards_are_in_the_namespace_and_select_its_pods() -> None:
 def test_priority_class_is_low_and_replaced_on_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = isolation.builds_priority(runners())
-    assert -10 <= made["value"] < 0  # below -10 Cluster Autoscaler starts no node, and ends pods with theirs
-    asked: dict[str, Any] = {}
+    priority = isolation.builds_priority(runners())
+    assert -10 <= priority["value"] < 0  # below -10 Cluster Autoscaler starts no node, and ends pods with theirs
+    options: dict[str, Any] = {}
     key = ("scheduling.k8s.io/v1", "PriorityClass")
-    monkeypatch.setitem(objects.KINDS, key, lambda _, opts, **body: asked.update(body, opts=opts))
-    objects.declare("runners", made, pulumi.ResourceOptions())
-    assert set(asked["opts"].replace_on_changes) == {"value", "preemptionPolicy"}  # the API server changes neither
-    assert asked["opts"].delete_before_replace
+    monkeypatch.setitem(objects.KINDS, key, lambda _, opts, **body: options.update(body, opts=opts))
+    objects.declare("runners", priority, pulumi.ResourceOptions())
+    assert set(options["opts"].replace_on_changes) == {"value", "preemptionPolicy"}  # the API server changes neither
+    assert options["opts"].delete_before_replace
 
 
 def test_network_policies_close_ingress_and_node_credentials() -> None:
@@ -223,8 +223,11 @@ def test_namespace_has_its_pod_security_labels() -> None:
         labels = isolation.namespace(runners(**values))["metadata"]["labels"]
         assert labels["pod-security.kubernetes.io/enforce"] == level, values
         assert labels["pod-security.kubernetes.io/warn"] == "restricted"
-    own = build_service.namespace(runners(build={}))["metadata"]
-    assert (own["name"], own["labels"]["pod-security.kubernetes.io/enforce"]) == ("slipway-runners-build", "privileged")
+    namespace = build_service.namespace(runners(build={}))["metadata"]
+    assert (namespace["name"], namespace["labels"]["pod-security.kubernetes.io/enforce"]) == (
+        "slipway-runners-build",
+        "privileged",
+    )
 
 
 REMOTE = {"kind": "generic", "repository": "r.example/x"}
@@ -232,9 +235,9 @@ REMOTE = {"kind": "generic", "repository": "r.example/x"}
 
 def stack(root: Path, **keys: Any) -> str:
     """Resolve a stack with runners; return what is said of it."""
-    own = {"kind": "kubernetes", "github": GITHUB, **keys.pop("runners", {})}
+    block = {"kind": "kubernetes", "github": GITHUB, **keys.pop("runners", {})}
     with pytest.raises(SlipwayError) as caught:
-        plan.specs({"flavor": "local", "runners": own, **keys}, "stack t", root)
+        plan.specs({"flavor": "local", "runners": block, **keys}, "stack t", root)
     return str(caught.value)
 
 
@@ -303,24 +306,24 @@ def test_github_credential_in_clear_text_is_refused(key: str) -> None:
 
 
 def test_certificates_serve_their_hosts_only() -> None:
-    made = certificates.make(["build.slipway-runners.svc", "127.0.0.1"])
+    pems = certificates.make(["build.slipway-runners.svc", "127.0.0.1"])
     server, client = (ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     with tempfile.TemporaryDirectory() as folder:
         for context, side in ((server, "server"), (client, "client")):
             pair = Path(folder, f"{side}.pem")
-            pair.write_text(made[f"{side}_cert"] + made[f"{side}_key"])
+            pair.write_text(pems[f"{side}_cert"] + pems[f"{side}_key"])
             context.load_cert_chain(pair)
-            context.load_verify_locations(cadata=made["ca"])
+            context.load_verify_locations(cadata=pems["ca"])
     server.verify_mode = ssl.CERT_REQUIRED
     for name in ("build.slipway-runners.svc", "127.0.0.1"):
         assert shaken(server, client, name)
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         shaken(server, client, "elsewhere.example")
-    anonymous = ssl.create_default_context(cadata=made["ca"])
+    anonymous = ssl.create_default_context(cadata=pems["ca"])
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
         shaken(server, anonymous, "127.0.0.1")
     for name in ("ca", "server_cert", "client_cert"):
-        certificate = x509.load_pem_x509_certificate(made[name].encode())
+        certificate = x509.load_pem_x509_certificate(pems[name].encode())
         now = datetime.now(UTC)
         assert timedelta(hours=1) <= now - certificate.not_valid_before_utc < timedelta(hours=1, minutes=5)
         left = certificate.not_valid_after_utc - now

@@ -68,12 +68,12 @@ def test_runners_without_images_declare_all_objects() -> None:
 
 
 def test_manifest_keys_reach_the_api_unchanged() -> None:
-    made = objects(only()[0])
-    assert made["PriorityClass slipway-runners-build"]["preemptionPolicy"] == "Never"
-    assert made["ServiceAccount runner"]["automountServiceAccountToken"] is False
-    assert made["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "32"
-    assert made["NetworkPolicy closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
-    (rule,) = [r for r in made["NetworkPolicy build"]["spec"]["egress"] if "ipBlock" in r["to"][0]]
+    declared = objects(only()[0])
+    assert declared["PriorityClass slipway-runners-build"]["preemptionPolicy"] == "Never"
+    assert declared["ServiceAccount runner"]["automountServiceAccountToken"] is False
+    assert declared["ResourceQuota runners"]["spec"]["hard"]["requests.nvidia.com/gpu"] == "32"
+    assert declared["NetworkPolicy closed"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    (rule,) = [r for r in declared["NetworkPolicy build"]["spec"]["egress"] if "ipBlock" in r["to"][0]]
     assert rule["to"][0]["ipBlock"]["except"] == ["169.254.0.0/16", "168.63.129.16/32"]
     assert [port["port"] for port in rule["ports"]] == [80, 443]  # and not this machine's own registry's
 
@@ -134,18 +134,21 @@ def test_images_on_runners_use_the_build_services_engine() -> None:
     recorder, values = run(
         runners=runners(build={"address": "builds.example:2376"}), buildOn="runners", registry=registry
     )
-    made = objects(recorder)
-    daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    declared = objects(recorder)
+    daemon = declared["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
     assert "--tlsverify" in daemon["args"]
-    assert made["PersistentVolumeClaim build"]["spec"]["resources"]["requests"]["storage"] == "500Gi"
+    assert declared["PersistentVolumeClaim build"]["spec"]["resources"]["requests"]["storage"] == "500Gi"
     provider = recorder.resources["pulumi:providers:docker", "runners-engine"]
     assert provider["host"] == "tcp://builds.example:2376"
     assert provider["keyMaterial"][SECRET]
     assert values["outputs"]["runners"]["buildService"] == "builds.example:2376"
     assert json.dumps(values["outputs"]["images"]["extras"]["ref"]).endswith(f'{DIGEST}"')
-    assert made["ResourceQuota runners"]["spec"]["hard"]["pods"] == "4"
-    assert made["Secret build-client"]["metadata"]["namespace"] == made["Namespace slipway-runners"]["metadata"]["name"]
-    service = {name for name, each in made.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
+    assert declared["ResourceQuota runners"]["spec"]["hard"]["pods"] == "4"
+    assert (
+        declared["Secret build-client"]["metadata"]["namespace"]
+        == declared["Namespace slipway-runners"]["metadata"]["name"]
+    )
+    service = {name for name, each in declared.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
     assert service == {
         "Deployment build",
         "LimitRange build",
@@ -161,12 +164,12 @@ def test_images_on_runners_use_the_build_services_engine() -> None:
 
 
 def test_rootless_service_has_no_privileges_and_no_docker() -> None:
-    made = objects(only(build={"rootless": True})[0])
-    daemon = made["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
+    declared = objects(only(build={"rootless": True})[0])
+    daemon = declared["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
     assert daemon["securityContext"]["runAsNonRoot"]
     assert "privileged" not in daemon["securityContext"]
     assert daemon["image"].startswith("moby/buildkit:")
-    assert made["Service build"]["spec"]["ports"][0]["port"] == 1234
+    assert declared["Service build"]["spec"]["ports"][0]["port"] == 1234
 
 
 def service(**build: Any) -> tuple[Recorder, dict[str, Any]]:
@@ -242,9 +245,9 @@ def test_load_balancer_is_private_for_each_controller() -> None:
 @pytest.mark.parametrize(("image", "checked"), [("extras", f"r.example/x/extras@{DIGEST}"), ("r.example/y:1",) * 2])
 def test_gpu_checks_run_on_the_profile_and_are_an_output(image: str, checked: str) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}))
-    made = objects(recorder)["Job gpu-checks"]
-    assert made["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
-    job = made["spec"]
+    declared = objects(recorder)["Job gpu-checks"]
+    assert declared["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
+    job = declared["spec"]
     (container,) = job["template"]["spec"]["containers"]
     assert container["image"] == checked
     assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == "32"
@@ -263,17 +266,17 @@ def test_gpu_checks_run_on_the_profile_and_are_an_output(image: str, checked: st
 )  # fmt: skip
 def test_gpu_checks_of_a_private_image_have_its_login(image: str, registry: dict[str, Any], private: bool) -> None:
     recorder, values = run(runners=runners(validation={"image": image, "command": ["/checks/gpu"]}), registry=registry)
-    made = objects(recorder)
-    spec = made["Job gpu-checks"]["spec"]["template"]["spec"]
+    declared = objects(recorder)
+    spec = declared["Job gpu-checks"]["spec"]["template"]["spec"]
     assert spec.get("imagePullSecrets", []) == ([{"name": "gpu-checks"}] if private else [])
-    assert ("Secret gpu-checks" in made) == private
+    assert ("Secret gpu-checks" in declared) == private
     if private:
-        secret = made["Secret gpu-checks"]
+        secret = declared["Secret gpu-checks"]
         assert secret["type"] == "kubernetes.io/dockerconfigjson"
         assert secret["stringData"][SECRET]
         held = json.loads(secret["stringData"]["value"][".dockerconfigjson"])
         assert held == {"auths": {"r.example:5000": {"auth": base64.b64encode(b"u:hunter2").decode()}}}
-        assert "hunter2" not in repr(made["Job gpu-checks"]) + repr(values["outputs"])
+        assert "hunter2" not in repr(declared["Job gpu-checks"]) + repr(values["outputs"])
 
 
 def test_gpu_checks_with_a_short_lived_login_have_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,9 +288,9 @@ def test_gpu_checks_with_a_short_lived_login_have_no_secret(monkeypatch: pytest.
         runners=runners(validation={"image": "extras", "command": ["/checks/gpu"]}),
         registry={"kind": "acr", "repository": "acmeml.azurecr.io/x"},
     )
-    made = objects(recorder)
-    assert "imagePullSecrets" not in made["Job gpu-checks"]["spec"]["template"]["spec"]
-    assert "Secret gpu-checks" not in made
+    declared = objects(recorder)
+    assert "imagePullSecrets" not in declared["Job gpu-checks"]["spec"]["template"]["spec"]
+    assert "Secret gpu-checks" not in declared
 
 
 REACHED = {"kind": "generic", "repository": "r.example/x"}
@@ -297,15 +300,15 @@ def test_gpu_checks_without_a_command_are_the_images_own() -> None:
     values = {"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED}
     text = clusters.gpu_checks(graph.locked(values, "stack t"))
     assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
-    asked = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
-    assert asked.validation
-    script, job = gpu_validation.script(asked, text), gpu_validation.job(asked, asked.validation, text)
+    validated = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
+    assert validated.validation
+    script, job = gpu_validation.script(validated, text), gpu_validation.job(validated, validated.validation, text)
     pod_spec = job["spec"]["template"]["spec"]
     (container,) = pod_spec["containers"]
     (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "checks"]
     assert container["command"] == ["python", f"{mount['mountPath']}/{next(iter(script['data']))}"]
     assert {"name": "checks", "configMap": {"name": script["metadata"]["name"]}} in pod_spec["volumes"]
-    other = gpu_validation.job(asked, asked.validation, f"{text}#")
+    other = gpu_validation.job(validated, validated.validation, f"{text}#")
     assert other["spec"]["template"]["metadata"] != job["spec"]["template"]["metadata"]  # other checks run anew
     recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=text)
     assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
@@ -344,9 +347,9 @@ def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], mon
     template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
     metadata = {"name": "runner", **template["metadata"]}
     runner = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-    made = [plainly(manifest) for manifest in (*objects(recorder).values(), runner)]
-    assert len(made) > 13
-    for manifest in made:
+    declared = [plainly(manifest) for manifest in (*objects(recorder).values(), runner)]
+    assert len(declared) > 13
+    for manifest in declared:
         for version in SUPPORTED:
             kubernetes_validate.validate(manifest, version, strict=True)
 
@@ -373,7 +376,7 @@ def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
     """Return the policies of runners with a build service, and with a registry at a port of its own."""
     registry = {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "p"}
     recorder, _ = run(chain={}, runners=runners(build={"service": service}), registry=registry)
-    return [made for name, made in objects(recorder).items() if name.startswith("NetworkPolicy")]
+    return [declared for name, declared in objects(recorder).items() if name.startswith("NetworkPolicy")]
 
 
 @pytest.mark.parametrize(

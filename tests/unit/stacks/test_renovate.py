@@ -20,9 +20,9 @@ def test_renovate_replaces_digests_as_lock_does(tmp_path: Path) -> None:
     lock.write(tmp_path, dict.fromkeys(NAMES, OLD), "2026-11-21")
     text = lock.path(tmp_path).read_text()
     (pattern,) = MANAGER["matchStrings"]
-    found = list(re.finditer(re.sub(r"\(\?<", "(?P<", pattern), text))
-    assert sorted(f"{match['depName']}:{match['currentValue']}" for match in found) == sorted(NAMES)
-    for match in found:
+    matches = list(re.finditer(re.sub(r"\(\?<", "(?P<", pattern), text))
+    assert sorted(f"{match['depName']}:{match['currentValue']}" for match in matches) == sorted(NAMES)
+    for match in matches:
         replaced = MANAGER["autoReplaceStringTemplate"]
         for key, value in {**match.groupdict(), "newDigest": NEW}.items():
             replaced = replaced.replace("{{{" + key + "}}}", value)

@@ -85,6 +85,6 @@ def test_fingerprint_of_changed_parent_changes_child(change: dict[str, Any]) -> 
 def test_fingerprint_of_changed_file_changes_image_and_children() -> None:
     before = prints({})
     assert before == prints({})
-    own = prints({}, {**FILES, "b/Dockerfile": {"b/Dockerfile": "3"}})
-    assert own["a"] == before["a"]
-    assert own["b"] != before["b"]
+    changed = prints({}, {**FILES, "b/Dockerfile": {"b/Dockerfile": "3"}})
+    assert changed["a"] == before["a"]
+    assert changed["b"] != before["b"]

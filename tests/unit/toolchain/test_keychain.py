@@ -36,8 +36,8 @@ def docker_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A Docker configuration whose helper makes another token each time that it is asked."""
     helper = tmp_path / "docker-credential-counting"
     helper.write_text(
-        f'#!/bin/sh\necho >> {tmp_path}/asked\necho "{{\\"ServerURL\\": \\"{HOST}\\", \\"Username\\": \\"AWS\\", '
-        f'\\"Secret\\": \\"token-$(wc -l < {tmp_path}/asked)\\"}}"\n'
+        f'#!/bin/sh\necho >> {tmp_path}/calls\necho "{{\\"ServerURL\\": \\"{HOST}\\", \\"Username\\": \\"AWS\\", '
+        f'\\"Secret\\": \\"token-$(wc -l < {tmp_path}/calls)\\"}}"\n'
     )
     helper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -57,12 +57,12 @@ def test_keychain_with_login_of_program_runs_no_helper(docker_config: Path) -> N
     keychain = Keychain(image(Registry(HOST, "me", "mine")))
     assert (keychain.for_push.username, keychain.for_push.password) == ("me", "mine")
     assert keychain.for_host(HOST) == keychain.for_push
-    assert not docker_config.with_name("asked").exists()
+    assert not docker_config.with_name("calls").exists()
 
 
 def test_keychain_without_push_runs_no_helper(docker_config: Path) -> None:
     assert not Keychain(image(Registry(server=HOST), skip_push=True)).for_push.payload()
-    assert not docker_config.with_name("asked").exists()
+    assert not docker_config.with_name("calls").exists()
 
 
 def test_keychain_missing_helper_is_reported_before_build(docker_config: Path) -> None:
@@ -73,8 +73,10 @@ def test_keychain_missing_helper_is_reported_before_build(docker_config: Path) -
 
 def test_push_error_of_immutable_tag_advises_no_new_push() -> None:
     """As ECR has it, where another machine has built and pushed the same."""
-    said = "tag invalid: The image tag 'a' already exists in the 'x' repository and cannot be overwritten because ..."
-    line = _push_error(reference.parse(f"{HOST}/x:a"), said)
+    message = (
+        "tag invalid: The image tag 'a' already exists in the 'x' repository and cannot be overwritten because ..."
+    )
+    line = _push_error(reference.parse(f"{HOST}/x:a"), message)
     assert line.startswith(f"error pushing image {HOST}/x:a: tag invalid: ")
     assert line.endswith(f"{HOST} has that tag from another build of the same: use that, or delete it.")
     again = _push_error(reference.parse(f"{HOST}/x:a"), "unauthorized: no")

@@ -37,9 +37,9 @@ def test_build_progress_never_exceeds_total(current: int, total: int) -> None:
     encoded = base64.b64encode(status.SerializeToString()).decode()
     BuildLog(lines.append, str).follow([{"id": "moby.buildkit.trace", "aux": encoded}])
     (line,) = lines
-    shown, _, most = line.removeprefix("layer ").partition(" / ")
+    pushed, _, most = line.removeprefix("layer ").partition(" / ")
     if current >= total:
-        assert shown == most
+        assert pushed == most
 
 
 def test_build_progress_has_an_items_name_else_its_id() -> None:
