@@ -84,7 +84,7 @@ def sessions(project: BuilderProject) -> Iterator[Path]:
 @pytest.mark.slow  # apt, and seven updates
 def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sessions: Path) -> None:
     project.up(**AWAY)
-    the_machine_is_as_it_should_be(project)
+    check_machine(project)
     first = project.outputs()
     assert first["images"]["link0"]["ref"].startswith(f"{os.environ['SLIPWAY_REGISTRY']}/{project.path}/link0@sha256:")
     machine, (volume,) = project.machine(), project.volumes()
@@ -117,7 +117,7 @@ def test_builder_life_builds_replaces_and_destroys(project: BuilderProject, sess
 
     another_machine_keeps_the_volume(project)
     assert UNCHANGED.search(project.refresh(**AWAY).output)
-    a_machine_that_is_gone_is_made_anew(project)
+    check_missing_machine_is_replaced(project)
     # A machine image that is newer is for new runners; for another builder it has to be named.
     newer = image(project.moto, "x86_64")
     runners = {f"LaunchTemplate {NAME}": "~", f"Group {NAME}-spot": "~", f"Group {NAME}-on-demand": "~"}
@@ -150,7 +150,7 @@ def another_machine_keeps_the_volume(project: BuilderProject) -> None:
     assert other["State"]["Name"] == "stopped"
 
 
-def a_machine_that_is_gone_is_made_anew(project: BuilderProject) -> None:
+def check_missing_machine_is_replaced(project: BuilderProject) -> None:
     """As the error says that the next build ends with; the volume stays."""
     gone, (volume,) = project.machine()["InstanceId"], project.volumes()
     project.api("ec2").terminate_instances(InstanceIds=[gone])
@@ -188,7 +188,7 @@ def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProje
     assert "AccessDeniedException" in failed.output
 
 
-def the_machine_is_as_it_should_be(project: BuilderProject) -> None:
+def check_machine(project: BuilderProject) -> None:
     machine, (volume,) = project.machine(), project.volumes()
     assert machine["InstanceType"] == "c7i.4xlarge"
     assert machine["EbsOptimized"] is True

@@ -149,7 +149,7 @@ def test_ecr_other_account_is_refused_before_any_change(project: AwsProject) -> 
     assert not project.repositories()
 
 
-def tags_never_move_but_the_stacks_own(project: AwsProject, repository: str) -> None:
+def check_only_extra_tags_move(project: AwsProject, repository: str) -> None:
     """By AWS's own API: the registry that stands in for its layers knows nothing of immutability."""
 
     def put(tag: str, content: str) -> None:
@@ -169,7 +169,7 @@ def test_ecr_changed_key_is_previewed_as_replacement(project: AwsProject) -> Non
     project.up()
     encrypted = project.repositories()["link0"]["encryptionConfiguration"]
     assert encrypted == {"encryptionType": "KMS", "kmsKey": KEY}
-    tags_never_move_but_the_stacks_own(project, f"{project.path}/link0")
+    check_only_extra_tags_move(project, f"{project.path}/link0")
     project.configure(registry={"pullThroughCache": caches})
     changes = operations(project.preview().output)
     assert changes["Repository registry-link0"] == "++"

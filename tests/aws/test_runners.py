@@ -71,7 +71,7 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert not project.api("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     project.up()
     assert [project.group(kind)["DesiredCapacity"] for kind in ("spot", "on-demand")] == [0, 0]
-    the_template_is_as_it_should_be(project)
+    check_launch_template(project)
     the_groups_are_as_they_should_be(project)
     the_functions_are_as_they_should_be(project)
     the_roles_may_what_they_should(project)
@@ -83,7 +83,7 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert outputs["spotDollarsPerHour"]["g5.2xlarge"] > 0
     assert outputs["onDemandDollarsPerHour"] == {"g5.2xlarge": 1.354}  # of the other type nothing is said
     assert UNCHANGED.search(project.up().output)
-    what_was_changed_elsewhere_is_shown_and_put_right(project)
+    check_drift_is_previewed_and_reverted(project)
 
     # Jobs have come: how many machines there are is the keeper's, and no change of the stack's.
     project.api("autoscaling").set_desired_capacity(AutoScalingGroupName=f"{NAME}-spot", DesiredCapacity=2)
@@ -120,7 +120,7 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     assert sorted(project.calls() - documented()) == []
 
 
-def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -> None:
+def check_drift_is_previewed_and_reverted(project: RunnersProject) -> None:
     """A refresh tells what is other than it was made, and nothing else; the next update makes it so again."""
     assert UNCHANGED.search(project.refresh().output)
     (out,) = project.resources("vpc/securityGroupEgressRule:SecurityGroupEgressRule")
@@ -141,7 +141,7 @@ def what_was_changed_elsewhere_is_shown_and_put_right(project: RunnersProject) -
     assert operations(project.refresh().output) == {**dict.fromkeys(changed, "~"), gone: "-"}
     assert project.group("spot")["MaxSize"] == 1
     assert operations(project.up().output) == {**dict.fromkeys(changed, "~"), gone: "+"}
-    the_template_is_as_it_should_be(project)
+    check_launch_template(project)
     the_groups_are_as_they_should_be(project)
     the_roles_may_what_they_should(project)
     (kept,) = project.api("logs").describe_log_groups(logGroupNamePrefix=f"/{NAME}/runner")["logGroups"]
@@ -162,7 +162,7 @@ def untagged(project: RunnersProject) -> list[str]:
     return names
 
 
-def the_template_is_as_it_should_be(project: RunnersProject) -> None:
+def check_launch_template(project: RunnersProject) -> None:
     """All of it, so that whatever is more, less or other is seen."""
     data = project.template()["LaunchTemplateData"]
     config = flavors.load({"flavor": "runners", "runners": RUNNERS}, "stack t").runners
@@ -322,7 +322,7 @@ CHECKS = {
     "aws:cloudwatch/eventRule:EventRule": the_functions_are_as_they_should_be,
     "aws:cloudwatch/eventTarget:EventTarget": the_functions_are_as_they_should_be,
     "aws:cloudwatch/metricAlarm:MetricAlarm": the_functions_are_as_they_should_be,
-    "aws:ec2/launchTemplate:LaunchTemplate": the_template_is_as_it_should_be,  # last: the groups are of its first version
+    "aws:ec2/launchTemplate:LaunchTemplate": check_launch_template,  # last: the groups are of its first version
 }
 FORGOTTEN: dict[str, dict[str, list[Any]]] = {
     "aws:autoscaling/group:Group": {

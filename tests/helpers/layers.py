@@ -162,13 +162,13 @@ def _write(root: Path, item: Item) -> None:
         path.chmod(item.mode)
 
 
-Seen = tuple[str, int | None, str]
-"""Kind, mode (None for a link's, and for a folder's of which no layer says one), content or target."""
+FileState = tuple[str, int | None, str]
+"""Kind, mode (None for links and for folders without one in any layer), content or target."""
 
 
-def seen(root: Path) -> dict[str, Seen]:
-    """Return all that is in a folder, by path."""
-    entries: dict[str, Seen] = {}
+def file_states(root: Path) -> dict[str, FileState]:
+    """Return the states of all files in a folder, by path."""
+    entries: dict[str, FileState] = {}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = Path(folder, name)
@@ -183,8 +183,8 @@ def seen(root: Path) -> dict[str, Seen]:
     return entries
 
 
-def differing(before: Mapping[str, Seen], after: Mapping[str, Seen]) -> dict[str, str]:
-    """Return what differs but for folders that are in one only, by path: added, removed or changed."""
+def differing(before: Mapping[str, FileState], after: Mapping[str, FileState]) -> dict[str, str]:
+    """Return the differing paths: added, removed or changed. Folders in only one of the two do not count."""
     differences = {}
     for path in {**before, **after}:
         was, now = before.get(path), after.get(path)

@@ -349,8 +349,8 @@ def test_squashfs_of_any_layers_equals_unpacked_layers(registry: Registry) -> No
             expected = Path(folder) / "expected"
             expected.mkdir()
             layers.unpack(stack, expected)
-            actual = layers.seen(unpacked(f"{registry.address}/acme/drawn:1", Path(folder)))
-            for path, (kind, mode, text) in layers.seen(expected).items():
+            actual = layers.file_states(unpacked(f"{registry.address}/acme/drawn:1", Path(folder)))
+            for path, (kind, mode, text) in layers.file_states(expected).items():
                 assert actual.pop(path) == (kind, 0o755 if kind == "directory" and mode is None else mode, text)
         assert {path.partition("/")[0] for path in actual} == {"etc"}
 
@@ -359,7 +359,7 @@ def test_squashfs_of_any_layers_equals_unpacked_layers(registry: Registry) -> No
 
 def test_squashfs_has_container_files_and_enroot_config(reference: str, tmp_path: Path) -> None:
     root = unpacked(reference, tmp_path)
-    actual = {path: (kind, text) for path, (kind, _, text) in layers.seen(root).items() if kind != "directory"}
+    actual = {path: (kind, text) for path, (kind, _, text) in layers.file_states(root).items() if kind != "directory"}
     script = actual.pop("etc/rc")[1]
     assert actual.pop("etc/rc.local")[0] == "file"
     assert actual == {

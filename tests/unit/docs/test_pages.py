@@ -21,7 +21,7 @@ MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTIL
 STACKS = {*stack_names(), "mine", "hello", "STACK", "...", "<stack>"}
 """The stacks that commands may name: those there are, those that a page adds, and what stands for any."""
 
-SHOWN = {
+WITNESSES = {
     r"\. \.slipway/env$": "project.source(",
     r"export PULUMI_BACKEND_URL=": "export PULUMI_BACKEND_URL=",
     r"export SLIPWAY_REGISTRY=": 'env["SLIPWAY_REGISTRY"]',
@@ -96,7 +96,7 @@ def test_slipway_command_parses(command: str, path: str) -> None:
     [pair for pair in COMMANDS if not re.match(r"make |slipway |python -m (ci|pytest|stacks|tests)", pair[0])],
 )
 def test_other_command_is_shown_by_a_test(command: str, path: str) -> None:
-    witnesses = [text for pattern, text in SHOWN.items() if re.match(pattern, command)]
+    witnesses = [text for pattern, text in WITNESSES.items() if re.match(pattern, command)]
     assert witnesses or any(re.match(pattern, command) for pattern in ELSEWHERE), path
     assert all(text in text_of_tests() for text in witnesses), path
 

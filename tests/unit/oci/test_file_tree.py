@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from oci.client import Unreadable
 from oci.layers.file_tree import Difference, FileTree, differences
 from oci.layers.layer import Index, index
-from tests.helpers.layers import Item, Layer, archive, differing, drawn, seen, unpack
+from tests.helpers.layers import Item, Layer, archive, differing, drawn, file_states, unpack
 
 
 def files_of(stack: Sequence[Layer]) -> dict[str, tuple[str, int | None, str]]:
     with tempfile.TemporaryDirectory() as folder:
         unpack(stack, Path(folder))
-        return seen(Path(folder))
+        return file_states(Path(folder))
 
 
 def read(layer: Layer) -> Index:
