@@ -72,9 +72,9 @@ def test_runners_life_creates_updates_and_destroys(project: RunnersProject) -> N
     project.up()
     assert [project.group(kind)["DesiredCapacity"] for kind in ("spot", "on-demand")] == [0, 0]
     check_launch_template(project)
-    the_groups_are_as_they_should_be(project)
-    the_functions_are_as_they_should_be(project)
-    the_roles_may_what_they_should(project)
+    check_scaling_groups(project)
+    check_functions(project)
+    check_roles(project)
     outputs = project.outputs()["runners"]
     assert outputs["groups"] == {"spot": f"{NAME}-spot", "on-demand": f"{NAME}-on-demand"}
     assert outputs["templateVersions"] == {"default": 1}
@@ -142,8 +142,8 @@ def check_drift_is_previewed_and_reverted(project: RunnersProject) -> None:
     assert project.group("spot")["MaxSize"] == 1
     assert operations(project.up().output) == {**dict.fromkeys(changed, "~"), gone: "+"}
     check_launch_template(project)
-    the_groups_are_as_they_should_be(project)
-    the_roles_may_what_they_should(project)
+    check_scaling_groups(project)
+    check_roles(project)
     (kept,) = project.api("logs").describe_log_groups(logGroupNamePrefix=f"/{NAME}/runner")["logGroups"]
     assert kept["retentionInDays"] == 30
     assert UNCHANGED.search(project.refresh().output)  # so all tags are there again
@@ -210,7 +210,7 @@ def check_launch_template(project: RunnersProject) -> None:
     }
 
 
-def the_groups_are_as_they_should_be(project: RunnersProject) -> None:
+def check_scaling_groups(project: RunnersProject) -> None:
     used = {"LaunchTemplateId": project.template()["LaunchTemplateId"], "Version": "1"}
     subnets = project.api("ec2").describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
     for kind, on_demand in (("spot", 0), ("on-demand", 100)):
@@ -244,7 +244,7 @@ def the_groups_are_as_they_should_be(project: RunnersProject) -> None:
         assert (hook["HeartbeatTimeout"], hook["DefaultResult"]) == (900, "CONTINUE")
 
 
-def the_roles_may_what_they_should(project: RunnersProject) -> None:
+def check_roles(project: RunnersProject) -> None:
     for whose in ("runner", "webhook", "keeper"):
         role = project.api("iam").get_role(RoleName=f"{NAME}-{whose}")["Role"]
         service = "ec2" if whose == "runner" else "lambda"
@@ -256,7 +256,7 @@ def the_roles_may_what_they_should(project: RunnersProject) -> None:
         assert iam.mistakes(json.loads(policy), whose) == []
 
 
-def the_functions_are_as_they_should_be(project: RunnersProject) -> None:
+def check_functions(project: RunnersProject) -> None:
     functions = {one["FunctionName"]: one for one in project.api("lambda").list_functions()["Functions"]}
     assert sorted(functions) == [f"{NAME}-keeper", f"{NAME}-webhook"]
     for whose, seconds in (("keeper", 55), ("webhook", 10)):
@@ -315,13 +315,13 @@ def the_functions_are_as_they_should_be(project: RunnersProject) -> None:
 
 
 CHECKS = {
-    "aws:autoscaling/group:Group": the_groups_are_as_they_should_be,
-    "aws:autoscaling/lifecycleHook:LifecycleHook": the_groups_are_as_they_should_be,
-    "aws:lambda/function:Function": the_functions_are_as_they_should_be,
-    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": the_functions_are_as_they_should_be,
-    "aws:cloudwatch/eventRule:EventRule": the_functions_are_as_they_should_be,
-    "aws:cloudwatch/eventTarget:EventTarget": the_functions_are_as_they_should_be,
-    "aws:cloudwatch/metricAlarm:MetricAlarm": the_functions_are_as_they_should_be,
+    "aws:autoscaling/group:Group": check_scaling_groups,
+    "aws:autoscaling/lifecycleHook:LifecycleHook": check_scaling_groups,
+    "aws:lambda/function:Function": check_functions,
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": check_functions,
+    "aws:cloudwatch/eventRule:EventRule": check_functions,
+    "aws:cloudwatch/eventTarget:EventTarget": check_functions,
+    "aws:cloudwatch/metricAlarm:MetricAlarm": check_functions,
     "aws:ec2/launchTemplate:LaunchTemplate": check_launch_template,  # last: the groups are of its first version
 }
 FORGOTTEN: dict[str, dict[str, list[Any]]] = {
