@@ -22,12 +22,14 @@ from toolchain import environment
 from toolchain.checkout import Checkout
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.machine.locking import alone
+from toolchain.parts.plugins.plugin import REQUIRED
 
 environment.prepare()
 checkout = Checkout(Path(sys.argv[1]))
 try:
     with alone(checkout, "get"):
-        part = import_module(f"toolchain.parts.{sys.argv[2]}").get(checkout)
+        plugins = [plugin for plugin in REQUIRED if plugin.name in sys.argv[3:]]
+        part = import_module(f"toolchain.parts.{sys.argv[2]}").get(checkout, *plugins)
 except ToolchainError as error:
     sys.exit(f"slipway: {error}")
 print(json.dumps(asdict(part)))
@@ -52,30 +54,30 @@ class Clone:
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
 
-    def _words(self, module: str) -> tuple[list[str], dict[str, str]]:
+    def _words(self, module: str, *plugins: str) -> tuple[list[str], dict[str, str]]:
         path = f"{self.programs}:/usr/bin:/bin"
-        return [sys.executable, "-c", _CALL, str(self.root), module], {
+        return [sys.executable, "-c", _CALL, str(self.root), module, *plugins], {
             "PYTHONPATH": str(ROOT),
             "PATH": path,
             **self.env,
         }
 
-    def start(self, module: str) -> subprocess.Popen[str]:
-        """Begin to get a part."""
-        words, env = self._words(module)
+    def start(self, module: str, *plugins: str) -> subprocess.Popen[str]:
+        """Begin to get a part, or one of the plugins that have no substitute."""
+        words, env = self._words(module, *plugins)
         return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def get(self, module: str) -> dict[str, Any]:
+    def get(self, module: str, *plugins: str) -> dict[str, Any]:
         """Get a part that can be had; return its note."""
-        process = self.start(module)
+        process = self.start(module, *plugins)
         out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         part: dict[str, Any] = json.loads(out.splitlines()[-1])
         return part
 
-    def refused(self, module: str) -> str:
+    def refused(self, module: str, *plugins: str) -> str:
         """Try to get a part that is not available; return the error, which is one line."""
-        process = self.start(module)
+        process = self.start(module, *plugins)
         _, err = process.communicate(timeout=600)
         assert process.returncode == 1, err
         assert len(err.splitlines()) == 1, err

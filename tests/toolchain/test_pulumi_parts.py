@@ -368,17 +368,17 @@ def test_cloud_provider_is_installed_or_taken_from_path(
     installable: Clone, release: Release, name: str, title: str, needed: str, instead: str
 ) -> None:
     version = installable.checkout.locked(f"pulumi-{name}")
-    program, part_name = f"pulumi-resource-{name}", f"plugins.{name}_plugin"
+    program, module = f"pulumi-resource-{name}", "plugins.plugin"
     installable.env["SLIPWAY_PULUMI_PLUGIN_URL"] = release.url
     assert re.fullmatch(
         f"slipway: the {title} {version}, which {needed}, is not available: .*404.*; put {program} on PATH, or {instead}",
-        installable.refused(part_name),
+        installable.refused(module, name),
     )
     release.files[f"{program}-v{version}-linux-{apt.machine()}.tar.gz"] = archive("", {program: ""})
-    part = installable.get(part_name)
+    part = installable.get(module, name)
     assert (part["used"], part["version"]) == ("official plugin", version)
     installable.program(program, "echo")
-    assert installable.get(part_name)["used"] == str(installable.programs / program)
+    assert installable.get(module, name)["used"] == str(installable.programs / program)
 
 
 @pytest.mark.slow
