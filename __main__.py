@@ -10,13 +10,16 @@ from oci import preflight
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.load import from_pulumi
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
+from stacks.identity import staged_context
 
 reduce_overhead()
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
     if not pulumi.runtime.is_dry_run():
         preflight.check(planned)
+    staged_context.write((image.content for image in planned.images), ROOT)
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
 

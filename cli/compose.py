@@ -156,7 +156,7 @@ def _common(folder: str, gpus: bool, host: bool) -> dict[str, Any]:
 
 
 def _build(image: PlannedImage) -> dict[str, Any]:
-    args = {**image.args, **image.spec.label_args, **image.parents}
+    args = {**image.args, **image.content.label_args, **image.parents}
     return {
         "context": "${DOCKERFILES}",
         "dockerfile": image.spec.dockerfile,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 
 from stacks import plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
-from stacks.config.stack_file import stack_names
+from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError
-from stacks.identity import context
+from stacks.identity.content import Contents
+from stacks.identity.context import Folder
+from stacks.spec import CONTEXT
 
 
 def check() -> list[str]:
@@ -17,10 +18,10 @@ def check() -> list[str]:
     built, mistakes = [], []
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
-    files = functools.cache(context.files)
+    contents = Contents(Folder(ROOT / CONTEXT))
     for name in stack_names():
         try:
-            planned = plan.make(name, files=files)
+            planned = plan.make(name, contents=contents)
         except SlipwayError as error:
             mistakes.append(str(error))
             continue

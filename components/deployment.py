@@ -25,8 +25,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     """Declare all resources of a plan and return the stack's outputs.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``products`` does the same for sources and
-    wheels. ``plan`` has the contents of each, and ``planFiles`` lists the files of each Dockerfile's context. A preview
-    knows both. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
+    wheels. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. A preview knows
+    both. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
 
     The other outputs depend on the stack's configuration. ``signed`` has each image's signature, SBOM and provenance,
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
@@ -48,7 +48,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     for image in plan.images:
         name = image.spec.name
         # A component that depends on its parents' components is listed after them.
-        parents = [variants[parent] for parent in image.spec.siblings]
+        parents = [variants[parent] for parent in image.siblings.values()]
         options = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=engine)
         variants[name] = ImageVariant(name, _variant_args(plan, image, registry, variants, verified), options)
         registry.keep(name, variants[name].ref, variants[name])
@@ -77,12 +77,12 @@ def _image_outputs(plan: Plan, variants: Mapping[str, ImageVariant]) -> dict[str
 
 
 def _plan_outputs(plan: Plan) -> dict[str, Any]:
-    """Return the contents of all images; the files are separate, because images of one Dockerfile share them."""
+    """Return the contents of all images; the files are separate texts, of which Pulumi prints the changed lines."""
     contents: dict[str, Any] = {}
     files: dict[str, Any] = {}
     for image in plan.images:
         contents[image.spec.name] = dict(image.contents)
-        files[image.spec.dockerfile] = file_list(contents[image.spec.name].pop("files"))
+        files[image.spec.name] = file_list(contents[image.spec.name].pop("files"))
     return {"plan": contents, "planFiles": files}
 
 

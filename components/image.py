@@ -10,8 +10,9 @@ import pulumi_docker as docker
 
 from components.registry.interface import Login, Registry
 from stacks.config.signing import Signer
+from stacks.identity import staged_context
 from stacks.plan import PlannedImage
-from stacks.spec import CONTEXT, PRODUCT_ARG
+from stacks.spec import PRODUCT_ARG
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class ImageVariant(pulumi.ComponentResource):
             image_name=self.name,
             build=docker.DockerBuildArgs(
                 # Relative to the program's folder, because docker.Image compares them literally.
-                context=CONTEXT,
-                dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
+                context=image.content.folder,
+                dockerfile=f"{image.content.folder}/{staged_context.DOCKERFILE}",
                 platform=image.spec.platform,
                 target=image.spec.target,
                 args={
                     **image.args,
-                    **image.spec.label_args,
+                    **image.content.label_args,
                     **_parent_args(args),
                     **self._published(name, args, login),
                 },

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,11 @@ from stacks.config.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
 from stacks.errors import SlipwayError, one_line, quoted, suggest
-from stacks.identity import context, older_trees
+from stacks.identity import content, older_trees
+from stacks.identity.content import Content, Contents
+from stacks.identity.context import Folder
 from stacks.identity.git import git
-from stacks.identity.older_trees import Content, Contents, Tree
+from stacks.identity.older_trees import Images, Tree
 from stacks.spec import CONTEXT
 
 _MOST_LISTED = 3
@@ -75,7 +76,7 @@ def since(ref: str, root: Path) -> Affected:
         return between(then.result(), now)
 
 
-def between(then: Tree, now: Mapping[str, Contents]) -> Affected:
+def between(then: Tree, now: Mapping[str, Images]) -> Affected:
     """Compare an older tree with the stacks of a newer one, which are given by name."""
     images = {stack: _reasons(then, stack, contents) for stack, contents in now.items()}
     fewer = {
@@ -123,14 +124,14 @@ def _commit(ref: str, root: Path) -> str | None:
     return commit.strip() if commit else None
 
 
-def _working_tree(root: Path) -> dict[str, Contents]:
-    stacks: dict[str, Contents] = {}
+def _working_tree(root: Path) -> dict[str, Images]:
+    stacks: dict[str, Images] = {}
     mistakes = []
-    files = cache(partial(context.files, root / CONTEXT))
+    contents = Contents(Folder(root / CONTEXT))
     for stack in stack_names(root):
         try:
             _, specs = plan.resolve(stack, root)
-            stacks[stack] = older_trees.contents(specs, files)
+            stacks[stack] = content.of_stack(specs, contents)
         except SlipwayError as error:
             mistakes.append(str(error))
     if mistakes:
@@ -138,13 +139,13 @@ def _working_tree(root: Path) -> dict[str, Contents]:
     return stacks
 
 
-def _reasons(then: Tree, stack: str, images: Contents) -> dict[str, list[str]]:
+def _reasons(then: Tree, stack: str, images: Images) -> dict[str, list[str]]:
     """Return the reasons of each affected image of a stack; ``images`` has parents before children."""
     before = then.stacks.get(stack, {})
     new = "cannot be compared" if stack in then.unresolved else "new"
     reasons: dict[str, list[str]] = {}
     for name, image in images.items():
-        parents = [f"parent {parent}" for parent in dict.fromkeys(image.spec.siblings) if parent in reasons]
+        parents = [f"parent {parent}" for parent in image.siblings.values() if parent in reasons]
         if causes := [*parents, *_differences(before[name], image)] if name in before else [new]:
             reasons[name] = causes
     return reasons
@@ -161,8 +162,9 @@ def _differences(then: Content, now: Content) -> list[str]:
 
 def _facts(image: Content) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield each value that decides an image, after the keys that lead to it: files first, then arguments."""
-    spec = image.spec.model_dump(mode="json")
-    yield from leaves({"files": image.files, "args": spec.pop("args"), **spec, "labels": image.labels})
+    parents = {name: parent.model_dump(mode="json") for name, parent in image.parents.items()}
+    facts = {"files": image.listing, "args": image.args, "parents": parents, "platform": image.spec.platform}
+    yield from leaves({**facts, "labels": image.labels, "suffix": image.spec.suffix.model_dump(mode="json")})
 
 
 def _difference(keys: tuple[str, ...], before: object, after: object) -> str:

@@ -7,7 +7,7 @@ Each stage runs once: :mod:`stacks.config` and :mod:`stacks.flavors` give the co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,12 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError, builds_no, one_line
 from stacks.graph import Graph
-from stacks.identity import context, dockerfile, history
+from stacks.identity import content, history
+from stacks.identity.content import Content, Contents
+from stacks.identity.context import Folder
+from stacks.identity.dockerfile.declarations import mirrored
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling
+from stacks.spec import CONTEXT, ImageSpec, Outside
 
 MIRROR_ARGS = {
     "APT_MIRROR": "apt",
@@ -35,30 +38,30 @@ MIRROR_ARGS = {
 }
 """The build arguments that carry mirrors to Dockerfiles, and the field of ``Mirrors`` for each."""
 
-ContextFiles = Callable[[Path, str], Mapping[str, str]]
-"""Returns a context's files for a Dockerfile, as :func:`stacks.identity.context.files` does."""
-
 _SHOWN_DIGITS = 12
 """Hexadecimal digits of a file's hash in an image's contents."""
 
 
 @dataclass(frozen=True)
 class PlannedImage:
-    """One image of a plan: its spec, its name, and all inputs of its build.
+    """One image of a plan: what it is made of, its name, and all inputs of its build.
 
     ``repository`` is the full name without the tag. ``args`` are the build arguments, without those of labels and of
     sibling parents. A sibling's digest is known only after its build; ``parents`` maps its argument to its
-    ``name:tag``. ``files`` maps each file's path in the context to its SHA-256 in hexadecimal. The Dockerfile's
-    comments have an entry of their own. ``extra_tags`` are set after the push.
+    ``name:tag``. ``extra_tags`` are set after the push.
     """
 
-    spec: ImageSpec
+    content: Content
     repository: str
     tag: str
     args: Mapping[str, str]
     parents: Mapping[str, str]
-    files: Mapping[str, str]
     extra_tags: tuple[str, ...] = ()
+
+    @property
+    def spec(self) -> ImageSpec:
+        """The image as data."""
+        return self.content.spec
 
     @property
     def reference(self) -> str:
@@ -68,15 +71,15 @@ class PlannedImage:
     @property
     def siblings(self) -> dict[str, str]:
         """The names of the parents that the same stack builds, by argument."""
-        return {key: parent.image for key, parent in self.spec.parents.items() if isinstance(parent, Sibling)}
+        return self.content.siblings
 
     @property
     def contents(self) -> dict[str, Any]:
         """The inputs of the image, all known before a build. Previews and ``slipway diff`` compare them."""
         return {
             "args": dict(self.args),
-            "files": {path: digest[:_SHOWN_DIGITS] for path, digest in self.files.items()},
-            "labels": self.spec.label_args,
+            "files": {path: digest[:_SHOWN_DIGITS] for path, digest in self.content.listing.items()},
+            "labels": self.content.label_args,
             "parents": dict(self.parents),
             "platform": self.spec.platform,
             "tag": self.tag,
@@ -102,7 +105,7 @@ class Plan:
         return {
             image.args[argument]: signer
             for image in self.images
-            for argument, parent in image.spec.parents.items()
+            for argument, parent in image.content.parents.items()
             if isinstance(parent, Outside) and (signer := trusted(self.config.trust, parent.reference))
         }
 
@@ -141,8 +144,8 @@ class Plan:
                     "product": image.spec.product,
                     "platform": image.spec.platform,
                     "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
-                    "parents": {key: {**image.args, **image.parents}[key] for key in image.spec.parents},
-                    "labels": image.spec.labels,
+                    "parents": {key: {**image.args, **image.parents}[key] for key in image.content.parents},
+                    "labels": dict(image.content.labels),
                 }
                 for image in self.images
             ],
@@ -182,12 +185,12 @@ def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
 
 
 def make(
-    stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT, *, files: ContextFiles = context.files
+    stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT, *, contents: Contents | None = None
 ) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
 
-    The file is read in either case, because only its text shows a value that YAML would change. ``files`` reads the
-    files of a context. A caller that makes many plans passes a function that reads each context once.
+    The file is read in either case, because only its text shows a value that YAML would change. A caller that makes
+    many plans passes ``contents``, which read each file of the checkout's context once.
 
     Raises:
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
@@ -196,7 +199,8 @@ def make(
     written = _file_values(stack, root)
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
-    plan = Plan(stack, resolved.config, _images(stack, resolved, files), clusters.gpu_checks(resolved))
+    contents = Contents(Folder(root / CONTEXT)) if contents is None else contents
+    plan = Plan(stack, resolved.config, _images(stack, resolved, contents), clusters.gpu_checks(resolved))
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
     return plan
 
@@ -213,18 +217,14 @@ def _graph(values: Mapping[str, Any], where: str, root: Path) -> Graph:
     return resolved
 
 
-def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedImage, ...]:
+def _images(stack: str, resolved: Graph, contents: Contents) -> tuple[PlannedImage, ...]:
     config, root, ordered = resolved.config, resolved.root, resolved.specs
-    folder = root / CONTEXT
-    dockerfiles = dict.fromkeys(spec.dockerfile for spec in ordered)
-    declared = {name: dockerfile.arguments(folder / name) for name in dockerfiles}
-    files = {name: read(folder, name) for name in dockerfiles}
-    separated = {name: dockerfile.separate_comments(files[name], name, folder / name) for name in dockerfiles}
-    prints = fingerprints(ordered, files)
+    content_of = content.of_stack(ordered, contents)
+    prints = fingerprints(content_of.values())
     revisions = history.find(
         stack,
         {spec.name: prints[spec.name] for spec in ordered if not spec.product},
-        files={spec.name: files[spec.dockerfile] for spec in ordered},
+        files={name: of.listing for name, of in content_of.items()},
         root=root,
     )
     # A product is known by its content alone, so that every stack and branch that needs the same one shares it.
@@ -232,18 +232,14 @@ def _images(stack: str, resolved: Graph, read: ContextFiles) -> tuple[PlannedIma
     additional = extra_tags_of(stack, config, root)
     images: dict[str, PlannedImage] = {}
     for spec in ordered:
-        mirrors = _mirror_args(config.mirrors, {**declared[spec.dockerfile], **spec.args})
+        of = content_of[spec.name]
+        mirrors = _mirror_args(config.mirrors, {**of.arguments, **of.args})
         images[spec.name] = PlannedImage(
-            spec=spec,
+            content=of,
             repository=f"{config.registry.repository}/{spec.name}",
             tag=_tag(stack, spec, revisions[spec.name]),
-            args={**spec.args, **spec.tuning, **_outside(spec, config), **mirrors},
-            parents={
-                key: images[parent.image].reference
-                for key, parent in spec.parents.items()
-                if isinstance(parent, Sibling)
-            },
-            files=separated[spec.dockerfile],
+            args={**of.args, **of.read(spec.tuning), **_outside(of, config), **mirrors},
+            parents={argument: images[parent].reference for argument, parent in of.siblings.items()},
             # A product's only name is its content.
             extra_tags=() if spec.product else additional,
         )
@@ -272,10 +268,10 @@ def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
         raise SlipwayError(f"stack {stack}: {spec.name}: {error}") from None
 
 
-def _outside(spec: ImageSpec, config: StackConfig) -> dict[str, str]:
+def _outside(of: Content, config: StackConfig) -> dict[str, str]:
     return {
         argument: config.pulled(parent.reference) + (f"@{parent.digest}" if parent.digest else "")
-        for argument, parent in spec.parents.items()
+        for argument, parent in of.parents.items()
         if isinstance(parent, Outside)
     }
 
@@ -287,4 +283,4 @@ def _mirror_args(mirrors: Mirrors, declared: Mapping[str, str | None]) -> dict[s
     """
     args = {name: getattr(mirrors, field) for name, field in MIRROR_ARGS.items()}
     given = {name: value for name, value in args.items() if value and name in declared}
-    return {**dockerfile.mirrored(declared, mirrors.downloads), **given}
+    return {**mirrored(declared, mirrors.downloads), **given}

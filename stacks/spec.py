@@ -114,14 +114,19 @@ class ImageSpec(_Frozen):
 
     @property
     def label_args(self) -> dict[str, str]:
-        """The build arguments that carry the labels: LABEL_TITLE, ... docker.Image has no input for labels."""
-        names = {key: key.removeprefix(LABEL_PREFIX).upper().replace(".", "_") for key in self.labels}
-        return {f"LABEL_{names[key]}": value for key, value in self.labels.items()}
+        """The build arguments that carry the labels."""
+        return label_args(self.labels)
 
     @property
     def siblings(self) -> list[str]:
         """Names of the images of the same stack that this one needs."""
         return [parent.image for parent in self.parents.values() if isinstance(parent, Sibling)]
+
+
+def label_args(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the build arguments that carry labels: LABEL_TITLE, ... docker.Image has no input for labels."""
+    names = {key: key.removeprefix(LABEL_PREFIX).upper().replace(".", "_") for key in labels}
+    return {f"LABEL_{names[key]}": value for key, value in labels.items()}
 
 
 def parents_first(specs: Iterable[ImageSpec]) -> list[ImageSpec]:

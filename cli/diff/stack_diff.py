@@ -119,7 +119,9 @@ class _Published:
 
     def contents(self, name: str, dockerfile: str) -> dict[str, Any]:
         """Return the inputs that an image was built from, in the form of a planned image's ``contents``."""
-        return {**self._plans.get(name, {}), "files": differences.listed_files(self._files.get(dockerfile, {}))}
+        # States until 2026-11 have one list for each Dockerfile.
+        files = self._files.get(name, self._files.get(dockerfile, {}))
+        return {**self._plans.get(name, {}), "files": differences.listed_files(files)}
 
 
 def outputs(stack: str, root: Path) -> dict[str, Any]:

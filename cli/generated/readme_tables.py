@@ -17,8 +17,8 @@ from stacks import flavors
 from stacks.config.mirrors import Mirrors
 from stacks.config.stack_file import NAMESPACE, ROOT
 from stacks.errors import SlipwayError
-from stacks.identity import dockerfile
-from stacks.identity.dockerfile import ArgumentComment
+from stacks.identity.dockerfile import declarations
+from stacks.identity.dockerfile.declarations import ArgumentComment
 from stacks.lock import REFRESH_ARG
 from stacks.plan import MIRROR_ARGS
 from stacks.spec import CONTEXT, LABEL_PREFIX, PRODUCT_ARG
@@ -71,9 +71,9 @@ def arguments(path: Path) -> str:
     Raises:
         SlipwayError: an argument has no description, or its description names a key that no flavor has.
     """
-    comments = dockerfile.argument_comments(path)
+    comments = declarations.argument_comments(path)
     rows: dict[bool, list[Sequence[str]]] = {True: [], False: []}
-    for name, default in dockerfile.arguments(path).items():
+    for name, default in declarations.arguments(path).items():
         # The first of several numbered arguments describes all of them.
         comment = comments.get(name) or comments.get(re.sub(r"[0-9]+", "1", name))
         description = comment or _shared(name) or ArgumentComment("", "")

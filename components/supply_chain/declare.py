@@ -70,7 +70,7 @@ def _signed(
         last = sbom
         outputs["sbom"] = {"attestation": sbom.attestation, "packages": sbom.packages}
     if signing.provenance:
-        parents = {key: image.args[key] for key in image.spec.parents if key in image.args}
+        parents = {key: image.args[key] for key in image.content.parents if key in image.args}
         siblings = {key: variants[parent].ref for key, parent in image.siblings.items()}
         provenance_args = ProvenanceArgs(
             variant.ref,

@@ -10,7 +10,6 @@ import os
 import posixpath
 import tarfile
 import tempfile
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -64,7 +63,8 @@ class ArchivedContext:
         self._folder = folder
         self._content: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
-        self._digests: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._digests: dict[str, str] = {}
+        self._paths: dict[str, Sequence[str]] = {}
         if not archive:
             return
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -76,31 +76,44 @@ class ArchivedContext:
                     self._content[path] = file.read()
                 else:
                     continue  # a directory
-                self._digests[path.partition("/")[0]][path] = (
+                self._digests[path] = (
                     digest(member.linkname.encode(errors="surrogateescape"), link=True)
                     if member.issym()
                     else digest(self._content[path], executable=bool(member.mode & 0o100))
                 )
 
-    def files(self, dockerfile: str) -> dict[str, str]:
-        """Return what :func:`stacks.identity.context.files` returns for the same folder on disk.
+    def paths(self, dockerfile: str) -> Sequence[str]:
+        """See :meth:`stacks.identity.context.Context.paths`."""
+        if dockerfile not in self._paths:
+            if self._read(dockerfile) is None:
+                raise no_dockerfile(f"{self._folder}/{dockerfile}")
+            ignore_files = (self._read(name) for name in (dockerfile + IGNORE, IGNORE))
+            try:
+                ignored = Matcher(parse(next((text for text in ignore_files if text is not None), b"")))
+                tops = ignored.tops()
+                self._paths[dockerfile] = sorted(
+                    path
+                    for path in self._digests
+                    if (tops is None or path.partition("/")[0] in tops) and not ignored.ignores(path)
+                )
+            except PatternError as error:
+                raise SlipwayError(f"{self._folder}: the ignore file of {dockerfile}: {error}") from None
+        return self._paths[dockerfile]
 
-        Raises:
-            SlipwayError: the Dockerfile is missing, or its ignore file has a malformed pattern.
-        """
-        parent, name = posixpath.split(dockerfile)
-        target = posixpath.normpath(posixpath.join(self._follow(parent), name))
-        if self._read(dockerfile) is None:
-            raise no_dockerfile(f"{self._folder}/{dockerfile}")
-        ignore_files = (self._read(name) for name in (dockerfile + IGNORE, IGNORE))
-        try:
-            ignored = Matcher(parse(next((text for text in ignore_files if text is not None), b"")))
-            tops = self._digests.keys() if (only := ignored.tops()) is None else only & self._digests.keys()
-            return {dockerfile: self._digests[target.partition("/")[0]][target]} | {
-                path: known for top in tops for path, known in self._digests[top].items() if not ignored.ignores(path)
-            }
-        except PatternError as error:
-            raise SlipwayError(f"{self._folder}: the ignore file of {dockerfile}: {error}") from None
+    def read(self, path: str) -> bytes:
+        """See :meth:`stacks.identity.context.Context.read`."""
+        content = self._read(path)
+        if content is None:
+            raise no_dockerfile(f"{self._folder}/{path}")
+        return content
+
+    def digest(self, path: str) -> str:
+        """See :meth:`stacks.identity.context.Context.digest`."""
+        return self._digests[path]
+
+    def link(self, path: str) -> str | None:
+        """See :meth:`stacks.identity.context.Context.link`."""
+        return self._links.get(path)
 
     def _read(self, path: str) -> bytes | None:
         return self._content.get(self._follow(path))

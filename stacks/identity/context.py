@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from stacks.errors import SlipwayError
 from stacks.identity.ignore import Matched, Matcher, PatternError, join, parse
@@ -101,25 +102,85 @@ def _walk(
             pending.pop()
 
 
-def files(context: Path, dockerfile: str) -> dict[str, str]:
-    """Return a SHA-256 of each file that a build sees, in hexadecimal, by its path in the context.
+class Context(Protocol):
+    """A build context: a folder, or a commit's archive of one."""
 
-    The hash covers what git keeps of a file: its content, its executable bit and, for a link, the target. So the hash
-    is the same in every clone, whatever the umask. The Dockerfile is included even when the ignore file leaves it out.
+    def paths(self, dockerfile: str) -> Sequence[str]:
+        """Return the files and links that a Dockerfile's build may read, sorted; folders are not listed.
 
-    Raises:
-        SlipwayError: the Dockerfile is missing, or a file cannot be read.
-    """
-    main = context / dockerfile
-    if not main.is_file():
-        raise no_dockerfile(main)
-    try:
-        ignored = Matcher(ignore_patterns(str(context), str(main)))
-        return {dockerfile: _digest(Entry(dockerfile, str(main), main.lstat()))} | {
-            entry.path: _digest(entry) for entry in walk(str(context), ignored) if not entry.is_directory
-        }
-    except (OSError, PatternError) as error:
-        raise SlipwayError(f"{context}: the files of the build context cannot be read: {error}") from error
+        Raises:
+            SlipwayError: the ignore file cannot be understood, or a folder cannot be read.
+        """
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content.
+
+        Raises:
+            SlipwayError: there is no such file.
+        """
+
+    def digest(self, path: str) -> str:
+        """Return the SHA-256 of what git keeps of a file, in hexadecimal; see :func:`digest`.
+
+        So it is the same in every clone, whatever the umask.
+
+        Raises:
+            SlipwayError: the file cannot be read.
+        """
+
+    def link(self, path: str) -> str | None:
+        """Return where a symbolic link leads, as it is written; None for a path that is none."""
+
+
+class Folder:
+    """The build context in a folder. What is read is kept: a folder that changes needs a new object."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._paths: dict[str, Sequence[str]] = {}
+        self._entries: dict[str, Entry] = {}
+        self._digests: dict[str, str] = {}
+
+    def paths(self, dockerfile: str) -> Sequence[str]:
+        """See :meth:`Context.paths`."""
+        if dockerfile not in self._paths:
+            main = self._root / dockerfile
+            if not main.is_file():
+                raise no_dockerfile(main)
+            try:
+                ignored = Matcher(ignore_patterns(str(self._root), str(main)))
+                entries = {it.path: it for it in walk(str(self._root), ignored) if not it.is_directory}
+            except (OSError, PatternError) as error:
+                raise self._unreadable(error) from error
+            self._entries |= entries
+            self._paths[dockerfile] = sorted(entries)
+        return self._paths[dockerfile]
+
+    def read(self, path: str) -> bytes:
+        """See :meth:`Context.read`."""
+        try:
+            return (self._root / path).read_bytes()
+        except FileNotFoundError:
+            raise no_dockerfile(self._root / path) from None
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def digest(self, path: str) -> str:
+        """See :meth:`Context.digest`."""
+        if path not in self._digests:
+            try:
+                self._digests[path] = _digest(self._entries[path])
+            except OSError as error:
+                raise self._unreadable(error) from error
+        return self._digests[path]
+
+    def link(self, path: str) -> str | None:
+        """See :meth:`Context.link`."""
+        entry = self._entries.get(path)
+        return os.readlink(entry.source) if entry and stat.S_ISLNK(entry.status.st_mode) else None  # noqa: PTH115 - as it is written
+
+    def _unreadable(self, error: Exception) -> SlipwayError:
+        return SlipwayError(f"{self._root}: the files of the build context cannot be read: {error}")
 
 
 def no_dockerfile(path: Path | str) -> SlipwayError:
@@ -137,5 +198,6 @@ def _digest(entry: Entry) -> str:
     mode = entry.status.st_mode
     if stat.S_ISLNK(mode):
         return digest(os.fsencode(Path(entry.source).readlink()), link=True)
-    content = Path(entry.source).read_bytes() if stat.S_ISREG(mode) else b""
-    return digest(content, executable=bool(mode & stat.S_IXUSR))
+    if not stat.S_ISREG(mode):
+        raise OSError(f"{entry.source} is no file, folder or link; a build cannot take it")
+    return digest(Path(entry.source).read_bytes(), executable=bool(mode & stat.S_IXUSR))

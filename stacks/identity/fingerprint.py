@@ -1,35 +1,32 @@
-"""What is built, as one hash: equal fingerprints mean an equal spec, equal files and equal parents."""
+"""What is built, as one hash: equal fingerprints mean that the engine would take every step from its cache."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 
-from stacks.spec import ImageSpec
-
-_IN_LABELS = {"suffix", "description", "licenses"}
-"""Fields that reach the image only as labels. They count through the labels."""
+from stacks.identity.content import Content
+from stacks.spec import Outside
 
 
-def fingerprints(
-    ordered: Sequence[ImageSpec],
-    files: Mapping[str, Mapping[str, str]],
-    labels: Mapping[str, Mapping[str, str]] | None = None,
-) -> dict[str, str]:
-    """Return, for each image, the SHA-256 of its spec, its context and its parents' fingerprints, in hexadecimal.
+def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
+    """Return, for each image, the SHA-256 of what it is made of and of its parents' fingerprints, in hexadecimal.
 
-    ``ordered`` has parents before children. ``files`` maps a Dockerfile to its context's files. ``labels`` are those of
-    another tree, which its own code made; by default, this code makes them. Mirrors, registries, machines and a tag's
-    tail do not count: images that differ in nothing else are the same image.
+    ``contents`` has parents before children. Mirrors, registries, machines, tuning arguments and a tag's tail do not
+    count: images that differ in nothing else are the same image.
     """
     prints: dict[str, str] = {}
-    for spec in ordered:
+    for content in contents:
         identity = {
-            "spec": spec.model_dump(mode="json", exclude_defaults=True, exclude=_IN_LABELS | {"tuning"}),
-            "labels": spec.labels if labels is None else dict(labels[spec.name]),
-            "files": dict(files[spec.dockerfile]),
-            "parents": {name: prints[name] for name in spec.siblings},
+            "dockerfile": content.dockerfile,
+            "files": dict(content.files),
+            "args": content.args | content.label_args,
+            "parents": {
+                name: [parent.reference, parent.digest] if isinstance(parent, Outside) else prints[parent.image]
+                for name, parent in content.parents.items()
+            },
+            "platform": content.spec.platform,
         }
-        prints[spec.name] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        prints[content.spec.name] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return prints

@@ -150,7 +150,9 @@ def _fingerprints_at(root: Path, commit: str) -> Fingerprints:
     try:
         return Cache(root, "revisions").get(
             ["at", _rules(), _objects(root, commit)],
-            lambda: {stack: _of(images) for stack, images in older_trees.at(commit, root).stacks.items()},
+            lambda: {
+                stack: fingerprints_of(images.values()) for stack, images in older_trees.at(commit, root).stacks.items()
+            },
         )
     except SlipwayError:
         return {}
@@ -162,11 +164,3 @@ def _objects(root: Path, commit: str) -> dict[str, str]:
         return older_trees.objects(commit, root)
     except SlipwayError:
         return {}
-
-
-def _of(images: older_trees.Contents) -> dict[str, str]:
-    return fingerprints_of(
-        [image.spec for image in images.values()],
-        {image.spec.dockerfile: image.files for image in images.values()},
-        {name: image.labels for name, image in images.items()},
-    )

@@ -5,15 +5,14 @@ So a new default or a new argument in Python counts like one in YAML, and an edi
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from stacks.errors import SlipwayError, one_line
 from stacks.identity import git
 from stacks.identity.archive import ATTRIBUTES, ArchivedContext, archives
 from stacks.identity.cache import Cache
+from stacks.identity.content import Content, Contents
 from stacks.spec import CONTEXT, ImageSpec
 
 STACKS: Final = "stacks"
@@ -37,19 +37,7 @@ _LONGEST = 240
 """Characters of a reason; it may hold several mistakes."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """What decides an image's content, without its parents: its spec, its labels, and its context's files.
-
-    ``labels`` follow the rule of the image's own tree. ``files`` is what :func:`stacks.identity.context.files` returns.
-    """
-
-    spec: ImageSpec
-    labels: Mapping[str, str]
-    files: Mapping[str, str]
-
-
-Contents = Mapping[str, Content]
+Images = Mapping[str, Content]
 """A stack's images by name, parents before children."""
 
 
@@ -57,14 +45,8 @@ Contents = Mapping[str, Content]
 class Tree:
     """A tree's stacks by name; ``unresolved`` says why its own code cannot resolve each other stack, in one line."""
 
-    stacks: Mapping[str, Contents] = field(default_factory=dict)
+    stacks: Mapping[str, Images] = field(default_factory=dict)
     unresolved: Mapping[str, str] = field(default_factory=dict)
-
-
-def contents(ordered: Sequence[ImageSpec], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
-    """Return the content of each image of a stack; ``files`` returns the files of a Dockerfile's context."""
-    of_dockerfile = {name: files(name) for name in dict.fromkeys(spec.dockerfile for spec in ordered)}
-    return {spec.name: Content(spec, spec.labels, of_dockerfile[spec.dockerfile]) for spec in ordered}
 
 
 def objects(commit: str, root: Path) -> dict[str, str]:
@@ -98,12 +80,12 @@ def at(commit: str, root: Path, variables: Iterable[str] = ()) -> Tree:
         keep=lambda value: not any("error" in description for description in value.values()),
     )
     context = ArchivedContext(archives(root, commit, [CONTEXT]).get(CONTEXT, b""), CONTEXT)
-    files = functools.cache(context.files)
-    stacks: dict[str, Contents] = {}
+    contents = Contents(context)
+    stacks: dict[str, Images] = {}
     unresolved: dict[str, str] = {}
     for stack, description in descriptions.items():
         try:
-            stacks[stack] = _contents(description, files)
+            stacks[stack] = _images(description, contents)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             unresolved[stack] = ": ".join(["not a spec of today", *map(str, first["loc"]), first["msg"]])
@@ -148,15 +130,13 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
         return descriptions
 
 
-def _contents(description: Mapping[str, Any], files: Callable[[str], Mapping[str, str]]) -> dict[str, Content]:
-    """Return a stack's images; today's rule, which is Docker's, says which files belong to one."""
+def _images(description: Mapping[str, Any], contents: Contents) -> Images:
+    """Return a stack's images; today's rule, which is BuildKit's, says what each is made of."""
     if "error" in description:
         raise SlipwayError(description["error"])
-    items = _SPECS.validate_python(description["specs"])
-    # The first trees printed no labels, so today's rule makes them.
-    labels = [item.pop("labels", None) for item in items]
-    images = contents([ImageSpec.model_validate(item) for item in items], files)
-    return {
-        name: content if printed is None else replace(content, labels=printed)
-        for (name, content), printed in zip(images.items(), labels, strict=True)
-    }
+    images: dict[str, Content] = {}
+    for item in _SPECS.validate_python(description["specs"]):
+        labels = item.pop("labels", None)  # the first trees printed none, so today's rule makes them
+        content = contents.of(ImageSpec.model_validate(item), labels)
+        images[content.spec.name] = content
+    return images

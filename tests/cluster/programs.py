@@ -33,11 +33,9 @@ def program(name: str) -> Path:
     built.mkdir(parents=True, exist_ok=True)
     with (built / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [
-            program for program, (home, _) in PROGRAMS.items() if home == folder and not (built / program).exists()
-        ]
+        missing = [one for one, (home, _) in PROGRAMS.items() if home == folder and not (built / one).exists()]
         if missing:
             with golang.caches(checkout):
-                for program in missing:
-                    golang.build(checkout, module, f"{dependency}/cmd/{program}", built / program)
+                for one in missing:
+                    golang.build(checkout, module, f"{dependency}/cmd/{one}", built / one)
     return built / name

@@ -96,7 +96,7 @@ def folder(project: Project) -> Path:
 
 def removable(project: Project) -> Path:
     first = project.plan().images[0]
-    mine = [path for path in first.files if path.startswith(f"{Path(first.spec.dockerfile).parent}/")]
+    mine = [path for path in first.content.files if path.startswith(f"{Path(first.spec.dockerfile).parent}/")]
     return project.root / "dockerfiles" / next(path for path in mine if "Dockerfile" not in path)
 
 
@@ -239,7 +239,7 @@ def test_preview_of_three_changes_prints_these_lines(tmp_path: Path) -> None:
         '~ LABEL_VERSION : "local-torch2.14.1-vision0.29.2-audio2.11.0" => "local-torch2.14.0-vision0.29.2-audio2.11.0"',
         '~ tag : "x-local-torch2.14.1-vision0.29.2-audio2.11.0" => "x-local-torch2.14.0-vision0.29.2-audio2.11.0"',
         "~ planFiles: {",
-        "~ torch/Dockerfile:",
+        "~ torch:",
         "- N files",
         "+ N files",
         "+ 7e1e987f96f1 torch/new.txt",
@@ -259,8 +259,8 @@ def test_plain_up_unchanged_lists_no_file(tmp_path: Path) -> None:
     project.pulumi(*up)
     (image,) = project.plan().images
     output = project.pulumi(*up)
-    assert f'torch/Dockerfile: "{len(image.files)} files\\n\\n\\n..."' in output
-    assert not [path for path in image.files if path != "torch/Dockerfile" and path in output]
+    assert f'torch: "{len(image.content.listing)} files\\n\\n\\n..."' in output
+    assert not [path for path in image.content.listing if path in output]
 
 
 def test_plain_preview_of_older_state_has_no_update(tmp_path: Path) -> None:

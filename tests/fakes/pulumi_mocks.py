@@ -15,6 +15,7 @@ from stacks import flavors
 from stacks.plan import Plan, PlannedImage
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
+from tests.helpers.contents import content
 
 DIGEST = "sha256:" + "a" * 64
 SECRET = "4dabf18193072939515e22adb298388d"
@@ -77,12 +78,11 @@ def planned(
         product=product,
     )
     return PlannedImage(
-        spec=spec,
+        content=content(spec),
         repository=f"r.example/x/{name}",
         tag="abc1234-base",
         args={"V": "1", **({"BASE_IMAGE": base} if base and not parents else {})},
         parents={argument: f"r.example/x/{parent}:abc1234-base" for argument, parent in parents.items()},
-        files={f"{name}/Dockerfile": "f" * 64},
         extra_tags=() if product else extra_tags,
     )
 

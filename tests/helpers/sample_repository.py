@@ -12,6 +12,14 @@ from stacks.tags import parse
 
 STACK = "stacks/Pulumi.local.yaml"
 DOCKERFILE = "dockerfiles/torch/Dockerfile"
+BUILD = """\
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+ARG TORCH_VERSION
+COPY torch /torch
+ARG LABEL_TITLE LABEL_DESCRIPTION LABEL_VERSION LABEL_LICENSES LABEL_BASE_NAME
+"""
+"""A Dockerfile that reads the image's arguments, its labels and all of its folder."""
 
 
 class Checkout:
@@ -54,7 +62,8 @@ def make(root: Path) -> Checkout:
     for folder in ("cli", "oci", "stacks"):
         shutil.copytree(ROOT / folder, checkout.root / folder, ignore=shutil.ignore_patterns("__pycache__", "Pulumi.*"))
     checkout.write(".gitignore", ".slipway\n__pycache__\n")
-    checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\n")
-    checkout.write(DOCKERFILE, "FROM scratch\n")
+    checkout.write("dockerfiles/torch/Dockerfile.dockerignore", "*\n!torch\ntorch/README.md\ntorch/Dockerfile*\n")
+    checkout.write(DOCKERFILE, BUILD)
+    checkout.write("dockerfiles/torch/run", "true\n")
     checkout.write(STACK, config())
     return checkout

@@ -13,7 +13,7 @@ import pytest
 from stacks.config.stack_file import ROOT
 from stacks.identity import history
 from stacks.tags import parse
-from tests.helpers.sample_repository import DOCKERFILE, STACK, Checkout, config, make
+from tests.helpers.sample_repository import BUILD, DOCKERFILE, STACK, Checkout, config, make
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_tag_after_unrelated_commit_stays(checkout: Checkout, first: str) -> Non
 def test_revision_after_changed_or_deleted_file_moves(checkout: Checkout, first: str) -> None:
     second = checkout.commit("dockerfiles/torch/extra.sh", "true\n")
     assert checkout.revision() == second != first
-    third = checkout.commit(DOCKERFILE, "FROM scratch\nCOPY torch/extra.sh /\n")
+    third = checkout.commit(DOCKERFILE, f"{BUILD}ENV A=b\n")
     (checkout.root / "dockerfiles/torch/extra.sh").unlink()
     checkout.git("commit", "-qam", "remove")
     assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != third
@@ -80,16 +80,16 @@ def test_revision_after_changed_default_in_python_moves(checkout: Checkout, firs
 
 
 def test_tag_of_uncommitted_change_is_marked_with_content(checkout: Checkout, first: str) -> None:
-    checkout.write(DOCKERFILE, "FROM scratch\nLABEL a=b\n")
+    checkout.write(DOCKERFILE, f"{BUILD}LABEL a=b\n")
     marked = checkout.tag()
     revision = parse(marked)[0]
     assert revision.commit == first
     assert revision.mark
-    checkout.write(DOCKERFILE, "FROM scratch\nLABEL a=c\n")
+    checkout.write(DOCKERFILE, f"{BUILD}LABEL a=c\n")
     assert checkout.tag() != marked
-    checkout.write(DOCKERFILE, "FROM scratch\nLABEL a=b\n")
+    checkout.write(DOCKERFILE, f"{BUILD}LABEL a=b\n")
     assert checkout.tag() == marked
-    checkout.write(DOCKERFILE, "FROM scratch\n")
+    checkout.write(DOCKERFILE, f"# A comment.\n{BUILD}")
     assert checkout.revision() == first
 
 
@@ -117,7 +117,7 @@ def test_revision_on_branch_has_its_name_before_it(
 
 def test_revision_after_merged_change_is_its_commit(checkout: Checkout, first: str) -> None:
     checkout.git("checkout", "-q", "-b", "side")
-    change = checkout.commit(DOCKERFILE, "FROM scratch\nLABEL a=b\n")
+    change = checkout.commit(DOCKERFILE, f"{BUILD}LABEL a=b\n")
     checkout.git("checkout", "-q", "main")
     checkout.commit("README.md", "meanwhile\n")
     checkout.git("merge", "-q", "--no-ff", "-m", "merge", "side")
@@ -164,8 +164,8 @@ def test_revision_kept_under_other_rules_is_ignored(
 ) -> None:
     checkout.commit("README.md", "two\n")
     assert checkout.revision() == first
-    for file in (checkout.root / ".slipway/cache/revisions").iterdir():
-        file.write_text("{}")
+    for kept in (checkout.root / ".slipway/cache/revisions").iterdir():
+        kept.write_text("{}")
     assert checkout.revision() != first
     monkeypatch.setattr(history, "_rules", lambda: "others")
     assert checkout.revision() == first

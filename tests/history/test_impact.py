@@ -19,11 +19,13 @@ from cli.commands import compare
 from cli.main import main
 from stacks.config.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import ROOT
-from stacks.identity.older_trees import Content, Contents, Tree
+from stacks.identity.content import Content
+from stacks.identity.older_trees import Images, Tree
 from stacks.impact import between
-from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.spec import LABEL_PREFIX, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
-from tests.helpers.sample_repository import DOCKERFILE, STACK, Checkout, config, make
+from tests.helpers.contents import content
+from tests.helpers.sample_repository import BUILD, DOCKERFILE, STACK, Checkout, config, make
 
 SHALLOW = "run `git fetch --unshallow`, or give actions/checkout `fetch-depth: 0`"
 FLAVOR = "stacks/flavors/local.py"
@@ -79,12 +81,12 @@ def test_affected_by_argument_prints_old_and_new_value(checkout: AffectedCheckou
 def test_affected_by_files_prints_the_first_names(checkout: AffectedCheckout) -> None:
     checkout.commit("dockerfiles/torch/a.sh", "true\n")
     (checkout.root / "dockerfiles/torch/a.sh").rename(checkout.root / "dockerfiles/torch/b.sh")
-    checkout.commit(DOCKERFILE, "FROM scratch\nCOPY torch/b.sh /\n")
+    checkout.commit(DOCKERFILE, f"{BUILD}ENV A=b\n")
     renamed = "files torch/Dockerfile changed; files torch/b.sh added; files torch/a.sh removed"
     assert checkout.lines("HEAD~1") == ["local", f"  torch  {renamed}"]
     checkout.commit(STACK, config("2.14.0"))
     assert checkout.lines("HEAD~2") == ["local", f"  torch  {renamed}; and 1 more"]
-    checkout.commit(DOCKERFILE, "FROM scratch\n")
+    checkout.commit(DOCKERFILE, BUILD)
     changed = "files torch/b.sh added; files torch/a.sh removed; args TORCH_VERSION '2.14.1' -> '2.14.0'"
     assert checkout.lines("HEAD~3") == ["local", f"  torch  {changed}"]
 
@@ -148,7 +150,7 @@ def test_affected_by_uncommitted_file_prints_it(checkout: AffectedCheckout) -> N
 @pytest.mark.parametrize(
     ("path", "old", "new", "reason"),
     [
-        (FLAVOR, "BSD-3-Clause", "MIT", "licenses 'MIT' -> 'BSD-3-Clause'"),
+        (FLAVOR, "BSD-3-Clause", "MIT", "labels org.opencontainers.image.licenses 'MIT' -> 'BSD-3-Clause'"),
         (
             FLAVOR,
             "debian:bookworm-slim",
@@ -218,8 +220,8 @@ def test_affected_since_parent_of_merge_is_the_other_side(checkout: AffectedChec
     checkout.git("merge", "-q", "--no-ff", "-m", "merge", "side")
     assert checkout.lines("HEAD^1") == ["local", "  torch  files torch/side.sh added"]
     assert checkout.lines("side") == checkout.lines("HEAD^2") == ["local", "  torch  files torch/main.sh added"]
-    reasons = "files torch/main.sh added; files torch/side.sh added"
-    assert checkout.lines("HEAD~2") == ["local", f"  torch  {reasons}"]
+    both = "files torch/main.sh added; files torch/side.sh added"
+    assert checkout.lines("HEAD~2") == ["local", f"  torch  {both}"]
 
 
 def test_affected_since_unrelated_branch_compares_its_tip(checkout: AffectedCheckout) -> None:
@@ -380,21 +382,22 @@ def test_affected_with_mirrors_resolves_both_trees_with_them(
 # By the definition, an image is affected exactly when its spec, its files or a parent differs. First, trees in memory.
 
 NAMES = ("a", "b", "c", "d", "e")
+PARTS = ("dockerfile", "files", "args", "labels", "parents")
 
 
 @st.composite
-def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
+def images(draw: st.DrawFn, then: Images | None = None) -> dict[str, Content]:
     """A stack's images, parents first; of ``then``, if given, some are kept, some changed and some left out."""
     contents: dict[str, Content] = {}
     for name in NAMES:
         fate = draw(st.sampled_from(["keep"] * 6 + ["make", "make", "drop"]))
-        content = then.get(name) if then and fate == "keep" else None
-        if content and set(content.spec.siblings) <= set(contents):
-            contents[name] = content
+        kept = then.get(name) if then and fate == "keep" else None
+        if kept and set(kept.spec.siblings) <= set(contents):
+            contents[name] = kept
         elif fate != "drop":
-            siblings = [earlier for earlier in contents if draw(st.booleans())]
+            siblings = [other for other in contents if draw(st.booleans())]
             few = st.sampled_from(["1", "2"])
-            contents[name] = Content(
+            contents[name] = content(
                 ImageSpec(
                     name=name,
                     dockerfile=f"{name}/Dockerfile",
@@ -409,29 +412,34 @@ def images(draw: st.DrawFn, then: Contents | None = None) -> dict[str, Content]:
                     licenses="MIT",
                     suffix=Suffix(variant="v", torch=draw(st.none() | few)),
                 ),
-                labels=draw(st.dictionaries(st.just("label"), few)),
+                labels={f"{LABEL_PREFIX}title": draw(few)},
                 files=draw(st.dictionaries(st.sampled_from(["f", "g"]), few)),
             )
     return contents
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[dict[str, Contents], dict[str, Contents]]:
+def pairs(draw: st.DrawFn) -> tuple[dict[str, Images], dict[str, Images]]:
     stacks = st.sampled_from([["s"], ["s", "t"]])
-    then: dict[str, Contents] = {stack: draw(images()) for stack in draw(stacks)}
-    now: dict[str, Contents] = {stack: draw(images(then.get(stack))) for stack in draw(stacks)}
+    then: dict[str, Images] = {stack: draw(images()) for stack in draw(stacks)}
+    now: dict[str, Images] = {stack: draw(images(then.get(stack))) for stack in draw(stacks)}
     if draw(st.booleans()):
         del draw(st.sampled_from([then, now]))["s"]
     return then, now
 
 
-def differs(name: str, then: Contents, now: Contents) -> bool:
-    return name not in then or then[name] != now[name] or any(differs(p, then, now) for p in now[name].spec.siblings)
+def differs(name: str, then: Images, now: Images) -> bool:
+    if name not in then or any(differs(parent, then, now) for parent in now[name].spec.siblings):
+        return True
+    before, after = then[name], now[name]
+    return before.spec.suffix != after.spec.suffix or any(
+        getattr(before, part) != getattr(after, part) for part in PARTS
+    )
 
 
 @given(pairs())
 def test_between_trees_is_what_differs_or_has_such_a_parent(
-    trees: tuple[dict[str, Contents], dict[str, Contents]],
+    trees: tuple[dict[str, Images], dict[str, Images]],
 ) -> None:
     then, now = trees
     result = between(Tree(then), now)
@@ -441,12 +449,12 @@ def test_between_trees_is_what_differs_or_has_such_a_parent(
     }
     assert {stack: list(of) for stack, of in result.images.items()} == {k: v for k, v in affected.items() if v}
     assert all(reasons for of in result.images.values() for reasons in of.values())
-    removed = {
+    gone = {
         stack: [name for name in of if name not in now[stack]] if stack in now else []
         for stack, of in then.items()
         if stack not in now or set(of) - set(now[stack])
     }
-    assert result.removed == removed
+    assert result.removed == gone
 
 
 # Then real histories: files, YAML and git, resolved by each tree's own code.
@@ -494,8 +502,9 @@ class World:
             folder = root / "dockerfiles" / image
             folder.mkdir(parents=True)
             ignore = f"*\n!{image}\n{image}/README.md\n"
-            for name, content in {"Dockerfile": "FROM scratch\n", "Dockerfile.dockerignore": ignore, **files}.items():
-                (folder / name).write_text(content)
+            dockerfile = f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\nARG WORD\nCOPY {image} /\n"
+            for name, text in {"Dockerfile": dockerfile, "Dockerfile.dockerignore": ignore, **files}.items():
+                (folder / name).write_text(text)
 
     def built(self, stack: str, image: str) -> object:
         """All that an image is, its parents included: equal exactly when it is not affected."""

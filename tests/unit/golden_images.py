@@ -17,9 +17,8 @@ from stacks import plan, tags
 from stacks.config.mirrors import MIRRORS_VARIABLE
 from stacks.config.registries.this_machine import REGISTRY_VARIABLE
 from stacks.config.stack_file import ROOT, stack_names
-from stacks.identity import context
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT, ImageSpec, Sibling
+from stacks.spec import ImageSpec, Sibling
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -53,15 +52,12 @@ def text(golden: Golden) -> str:
 
 
 def _images(stack: str) -> dict[str, dict[str, str]]:
-    specs = {
-        item["name"]: ImageSpec.model_validate({key: value for key, value in item.items() if key != "labels"})
-        for item in plan.describe(stack)
-    }
-    files = {spec.dockerfile: context.files(ROOT / CONTEXT, spec.dockerfile) for spec in specs.values()}
-    prints = fingerprints(list(specs.values()), files)
+    planned = plan.make(stack)
+    prints = fingerprints(image.content for image in planned.images)
+    specs = {image.spec.name: image.spec for image in planned.images}
     return {
         image["name"]: {"fingerprint": prints[image["name"]], **_identity(image, specs[image["name"]])}
-        for image in plan.make(stack).as_json()["images"]
+        for image in planned.as_json()["images"]
     }
 
 

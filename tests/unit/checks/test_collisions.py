@@ -13,8 +13,8 @@ import pytest
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions, shared_repositories
 from stacks.config.stack_file import ROOT, stack_file
-from stacks.identity.fingerprint import fingerprints
 from stacks.spec import parents_first
+from tests.helpers.contents import checkout_fingerprints
 
 
 def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> StackImages:
@@ -75,8 +75,7 @@ def test_collision_of_tags_is_resolved_by_a_suffix(values: dict[str, Any], line:
 def test_products_of_stacks_with_own_suffix_are_shared() -> None:
     one = built("a", "nccl", nccl="2.28.9-1")
     other = built("b", "nccl", nccl="2.28.9-1", extras={"deepspeed": "0.19.5"}, tagSuffix="other")
-    files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in one.specs}
-    before, after = fingerprints(one.specs, files), fingerprints(other.specs, files)
+    before, after = checkout_fingerprints(one.specs), checkout_fingerprints(other.specs)
     assert {name for name in before if before[name] != after[name]} == {
         *("deepspeed-source", "deepspeed-wheel", "torch-extras"),
     }

@@ -24,6 +24,7 @@ from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from tests.fakes.registry import INDEX, Registry, compress, digest_of, serve, skip_retry_waits
+from tests.helpers.contents import content
 from tests.helpers.layers import Item, archive
 from tests.helpers.sample_repository import STACK, make
 
@@ -359,7 +360,7 @@ def test_base_lookup_failure_is_reported(registry: Registry) -> None:
             licenses="MIT",
             suffix=Suffix(variant="base"),
         )
-        return moved(PlannedImage(spec, "r/a", "1", {"BASE_IMAGE": base}, {}, {}), published, None)
+        return moved(PlannedImage(content(spec), "r/a", "1", {"BASE_IMAGE": base}, {}), published, None)
 
     assert base_change(f"{registry.address}/base:1") is None
     assert base_change("scratch") is None

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from stacks.config.stack_file import ROOT
-from tests.fakes.pulumi_mocks import DIGEST, SECRET, run
+from stacks.differences import file_list
+from stacks.identity.context import digest
+from tests.fakes.pulumi_mocks import DIGEST, SECRET, planned, run
 
 
 def test_variant_with_a_parent_is_built_on_its_digest() -> None:
@@ -18,8 +20,8 @@ def test_variant_with_a_parent_is_built_on_its_digest() -> None:
     labels = {key: value for key, value in build["args"].items() if key.startswith("LABEL_")}
     assert labels["LABEL_TITLE"] == "extras"
     assert build["args"] == {"V": "1", "BASE_IMAGE": f"r.example/x/torch@{DIGEST}", **labels}
-    assert build["context"] == "dockerfiles"
-    assert build["dockerfile"] == "dockerfiles/extras/Dockerfile"
+    assert build["context"] == planned("extras", BASE_IMAGE="torch").content.folder
+    assert build["dockerfile"] == f"{build['context']}/Dockerfile"
     assert recorder.image("extras")["registry"] == {"server": "127.0.0.1:5000"}
     assert recorder.image("extras")["skipPush"] is False
     outputs = values["outputs"]
@@ -37,7 +39,7 @@ def test_variant_with_a_parent_is_built_on_its_digest() -> None:
         "target": None,
     }
     assert outputs["planFiles"] == {
-        f"{name}/Dockerfile": f"1 files\n\n\n{'f' * 12}  {name}/Dockerfile\n" for name in ("torch", "extras")
+        name: file_list({f"{name}/Dockerfile": digest(b"FROM scratch\n")[:12]}) for name in ("torch", "extras")
     }
 
 
@@ -53,7 +55,7 @@ def test_variant_unpushed_names_its_parent_and_has_its_id() -> None:
 def test_variant_inputs_have_what_a_preview_compares() -> None:
     recorder, values = run()
     plan = {key: value for key, value in values["outputs"]["plan"]["extras"].items() if value is not None}
-    assert recorder.variant("extras") == plan | {"files": {"extras/Dockerfile": "f" * 12}}
+    assert recorder.variant("extras") == plan | {"files": {"extras/Dockerfile": digest(b"FROM scratch\n")[:12]}}
 
 
 def test_registry_password_is_a_secret_of_the_image_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
-from stacks.identity.dockerfile import arguments
+from stacks.identity.dockerfile.declarations import arguments
 from stacks.spec import CONTEXT, ImageSpec, Outside
 from stacks.tags import Revision, parse, render
 from stacks.versions.efa_ngc import efa_environment

@@ -13,9 +13,9 @@ import pytest
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside, parents_first
 from tests.helpers import refusals
+from tests.helpers.contents import checkout_fingerprints
 
 SEED: dict[str, Any] = {
     "cuda": "12.1.1",
@@ -301,8 +301,7 @@ def test_max_jobs_change_only_the_tuning() -> None:
     assert bounded["flash-attention-wheel"].tuning == {"MAX_JOBS": "1"}
     assert bounded["nccl-tests"].tuning == {"MAX_JOBS": "4"}
     assert specs(maxJobs="3")["torch-wheel"].tuning == {"MAX_JOBS": "3"}
-    files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in bounded.values()}
-    assert fingerprints([*bounded.values()], files) == fingerprints([*specs().values()], files)
+    assert checkout_fingerprints(bounded.values()) == checkout_fingerprints(specs().values())
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions
 from stacks.errors import SlipwayError
-from stacks.identity.fingerprint import fingerprints
 from stacks.spec import ImageSpec, parents_first
 from stacks.tags import Revision, parse, render
 from stacks.versions.archs import default_archs, parse_archs
@@ -25,6 +24,7 @@ from stacks.versions.pytorch import Companion, check_torch_cuda, companion_versi
 from stacks.versions.tables import line, table
 from stacks.versions.torch_libraries import nccl_versions
 from tests.helpers import dockerfile_stages as dockerfile
+from tests.helpers.contents import checkout_fingerprints
 from tests.helpers.refusals import refusal
 
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
@@ -160,8 +160,7 @@ def test_equal_names_and_tags_are_equal_images_or_collide(
     nearby = {key: value for key, value in changed(values, other, keys).items() if value is not None}
     assume(accepted(nearby))
     one, two = specs(values), specs(nearby)
-    files: dict[str, dict[str, str]] = {spec.dockerfile: {} for spec in [*one, *two]}
-    prints, others = fingerprints(one, files), fingerprints(two, files)
+    prints, others = checkout_fingerprints(one), checkout_fingerprints(two)
     suffixes = {spec.name: spec.suffix for spec in one if not spec.product}
     alike = [spec.name for spec in two if not spec.product and suffixes.get(spec.name) == spec.suffix]
     unequal = [name for name in alike if prints[name] != others[name]]

@@ -10,12 +10,12 @@ import pytest
 
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
-from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside, parents_first
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.distros import distro_names
 from stacks.versions.pytorch import torch_versions
 from tests.helpers import refusals
+from tests.helpers.contents import checkout_fingerprints
 
 SEED: dict[str, Any] = {
     "cuda": "11.3.1",
@@ -56,10 +56,7 @@ refusal = partial(refusals.refusal_line, specs)
 
 def changed(before: dict[str, ImageSpec], after: dict[str, ImageSpec]) -> set[str]:
     """Return the images whose fingerprints are other ones, or that are new."""
-    ours, theirs = (
-        fingerprints(list(built.values()), {spec.dockerfile: {} for spec in built.values()})
-        for built in (before, after)
-    )
+    ours, theirs = checkout_fingerprints(before.values()), checkout_fingerprints(after.values())
     return {name for name in theirs if theirs[name] != ours.get(name)}
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.errors import SlipwayError
-from stacks.identity import context
 from stacks.identity.archive import ArchivedContext
+from stacks.identity.context import Context, Folder
 
 NAMES = st.sampled_from(["a", "b", "Dockerfile", "README.md", "ä\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
@@ -50,9 +50,13 @@ def archive(root: Path) -> bytes:
     return subprocess.run(["git", "archive", tree, "context"], cwd=root, capture_output=True, check=True).stdout
 
 
-def comparable(files: dict[str, str] | SlipwayError) -> object:
-    """Return the files, or that there are none: the errors differ in the folder's name."""
-    return "none" if isinstance(files, SlipwayError) else files
+def description(context: Context, dockerfile: str) -> object:
+    """Return the Dockerfile and all that is known of each path; None without a Dockerfile."""
+    try:
+        paths = context.paths(dockerfile)
+    except SlipwayError:  # the errors differ in the folder's name
+        return None
+    return context.read(dockerfile), {path: (context.digest(path), context.link(path)) for path in paths}
 
 
 @given(
@@ -72,13 +76,7 @@ def test_archived_context_has_the_files_on_disk(entries: list[tuple[str, str, st
             put(root / "context", *entry)
         packed = ArchivedContext(archive(root), "context")
         for dockerfile in DOCKERFILES:
-            sides: list[dict[str, str] | SlipwayError] = []
-            for files in (packed.files, lambda path: context.files(root / "context", path)):
-                try:
-                    sides.append(files(dockerfile))
-                except SlipwayError as error:
-                    sides.append(error)
-            assert comparable(sides[0]) == comparable(sides[1])
+            assert description(packed, dockerfile) == description(Folder(root / "context"), dockerfile)
 
 
 def test_archived_context_follows_linked_ignore_file(tmp_path: Path) -> None:
@@ -86,14 +84,14 @@ def test_archived_context_follows_linked_ignore_file(tmp_path: Path) -> None:
         put(tmp_path / "context", path, content, "file")
     put(tmp_path / "context", "c", "shared", "link")
     put(tmp_path / "context", "a/Dockerfile.dockerignore", "../c/ignore", "link")
-    files = ArchivedContext(archive(tmp_path), "context").files("a/Dockerfile")
-    assert set(files) == {"a/Dockerfile", "a/Dockerfile.dockerignore"}
-    assert files == context.files(tmp_path / "context", "a/Dockerfile")
+    paths = ArchivedContext(archive(tmp_path), "context").paths("a/Dockerfile")
+    assert paths == ["a/Dockerfile", "a/Dockerfile.dockerignore"]
+    assert paths == Folder(tmp_path / "context").paths("a/Dockerfile")
 
 
 def test_archived_context_that_is_empty_has_no_dockerfile() -> None:
     with pytest.raises(SlipwayError, match=r"^context/a/Dockerfile: there is no such Dockerfile"):
-        ArchivedContext(b"", "context").files("a/Dockerfile")
+        ArchivedContext(b"", "context").paths("a/Dockerfile")
 
 
 def test_archived_context_with_malformed_pattern_is_refused() -> None:
@@ -104,4 +102,4 @@ def test_archived_context_with_malformed_pattern_is_refused() -> None:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     with pytest.raises(SlipwayError, match=r"^context: the ignore file of Dockerfile: syntax error in pattern: \[$"):
-        ArchivedContext(archive.getvalue(), "context").files("Dockerfile")
+        ArchivedContext(archive.getvalue(), "context").paths("Dockerfile")

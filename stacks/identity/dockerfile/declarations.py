@@ -1,23 +1,14 @@
-"""A Dockerfile's arguments, their defaults and comments, and the addresses that mirrors replace."""
+"""The arguments that a Dockerfile declares, their defaults and comments, and the addresses that mirrors replace."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-import stat
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.errors import SlipwayError
-from stacks.identity import context
 
-COMMENTS = "(comments only)"
-"""Follows a Dockerfile's name in the entry of its comments."""
-
-# A comment that is no parser directive (Dockerfile reference, parser directives).
-_COMMENT = re.compile(rb"\s*#(?!\s*(?:syntax|escape|check)\s*=)", re.IGNORECASE)
 _ARGUMENT = re.compile(
     r"""^ARG[ \t]+(?P<name>[A-Za-z_]\w*)(?:=(?P<quote>["']?)(?P<default>.*?)(?P=quote))?[ \t]*$""", re.MULTILINE
 )
@@ -63,34 +54,6 @@ def argument_comments(path: Path) -> dict[str, ArgumentComment]:
                     comments.setdefault(match["name"], ArgumentComment(parts["by"] or "", parts["meaning"] or ""))
         above = [*above, line] if line.startswith("#") else []
     return comments
-
-
-def separate_comments(files: Mapping[str, str], name: str, path: Path) -> dict[str, str]:
-    """Return a context's files with two entries for the Dockerfile at ``path``: its instructions, and its comments.
-
-    The provider hashes the whole file, so that an edited comment builds the image again; with an entry of its own, a
-    preview names the comments as the reason. Each change of the file changes one of the entries: line ends and the
-    file's mode belong to the instructions, and a comment's place to the comments.
-    """
-    comments: list[tuple[bytes, int, bytes]] = []
-    above: list[bytes] = []
-    instructions: list[bytes] = []
-    occurrences: Counter[bytes] = Counter()
-    for line in path.read_bytes().splitlines(keepends=True):
-        if _COMMENT.match(line):
-            above.append(line)
-            continue
-        # A comment's place is how the next line begins: edits of that line's value, or elsewhere, do not move it.
-        beginning = b" ".join(re.findall(rb"\w+", line)[:2])
-        comments += [(beginning, occurrences[beginning], comment) for comment in above]
-        occurrences[beginning] += 1
-        above.clear()
-        instructions.append(line)
-    comments += [(b"", -1, comment) for comment in above]
-    entries = {name: context.digest(b"".join(instructions), executable=bool(path.stat().st_mode & stat.S_IXUSR))}
-    if comments:
-        entries[f"{name} {COMMENTS}"] = hashlib.sha256(repr(comments).encode()).hexdigest()
-    return {key: value for key, value in files.items() if key != name} | entries
 
 
 def mirrored(values: Mapping[str, str | None], mirrors: Mapping[str, str]) -> dict[str, str]:

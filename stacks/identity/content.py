@@ -1,0 +1,212 @@
+"""What an image is made of: what its build can read, and nothing else.
+
+That is the instructions of the stages that its target reaches, the files that these copy or mount, the build arguments
+that they declare, and its parents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from stacks.errors import SlipwayError, one_line
+from stacks.identity import context
+from stacks.identity.context import Context
+from stacks.identity.dockerfile import instructions, stages
+from stacks.identity.dockerfile.instructions import Dockerfile
+from stacks.identity.dockerfile.stages import Source
+from stacks.identity.ignore import join
+from stacks.spec import CONTEXT, ImageSpec, Parent, Sibling, label_args
+
+CONTEXTS: Final = ".slipway/contexts"
+"""The folder of the contexts that builds are given, relative to the checkout."""
+_FOLDER_DIGITS: Final = 16
+
+_MOST_LINKS: Final = 40
+"""The most links that Linux follows in one path (path_resolution(7))."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What one image is made of, without its parents' content.
+
+    Attributes:
+        spec: the image.
+        labels: those of its labels that the build reads, by the rule of the tree that it comes from.
+        dockerfile: the Dockerfile with the reached stages alone.
+        files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
+        arguments: the build arguments that they declare, with a default; None if no stage sets one.
+    """
+
+    spec: ImageSpec
+    labels: Mapping[str, str]
+    dockerfile: str
+    files: Mapping[str, str]
+    arguments: Mapping[str, str | None]
+
+    def read(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return those of the build arguments that the build reads."""
+        return {name: value for name, value in values.items() if name in self.arguments}
+
+    @property
+    def args(self) -> dict[str, str]:
+        """The spec's build arguments that the build reads."""
+        return self.read(self.spec.args)
+
+    @property
+    def label_args(self) -> dict[str, str]:
+        """The build arguments of the labels."""
+        return label_args(self.labels)
+
+    @property
+    def parents(self) -> dict[str, Parent]:
+        """The parents that the build reads, by build argument."""
+        return {name: parent for name, parent in self.spec.parents.items() if name in self.arguments}
+
+    @property
+    def siblings(self) -> dict[str, str]:
+        """The names of the parents that the same stack builds, by build argument."""
+        return {name: parent.image for name, parent in self.parents.items() if isinstance(parent, Sibling)}
+
+    @cached_property
+    def folder(self) -> str:
+        """The folder that a build is given, relative to the checkout: equal contents have one, and no others."""
+        whole = json.dumps([self.dockerfile, dict(self.files)]).encode()
+        return f"{CONTEXTS}/{hashlib.sha256(whole).hexdigest()[:_FOLDER_DIGITS]}"
+
+    @cached_property
+    def listing(self) -> dict[str, str]:
+        """The files, and the Dockerfile of the reached stages under its own path."""
+        return {self.spec.dockerfile: context.digest(self.dockerfile.encode(errors="surrogateescape")), **self.files}
+
+
+class Contents:
+    """The contents of the images that are built from one context. Each Dockerfile is read once."""
+
+    def __init__(self, folder: Context) -> None:
+        self._context = folder
+        self._dockerfiles: dict[str, Dockerfile] = {}
+
+    def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None) -> Content:
+        """Return what an image is made of. ``labels`` are by default those that its spec has today.
+
+        Raises:
+            SlipwayError: there is no such Dockerfile, nobody knows before the build what it reads, or the context does
+                not have what it reads.
+        """
+        path = spec.dockerfile
+        if path not in self._dockerfiles:
+            self._dockerfiles[path] = instructions.parse(self._context.read(path), f"{CONTEXT}/{path}")
+        dockerfile = self._dockerfiles[path]
+        labels = spec.labels if labels is None else labels
+        # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
+        given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
+        reach = stages.reach(dockerfile, spec.target, given, spec.platform)
+        files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
+        return Content(
+            spec=spec,
+            labels={
+                key: value for key, value in labels.items() if label_args({key: value}).keys() <= reach.arguments.keys()
+            },
+            dockerfile=reach.render(given),
+            files={file: self._context.digest(file) for file in sorted(files)},
+            arguments=reach.arguments,
+        )
+
+
+class _Files:
+    """The files of a context that a Dockerfile's build may read."""
+
+    def __init__(self, dockerfile: Dockerfile, folder: Context, paths: Sequence[str]) -> None:
+        self._dockerfile, self._context, self._paths = dockerfile, folder, paths
+
+    def of(self, sources: Iterable[Source]) -> set[str]:
+        """Return the files and links that instructions read."""
+        files: set[str] = set()
+        for source in {(source.path, source.pattern): source for source in sources}.values():
+            for path in self._matches(source.path) if source.pattern else [source.path]:
+                files |= self._below(path, source)
+        return files
+
+    def _below(self, path: str, source: Source) -> set[str]:
+        """Return a file, or the files in a folder, and the links that lead there."""
+        path, links = self._resolve(path, source)
+        if not path:
+            return {*self._paths}
+        start = bisect_left(self._paths, path)
+        if self._paths[start : start + 1] == [path]:
+            return {path, *links}
+        inner = self._inner(path)
+        if not inner:
+            raise self._dockerfile.error(
+                source.instruction, f"{one_line(source.path)}: the context has no such file; see the ignore file too"
+            )
+        return {*inner, *links}
+
+    def _inner(self, folder: str) -> Sequence[str]:
+        """Return the paths in a folder; "0" is the character after "/"."""
+        return self._paths[bisect_left(self._paths, f"{folder}/") : bisect_left(self._paths, f"{folder}0")]
+
+    def _resolve(self, path: str, source: Source) -> tuple[str, set[str]]:
+        """Return the path behind links, and the links."""
+        links: set[str] = set()
+        for _ in range(_MOST_LINKS):
+            parts = path.split("/")
+            prefixes = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+            link = next((prefix for prefix in prefixes if self._context.link(prefix) is not None), None)
+            if link is None or link not in self._paths:
+                return path, links
+            links.add(link)
+            target = self._context.link(link) or ""
+            path = join(link.rpartition("/")[0], target, path[len(link) + 1 :])
+            if target.startswith("/") or path.split("/")[0] == "..":
+                raise self._dockerfile.error(
+                    source.instruction, f"{one_line(link)}: this link leads out of the context, to {one_line(target)}"
+                )
+            path = "" if path == "." else path
+        raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: more than {_MOST_LINKS} links")
+
+    def _matches(self, pattern: str) -> Iterator[str]:
+        """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`."""
+        parts = [re.compile(_expression(part), re.DOTALL) for part in pattern.split("/")]
+        matches = dict.fromkeys(tuple(path.split("/")[: len(parts)]) for path in self._paths)
+        for match in matches:
+            if len(match) == len(parts) and all(map(re.Pattern.fullmatch, parts, match)):
+                yield "/".join(match)
+
+
+def _expression(pattern: str) -> str:
+    """Return the regular expression of one part of a pattern."""
+    expression = ""
+    for piece in re.findall(r"\\.|\[\^?(?:\\.|[^\]\\])+\]|.", pattern, re.DOTALL):
+        if piece in "*?":
+            expression += ".*" if piece == "*" else "."
+        elif piece[0] == "[" and len(piece) > 1:
+            expression += piece
+        else:
+            expression += re.escape(piece[-1])
+    return expression
+
+
+def of_stack(specs: Sequence[ImageSpec], contents: Contents) -> dict[str, Content]:
+    """Return what each image of a stack is made of, by name.
+
+    Raises:
+        SlipwayError: see :meth:`Contents.of`; one line for each mistake.
+    """
+    mistakes: list[str] = []
+    result: dict[str, Content] = {}
+    for spec in specs:
+        try:
+            result[spec.name] = contents.of(spec)
+        except SlipwayError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise SlipwayError("\n".join(dict.fromkeys(mistakes)))
+    return result

@@ -1,0 +1,374 @@
+"""What a build can read: the stages that its target reaches, and what their instructions name of the context.
+
+The rules are those of moby/buildkit v0.26, ``frontend/dockerfile/dockerfile2llb`` (``convert.go``, ``convert_copy.go``,
+``convert_runmount.go``). A build whose reach nobody knows beforehand is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from stacks.errors import one_line
+from stacks.identity.dockerfile.expansion import ExpansionError, expand
+from stacks.identity.dockerfile.instructions import (
+    HEREDOC,
+    Dockerfile,
+    DockerfileError,
+    Instruction,
+    json_array,
+    split_words,
+)
+
+Variables = Mapping[str, str | None]
+"""Values by name; None for a value that only the build knows."""
+
+_ENGINE = ("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT", "BUILDOSVERSION", "TARGETOSVERSION", "TARGETSTAGE")
+"""Variables of every build whose values depend on the engine."""
+_TARGET = ("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT")
+"""Variables of every build whose values are those of the platform to build for."""
+_FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
+"""Arguments that BuildKit itself reads, declared or not."""
+_REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
+"""How a source of ``ADD`` begins that is no path in the context."""
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
+_NAMES = re.compile(r"\$\{?(\w+)")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A path that an instruction reads in the context; "" is the whole context.
+
+    ``pattern`` says whether ``*``, ``?`` and ``[`` have a meaning in it. ``COPY --parents`` reads the modes of the
+    folders above the path too.
+    """
+
+    path: str
+    pattern: bool
+    instruction: Instruction
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the build of one target can read: instructions, paths in the context, and build arguments.
+
+    ``instructions`` are the ``ARG`` before the first stage, of those that are used, and then the reached stages.
+    ``arguments`` maps the names whose values they can read to a default, None if no stage sets one.
+    """
+
+    dockerfile: Dockerfile
+    instructions: tuple[Instruction, ...]
+    sources: tuple[Source, ...]
+    arguments: Mapping[str, str | None]
+
+    def render(self, given: Mapping[str, object]) -> str:
+        """Return a Dockerfile of these instructions alone, each in its one form.
+
+        An argument that is ``given`` has no default in it, because the default has no effect. There is no ``check``
+        directive: it says what the author is warned of.
+        """
+        escape = self.dockerfile.escape
+        lines = [f"# {directive}\n" for directive in self.dockerfile.directives if not directive.startswith("check=")]
+        for instruction in self.instructions:
+            if instruction.keyword == "ARG":
+                words = [
+                    name if (name := word.partition("=")[0]) in given else word
+                    for word in split_words(instruction.rest, escape)
+                ]
+                lines.append(f"ARG {' '.join(words)}\n")
+            else:
+                lines.append(instruction.render())
+        return "".join(lines)
+
+
+@dataclass
+class _Stage:
+    first: Instruction
+    name: str
+    """In small letters; empty for a stage without a name."""
+    image: str
+    """As ``FROM`` has it: another stage's name, a parent image, or ``scratch``."""
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _State:
+    """The variables after a stage's last instruction.
+
+    ``environment`` has those of ``ENV`` alone. ``complete`` says that no parent image can have set others.
+    """
+
+    variables: Variables
+    environment: Variables
+    complete: bool
+
+    def inherited(self) -> dict[str, str | None]:
+        """Return the variables at the start of a child: ``ENV``, also the parent image's, wins over a later ``ARG``."""
+        arguments = self.variables if self.complete else dict.fromkeys(self.variables)
+        return {**arguments, **self.environment}
+
+
+def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str) -> Reach:
+    """Return what the build of a target can read.
+
+    Args:
+        dockerfile: the Dockerfile.
+        target: the stage to build; None for the last one.
+        arguments: the build arguments. A parent image's value may be any text that names no stage.
+        platform: the platform to build for, such as ``linux/amd64``.
+
+    Raises:
+        DockerfileError: there is no such stage, or what an instruction reads is not known before the build.
+    """
+    return _Search(dockerfile, arguments, platform).of(target)
+
+
+class _Search:
+    def __init__(self, dockerfile: Dockerfile, arguments: Mapping[str, str], platform: str) -> None:
+        self._dockerfile, self._arguments = dockerfile, arguments
+        self._globals: list[Instruction] = []
+        builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
+        if platform.count("/") == 1:
+            builtin |= zip(_TARGET, (platform, *platform.split("/"), ""), strict=True)
+        self._global_variables = {name: arguments.get(name, value) for name, value in builtin.items()}
+        self._builtin = frozenset(builtin)
+        self._stages: list[_Stage] = []
+        for instruction in dockerfile.instructions:
+            if instruction.keyword == "FROM":
+                self._stages.append(self._stage(instruction))
+            elif self._stages:
+                self._stages[-1].instructions.append(instruction)
+            elif instruction.keyword == "ARG":
+                self._globals.append(instruction)
+                self._declare(instruction, self._global_variables, {}, complete=True)
+            else:
+                raise dockerfile.error(instruction, "it stands before the first FROM, where only ARG may")
+        if not self._stages:
+            raise DockerfileError(f"{dockerfile.path}: there is no FROM")
+        stages = [stage.name for stage in self._stages if stage.name]
+        for stage in self._stages:
+            if stages.count(stage.name) > 1:
+                raise dockerfile.error(stage.first, f"two stages are named '{one_line(stage.name)}'; rename one")
+        self._reached: dict[int, _State] = {}
+        self._sources: list[Source] = []
+
+    def of(self, target: str | None) -> Reach:
+        index = self._find(target.lower(), len(self._stages)) if target else len(self._stages) - 1
+        if index is None:
+            stages = ", ".join(stage.name for stage in self._stages if stage.name) or "none with a name"
+            raise DockerfileError(f"{self._dockerfile.path}: there is no stage '{target}'; it has {stages}")
+        self._visit(index)
+        reached = sorted(self._reached)
+        inner = [
+            self._renumbered(instruction, reached)
+            for place in reached
+            for instruction in (self._stages[place].first, *self._stages[place].instructions)
+        ]
+        names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
+        names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
+        outer = []
+        for instruction in reversed(self._globals):
+            if names & {name for name, _ in self._declarations(instruction)}:
+                outer.append(instruction)
+                for name, default in self._declarations(instruction):
+                    names |= set(_NAMES.findall(default or "")) if name not in self._arguments else set()
+        instructions = (*reversed(outer), *inner)
+        read: dict[str, str | None] = dict.fromkeys(filter(_FRONTEND.fullmatch, self._arguments))
+        read |= dict.fromkeys(names & self._builtin)
+        for instruction in instructions:
+            for name, default in self._declarations(instruction):
+                value = None if default is None else self._try(default, {}, complete=False)
+                read[name] = read.get(name) if value is None else value
+        return Reach(self._dockerfile, instructions, tuple(self._sources), read)
+
+    def _stage(self, first: Instruction) -> _Stage:
+        words = first.words
+        if len(words) not in (1, 3) or not words[0] or (len(words) == 3 and words[1].upper() != "AS"):
+            raise self._dockerfile.error(first, f"{one_line(first.rest)}: expected an image, or an image AS a name")
+        name = words[2].lower() if len(words) == 3 else ""
+        if name and (not _STAGE_NAME.fullmatch(name) or name in {"context", "scratch"}):
+            raise self._dockerfile.error(
+                first, f"{one_line(name)}: expected a letter, then letters, digits, '_.-'; not context or scratch"
+            )
+        return _Stage(first, name, words[0])
+
+    def _find(self, name: str, before: int) -> int | None:
+        """Return the place of the stage with a name, among the first ones."""
+        names = [stage.name for stage in self._stages[:before]]
+        return names.index(name) if name and name in names else None
+
+    def _renumbered(self, instruction: Instruction, reached: Sequence[int]) -> Instruction:
+        """Return an instruction whose ``--from`` counts the reached stages alone."""
+        place = _number(instruction)
+        if place is None:
+            return instruction
+        flags = [f"--from={reached.index(place)}" if flag.startswith("--from=") else flag for flag in instruction.flags]
+        return replace(instruction, flags=tuple(flags))
+
+    def _visit(self, index: int) -> _State:
+        if index in self._reached:
+            return self._reached[index]
+        stage = self._stages[index]
+        image = self._expand(stage.first, stage.image, self._global_variables, complete=True)
+        if not image:
+            raise self._dockerfile.error(
+                stage.first, f"{one_line(stage.image)} is empty; give the argument a value or a default"
+            )
+        base = self._find(image, index)
+        if base is None:
+            state = _State({"PATH": None}, {}, complete=image == "scratch")
+        else:
+            state = self._visit(base)
+            for instruction in self._stages[base].instructions:
+                if instruction.keyword == "ONBUILD":
+                    raise self._dockerfile.error(
+                        instruction, f"stage '{one_line(image)}' has a child in this file; write the instruction there"
+                    )
+        variables = state.inherited()
+        environment = dict(state.environment)
+        for instruction in stage.instructions:
+            self._read(instruction, index, variables, environment, complete=state.complete)
+        self._reached[index] = _State(variables, environment, state.complete)
+        return self._reached[index]
+
+    def _read(
+        self,
+        instruction: Instruction,
+        index: int,
+        variables: dict[str, str | None],
+        environment: dict[str, str | None],
+        *,
+        complete: bool,
+    ) -> None:
+        match instruction.keyword:
+            case "ARG":
+                self._declare(instruction, variables, self._global_variables, complete=complete)
+            case "ENV":
+                values = {
+                    self._expand(instruction, name, variables, complete=complete): self._try(
+                        value, variables, complete=complete
+                    )
+                    for name, value in self._pairs(instruction)
+                }
+                variables |= values
+                environment |= values
+            case "COPY" | "ADD":
+                self._read_paths(instruction, index, variables, complete=complete)
+            case "RUN":
+                for flag in instruction.flags:
+                    name, _, mount = flag.partition("=")
+                    if name == "--mount":
+                        self._read_mount(instruction, mount, index, variables, complete=complete)
+
+    def _declare(
+        self, instruction: Instruction, variables: dict[str, str | None], outer: Variables, *, complete: bool
+    ) -> None:
+        for name, default in self._declarations(instruction):
+            if not re.fullmatch(r"[\w.-]+", name):
+                raise self._dockerfile.error(instruction, f"{one_line(name)}: expected letters, digits and '_'")
+            if name in self._arguments:
+                variables[name] = self._arguments[name]
+            elif default is not None:
+                variables[name] = self._try(default, variables, complete=complete)
+            elif name in outer:
+                variables[name] = outer[name]
+
+    def _read_paths(self, instruction: Instruction, index: int, variables: Variables, *, complete: bool) -> None:
+        origin = instruction.flag("from")
+        if origin:
+            if "$" in origin:
+                raise self._dockerfile.error(
+                    instruction, f"--from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
+                )
+            self._depend(instruction, origin, index, _number(instruction))
+            return
+        if instruction.rest.startswith("[") and json_array(instruction.rest) is None:
+            raise self._dockerfile.error(instruction, f"{one_line(instruction.rest)}: expected a JSON array of strings")
+        for word in instruction.words[:-1]:
+            if (heredoc := HEREDOC.fullmatch(word)) and heredoc["name"]:
+                continue
+            if instruction.keyword == "ADD" and re.match("https?://", word):
+                continue
+            path = self._expand(instruction, word, variables, complete=complete)
+            if instruction.keyword == "COPY" or not _REMOTE.match(path):
+                self._add(instruction, path, pattern=any(character in path for character in "*?["))
+
+    def _read_mount(
+        self, instruction: Instruction, mount: str, index: int, variables: Variables, *, complete: bool
+    ) -> None:
+        try:
+            fields = next(csv.reader([mount], strict=True), [])
+        except csv.Error as error:
+            raise self._dockerfile.error(instruction, f"--mount={one_line(mount)}: {error}") from None
+        options: dict[str, str] = {}
+        for option in fields:
+            name, _, value = option.partition("=")
+            options[{"src": "source"}.get(name.lower(), name.lower())] = value
+        origin = options.get("from")
+        if origin:
+            if "$" in origin:
+                raise self._dockerfile.error(
+                    instruction, f"from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
+                )
+            self._depend(instruction, origin, index, None)
+        elif self._expand(instruction, options.get("type", "bind"), variables, complete=complete).lower() == "bind":
+            path = self._expand(instruction, options.get("source", ""), variables, complete=complete)
+            self._add(instruction, path, pattern=False)
+
+    def _add(self, instruction: Instruction, path: str, *, pattern: bool) -> None:
+        if re.search("[\\\\\0\ud800-\udfff]", path):
+            raise self._dockerfile.error(instruction, f"{one_line(path)}: a path with a backslash, or that no file has")
+        self._sources.append(Source(_within(path), pattern, instruction))
+
+    def _depend(self, instruction: Instruction, name: str, index: int, number: int | None) -> None:
+        place = self._find(name.lower(), len(self._stages)) if number is None else number
+        if place is None:
+            return  # an image from outside, which the instruction's text names
+        if not 0 <= place < index:
+            raise self._dockerfile.error(instruction, f"the stage '{one_line(name)}' must stand before this one")
+        self._visit(place)
+
+    def _declarations(self, instruction: Instruction) -> Iterator[tuple[str, str | None]]:
+        """Yield the arguments that an ``ARG`` declares, and their defaults."""
+        if instruction.keyword == "ARG":
+            for word in split_words(instruction.rest, self._dockerfile.escape):
+                name, equals, default = word.partition("=")
+                yield name, default if equals else None
+
+    def _pairs(self, instruction: Instruction) -> Sequence[tuple[str, str]]:
+        """Return the names and values of an ``ENV``: ``name=value...``, or one name and the rest of the line."""
+        words = split_words(instruction.rest, self._dockerfile.escape)
+        if words and "=" in words[0]:
+            return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
+        name, *value = re.split(r"[\t\v\f\r ]+", instruction.rest, maxsplit=1)
+        return [(name, value[0] if value else "")]
+
+    def _expand(self, instruction: Instruction, word: str, variables: Variables, *, complete: bool) -> str:
+        try:
+            return expand(word, variables, escape=self._dockerfile.escape, complete=complete)
+        except ExpansionError as error:
+            raise self._dockerfile.error(instruction, one_line(str(error))) from None
+
+    def _try(self, word: str, variables: Variables, *, complete: bool) -> str | None:
+        try:
+            return expand(word, variables, escape=self._dockerfile.escape, complete=complete)
+        except ExpansionError:
+            return None
+
+
+def _within(path: str) -> str:
+    """Return a path relative to the context. BuildKit takes `..` above the context for the context itself."""
+    return posixpath.normpath(f"/{path}").lstrip("/")
+
+
+def _number(instruction: Instruction) -> int | None:
+    """Return the place of the stage that an instruction's ``--from`` numbers; None if it has a name or none."""
+    origin = instruction.flag("from") or ""
+    return int(origin) if re.fullmatch("[+-]?[0-9]+", origin) else None
+
+
+def _names(instruction: Instruction) -> set[str]:
+    return {name for text in (*instruction.flags, instruction.rest) for name in _NAMES.findall(text)}

@@ -1,0 +1,100 @@
+"""The contexts that builds are given: a folder with what one image is made of, and nothing else.
+
+``docker.Image`` compares the whole context that it is given. A folder's name is the hash of what it holds, so an edit
+that no build reads changes no input. The files are copies: a hard link would change with the edit, and would keep the
+modes that this machine's umask gave it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from stacks.errors import SlipwayError
+from stacks.identity import context
+from stacks.identity.content import CONTEXTS, Content
+from stacks.spec import CONTEXT
+
+DOCKERFILE: Final = "Dockerfile"
+"""The Dockerfile's name in a folder."""
+_OWN: Final = {DOCKERFILE, f"{DOCKERFILE}{context.IGNORE}"}
+_KEPT_SECONDS: Final = 7 * 24 * 3600
+"""A folder that no run has used for so long is removed."""
+
+
+def write(contents: Iterable[Content], root: Path) -> None:
+    """Write the folder of each image that has none yet, and remove folders that no run has used for a week.
+
+    ``root`` is the checkout. Two runs at once do not disturb each other: a folder appears whole, and never changes.
+
+    Raises:
+        SlipwayError: a file cannot be read or written, or changed since the images were planned.
+    """
+    folders = {content.folder: content for content in contents}
+    try:
+        (root / CONTEXTS).mkdir(parents=True, exist_ok=True)
+        for name, content in folders.items():
+            folder = root / name
+            if folder.is_dir():
+                os.utime(folder)
+            else:
+                _write(content, folder, root / CONTEXT)
+        _remove_old(root / CONTEXTS)
+    except OSError as error:
+        raise SlipwayError(
+            f"{root / CONTEXTS}: the contexts of the builds cannot be written: {error}; make the folder writable"
+        ) from None
+
+
+def _write(content: Content, folder: Path, source: Path) -> None:
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        temporary.chmod(0o755)
+        for path, digest in content.files.items():
+            if path in _OWN:
+                raise SlipwayError(f"{source / path}: a build cannot read a file of this name; move it into a folder")
+            _copy(source / path, temporary / path, digest, temporary)
+        (temporary / DOCKERFILE).write_bytes(content.dockerfile.encode(errors="surrogateescape"))
+        (temporary / f"{DOCKERFILE}{context.IGNORE}").write_text("".join(f"/{name}\n" for name in sorted(_OWN)))
+        for name in _OWN:
+            (temporary / name).chmod(0o644)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # another run was faster
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path, digest: str, root: Path) -> None:
+    """Copy a file or a link with the mode that git keeps of it."""
+    for parent in reversed(target.relative_to(root).parents[:-1]):
+        if not (root / parent).is_dir():
+            (root / parent).mkdir()
+            (root / parent).chmod(0o755)
+    if source.is_symlink():
+        link = os.readlink(source)  # noqa: PTH115 - as it is written
+        copied = context.digest(os.fsencode(link), link=True)
+        target.symlink_to(link)
+    else:
+        executable = bool(source.stat().st_mode & stat.S_IXUSR)
+        data = source.read_bytes()
+        copied = context.digest(data, executable=executable)
+        with target.open("xb") as file:  # on a file system that ignores case, another file may have this name
+            file.write(data)
+        target.chmod(0o755 if executable else 0o644)
+    if copied != digest:
+        raise SlipwayError(f"{source}: it changed while it was read; run the command again")
+
+
+def _remove_old(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if time.time() - entry.stat().st_mtime > _KEPT_SECONDS:
+            shutil.rmtree(entry, ignore_errors=True)
