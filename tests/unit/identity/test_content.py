@@ -1,0 +1,199 @@
+"""What an image is made of: what its build can read, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.errors import SlipwayError
+from stacks.identity.content import Content, Contents
+from stacks.identity.context import Folder
+from stacks.identity.fingerprint import fingerprints
+from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.tags import Suffix
+
+TREE = {
+    "a/Dockerfile.dockerignore": "*\n!a\n!common\na/Dockerfile*\na/README.md\n",
+    "a/README.md": "about\n",
+    "a/run": "run\n",
+    "a/layers/one.sh": "one\n",
+    "a/layers/two.txt": "two\n",
+    "a/layers/deep/three.sh": "three\n",
+    "common/check": "check\n",
+    "b/other": "other\n",
+}
+DOCKERFILE = """\
+ARG BASE_IMAGE
+ARG TOOLS_IMAGE=scratch
+FROM ${TOOLS_IMAGE} AS tools
+RUN --mount=type=bind,source=common,target=/mnt /mnt/check
+FROM ${BASE_IMAGE} AS final
+ARG VERSION=1
+COPY --chown=1:1 --chmod=0755 a/run \\
+     /usr/bin/
+ARG LABEL_TITLE
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for path, text in {**TREE, "a/Dockerfile": DOCKERFILE}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+def spec(**fields: Any) -> ImageSpec:
+    values: dict[str, Any] = {
+        "name": "a",
+        "dockerfile": "a/Dockerfile",
+        "args": {"VERSION": "2"},
+        "parents": {"BASE_IMAGE": Outside(reference="debian:12")},
+        "description": "d",
+        "licenses": "MIT",
+        "suffix": Suffix(variant="v"),
+    }
+    return ImageSpec(**{**values, **fields})
+
+
+def made(root: Path, dockerfile: str | None = None, **fields: Any) -> Content:
+    if dockerfile is not None:
+        (root / "a/Dockerfile").write_text(dockerfile)
+    return Contents(Folder(root)).of(spec(**fields))
+
+
+def fingerprint(content: Content) -> str:
+    return fingerprints([content])["a"]
+
+
+def test_content_has_the_reached_stages_alone(root: Path) -> None:
+    content = made(root)
+    assert content.dockerfile == (
+        "ARG BASE_IMAGE\nFROM ${BASE_IMAGE} AS final\nARG VERSION\n"
+        "COPY --chmod=0755 --chown=1:1 a/run      /usr/bin/\nARG LABEL_TITLE\n"
+    )
+    assert list(content.files) == ["a/run"]
+    assert content.args == {"VERSION": "2"}
+    assert content.labels == {"org.opencontainers.image.title": "a"}
+    assert list(made(root, target="tools").files) == ["common/check"]
+    assert made(root, target="tools").args == made(root, target="tools").labels == {}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ARG VERSION=1", "# A comment.\n\nARG VERSION=1"),
+        ("ARG VERSION=1", "arg   VERSION=3"),
+        ("\\\n     /usr", "\\\n# A comment.\n     /usr"),
+        ("--chown=1:1 --chmod=0755", "--chmod=0755   --chown=1:1"),
+        ("/mnt/check\n", "/mnt/other\n"),
+        ("ARG TOOLS_IMAGE=scratch", "ARG TOOLS_IMAGE=debian:12"),
+        ("\n", "\r\n"),
+    ],
+)
+def test_fingerprint_of_unread_edit_stays(root: Path, old: str, new: str) -> None:
+    before = made(root)
+    assert old in DOCKERFILE
+    after = made(root, DOCKERFILE.replace(old, new))
+    assert fingerprint(after) == fingerprint(before)
+    assert after.folder == before.folder
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ARG LABEL_TITLE", "ENV A=b\nARG LABEL_TITLE"),
+        ("0755", "0700"),
+        ("a/run", "a/layers"),
+        ("ARG BASE_IMAGE\n", "# escape=`\nARG BASE_IMAGE\n"),
+        ("ARG VERSION=1\n", ""),
+    ],
+)
+def test_fingerprint_of_read_edit_moves(root: Path, old: str, new: str) -> None:
+    before = made(root)
+    assert old in DOCKERFILE
+    after = made(root, DOCKERFILE.replace(old, new).replace("\\\n", "" if "escape" in new else "\\\n"))
+    assert fingerprint(after) != fingerprint(before)
+
+
+@pytest.mark.parametrize(
+    ("fields", "moves"),
+    [
+        ({"args": {"VERSION": "2", "UNREAD": "1"}}, False),
+        ({"tuning": {"VERSION": "3"}}, False),
+        ({"description": "other", "licenses": "other"}, False),
+        ({"parents": {"BASE_IMAGE": Outside(reference="debian:12"), "TOOLS_IMAGE": Outside(reference="x")}}, False),
+        ({"args": {"VERSION": "3"}}, True),
+        ({"platform": "linux/arm64"}, True),
+        ({"name": "b"}, True),
+        ({"parents": {"BASE_IMAGE": Outside(reference="debian:13")}}, True),
+        ({"parents": {"BASE_IMAGE": Outside(reference="debian:12", digest="sha256:1")}}, True),
+    ],
+)
+def test_fingerprint_covers_what_the_build_reads(root: Path, fields: dict[str, Any], moves: bool) -> None:
+    (after,) = fingerprints([made(root, **fields)]).values()
+    assert (after != fingerprint(made(root))) == moves
+
+
+def test_fingerprint_of_sibling_covers_its_parent(root: Path) -> None:
+    child = made(root, name="child", parents={"BASE_IMAGE": Sibling(image="a")})
+    prints = [fingerprints([made(root, args={"VERSION": number}), child])["child"] for number in ("2", "2", "3")]
+    assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize(
+    ("source", "files"),
+    [
+        ("a/layers/", ["a/layers/deep/three.sh", "a/layers/one.sh", "a/layers/two.txt"]),
+        ("/a/../a/run", ["a/run"]),
+        ("../../common", ["common/check"]),
+        (".", ["a/layers/deep/three.sh", "a/layers/one.sh", "a/layers/two.txt", "a/run", "common/check"]),
+        ("a/layers/*.sh", ["a/layers/one.sh"]),
+        ("a/*", ["a/layers/deep/three.sh", "a/layers/one.sh", "a/layers/two.txt", "a/run"]),
+        ("a/layers/[!x]??.sh", []),
+        ("a/layers/[^x]n[a-f].sh", ["a/layers/one.sh"]),
+        ("a/r?n", ["a/run"]),
+        ("a/${WHICH}", ["a/run"]),
+        ("a/link", ["a/layers/one.sh", "a/link"]),
+        ("a/folder/one.sh", ["a/folder", "a/layers/one.sh"]),
+        ("a/l*k", ["a/layers/one.sh", "a/link"]),
+    ],
+)
+def test_source_names_files_of_the_context(root: Path, source: str, files: list[str]) -> None:
+    (root / "a/link").symlink_to("layers/one.sh")
+    (root / "a/folder").symlink_to("../a/layers")
+    if source == "a/*":
+        files = [*files, "a/folder", "a/link"]
+    if source == ".":
+        files = [*files, "a/folder", "a/link"]
+    content = made(root, f"FROM scratch\nARG WHICH=run\nCOPY {source} /\n")
+    assert list(content.files) == sorted(files)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "message"),
+    [
+        ("COPY a/none /", "COPY: a/none: the context has no such file"),
+        ("COPY a/README.md /", "COPY: a/README.md: the context has no such file"),
+        ("COPY b /", "COPY: b: the context has no such file"),
+        ("RUN --mount=type=bind,source=b,target=/b true", "RUN: b: the context has no such file"),
+        ("COPY a/out /", "COPY: a/out: this link leads out of the context, to /etc/passwd"),
+        ("COPY a/up /", "COPY: a/up: this link leads out of the context, to ../../x"),
+        ("COPY a/round /", "COPY: a/round: more than 40 links"),
+        ("COPY ${UNSET} /", "COPY: "),
+    ],
+)
+def test_source_outside_the_context_is_refused(root: Path, instruction: str, message: str) -> None:
+    for name, target in {"out": "/etc/passwd", "up": "../../x", "round": "round"}.items():
+        (root / "a" / name).symlink_to(target)
+    with pytest.raises(SlipwayError) as caught:
+        made(root, f"ARG BASE_IMAGE\nFROM ${{BASE_IMAGE}}\n{instruction}\n")
+    assert str(caught.value).startswith(f"dockerfiles/a/Dockerfile:3: {message}")
+    assert "\n" not in str(caught.value)
+
+
+def test_content_without_dockerfile_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SlipwayError, match="a/Dockerfile: there is no such Dockerfile"):
+        made(tmp_path)
