@@ -39,9 +39,14 @@ FLAGS: dict[str, set[str]] = {
 HEREDOC = re.compile(r"\d*<<(?P<chomp>-?)(?P<space>[\t\r ]*)(?P<name>[^<]*)")
 """A word that begins a here-document."""
 _HEREDOC_NAME = re.compile(r"""(?P<quote>['"]?)(?P<name>[^\s'"\\$]+)(?P=quote)""")
+_ARRAYS = {"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VOLUME"}
+_SEPARATOR = r"[\t\v\f\r ]+"
+_BLANK = "\t\n\v\f\r "
 _HEREDOC_KEYWORDS = {"RUN", "COPY", "ADD"}
-_DIRECTIVE = re.compile(r"#[\t\n\f\r ]*([A-Za-z][A-Za-z0-9]*)[\t\n\f\r ]*=[\t\n\f\r ]*(.+?)[\t\n\f\r ]*")
+_DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
 _DIRECTIVES = {"syntax", "escape", "check"}
+_BYTES = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, as Python's ``surrogateescape`` decodes them."""
 _LINE_LIMIT = 65535
 """Bytes of a line that BuildKit reads, with its end: Go's ``bufio.MaxScanTokenSize - 1``."""
 
@@ -58,7 +63,8 @@ class Instruction:
         keyword: in capitals.
         flags: ``--name=value``, without the quotes, sorted by name; those of one name in their order, as a later mount
             may lie within an earlier one.
-        rest: what follows the flags, with its lines joined as BuildKit joins them.
+        rest: what follows the flags, with its lines joined as BuildKit joins them. Words have single spaces between
+            them; a shell's command is as it is written.
         heredocs: the lines of each here-document with its last one, as they are written.
         line: the number of its first line.
     """
@@ -77,7 +83,7 @@ class Instruction:
     def words(self) -> list[str]:
         """The arguments of ``COPY``, ``ADD`` and ``FROM``: those of a JSON array, else the words between spaces."""
         array = json_array(self.rest)
-        return re.split(r"[\t\v\f\r ]+", self.rest) if array is None else array
+        return re.split(_SEPARATOR, self.rest) if array is None else array
 
     def render(self) -> str:
         """Return the instruction in its one form, with single spaces around the flags."""
@@ -147,6 +153,8 @@ def _directives(lines: Sequence[str], path: str) -> dict[str, str]:
             raise _error(path, number, f"the directive '{name}' is given twice; keep one")
         if name == "escape" and match[2] not in ("\\", "`"):
             raise _error(path, number, f"escape={one_line(match[2])}: expected \\ or `")
+        if re.search(r"[^\t -~]", match[0]):
+            raise _error(path, number, f"{one_line(match[0])}: expected ASCII")
         directives[name] = match[2]
     return directives
 
@@ -174,7 +182,7 @@ def _instructions(lines: Sequence[str], escape: str, path: str) -> Iterator[Inst
             if not documents[-1]:
                 raise _error(path, number, f"{keyword}: the here-document {one_line(name)} has no end")
         flags.sort(key=lambda flag: flag.partition("=")[0])
-        yield Instruction(keyword, tuple(flags), rest, tuple(documents), number)
+        yield Instruction(keyword, tuple(flags), _spaced(keyword, rest, escape), tuple(documents), number)
 
 
 def _is_comment(line: str) -> bool:
@@ -199,7 +207,7 @@ def _check(instruction: Instruction, escape: str, path: str) -> None:
         if not (flag.isascii() and flag.isprintable()) or re.search(r"[\\`]|'.*\"|\".*'", flag):
             raise DockerfileError(f"{where}: {one_line(flag)}: engines read such characters in a flag differently")
     rendered = instruction.render()
-    if re.search("[\udc80-\udcff]", rendered):
+    if _BYTES.search(rendered):
         raise DockerfileError(f"{where}: bytes that are not UTF-8")
     lines = _lines(rendered)
     if len(lines[0].encode()) > _LINE_LIMIT:
@@ -210,28 +218,39 @@ def _check(instruction: Instruction, escape: str, path: str) -> None:
 
 def _split(text: str, escape: str) -> tuple[str, list[str], str]:
     """Return an instruction's keyword, its flags, and what follows them."""
-    keyword, *after = re.split(r"[\t\v\f\r ]+", text.strip(SPACE), maxsplit=1)
+    keyword, *after = re.split(_SEPARATOR, text.strip(SPACE), maxsplit=1)
     flags, rest = _flags(after[0], escape) if after else ([], "")
     return keyword, flags, rest.strip(SPACE)
 
 
+def _spaced(keyword: str, rest: str, escape: str) -> str:
+    """Return an instruction's arguments with single spaces between words, where other spaces have no meaning."""
+    array = json_array(rest) if keyword in _ARRAYS else None
+    if array is not None and not _BYTES.search(rest):
+        return json.dumps(array)
+    if keyword in {"ADD", "COPY", "EXPOSE", "FROM"}:
+        return " ".join(re.split(_SEPARATOR, rest))
+    words = split_words(rest, escape) if keyword in {"ARG", "ENV", "LABEL"} else []
+    return " ".join(words) if words and (keyword == "ARG" or "=" in words[0]) else rest
+
+
 def _flags(text: str, escape: str) -> tuple[list[str], str]:
-    """Return the flags before an instruction's arguments, and the arguments."""
+    """Return the flags before an instruction's arguments, and the arguments; they are read by bytes, in ASCII."""
     flags: list[str] = []
     position = 0
     while True:
-        while position < len(text) and text[position] in SPACE:
+        while position < len(text) and text[position] in _BLANK:
             position += 1
         if not text.startswith("--", position):
             return flags, text[position:]
         word, quote = "", ""
-        while position < len(text) and (quote or text[position] not in SPACE):
+        while position < len(text) and (quote or text[position] not in _BLANK):
             character = text[position]
             if character == quote:
                 quote = ""
             elif not quote and character in "'\"":
                 quote = character
-            elif character == escape:
+            elif character == escape == "\\":  # Docker 20.10 knows no other one here: it stays, and is refused
                 position += 1
                 word += text[position : position + 1]
             else:

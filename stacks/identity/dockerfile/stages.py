@@ -23,15 +23,12 @@ from stacks.identity.dockerfile.instructions import (
     split_words,
 )
 
-Variables = Mapping[str, str | None]
-"""Values by name; None for a value that only the build knows."""
-
 _ENGINE = ("BUILDPLATFORM", "BUILDOS", "BUILDARCH", "BUILDVARIANT", "BUILDOSVERSION", "TARGETOSVERSION", "TARGETSTAGE")
 """Variables of every build whose values depend on the engine."""
 _TARGET = ("TARGETPLATFORM", "TARGETOS", "TARGETARCH", "TARGETVARIANT")
 """Variables of every build whose values are those of the platform to build for."""
 _FRONTEND = re.compile(r"BUILDKIT_.*|SOURCE_DATE_EPOCH")
-"""Arguments that BuildKit itself reads, declared or not."""
+"""Arguments that BuildKit itself reads, whether a stage declares them or not."""
 _REMOTE = re.compile(r"https?://|(?i:git|ssh)://|[A-Za-z0-9_-]+@[A-Za-z0-9.-]+:")
 """How a source of ``ADD`` begins that is no path in the context."""
 _STAGE_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
@@ -94,21 +91,21 @@ class _Stage:
     instructions: list[Instruction] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _State:
-    """The variables after a stage's last instruction.
+@dataclass
+class _Scope:
+    """The variables at one place of a stage.
 
     ``environment`` has those of ``ENV`` alone. ``complete`` says that no parent image can have set others.
     """
 
-    variables: Variables
-    environment: Variables
+    variables: dict[str, str | None]
+    environment: dict[str, str | None]
     complete: bool
 
-    def inherited(self) -> dict[str, str | None]:
-        """Return the variables at the start of a child: ``ENV``, also the parent image's, wins over a later ``ARG``."""
+    def child(self) -> _Scope:
+        """Return the scope at the start of a child: there ``ENV``, the parent's too, wins over a later ``ARG``."""
         arguments = self.variables if self.complete else dict.fromkeys(self.variables)
-        return {**arguments, **self.environment}
+        return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete)
 
 
 def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str) -> Reach:
@@ -133,7 +130,7 @@ class _Search:
         builtin: dict[str, str | None] = dict.fromkeys((*_ENGINE, *_TARGET))
         if platform.count("/") == 1:
             builtin |= zip(_TARGET, (platform, *platform.split("/"), ""), strict=True)
-        self._global_variables = {name: arguments.get(name, value) for name, value in builtin.items()}
+        self._outer = _Scope({name: arguments.get(name, value) for name, value in builtin.items()}, {}, complete=True)
         self._builtin = frozenset(builtin)
         self._stages: list[_Stage] = []
         for instruction in dockerfile.instructions:
@@ -143,16 +140,21 @@ class _Search:
                 self._stages[-1].instructions.append(instruction)
             elif instruction.keyword == "ARG":
                 self._globals.append(instruction)
-                self._declare(instruction, self._global_variables, {}, complete=True)
+                self._declare(instruction, self._outer)
             else:
                 raise dockerfile.error(instruction, "it stands before the first FROM, where only ARG may")
         if not self._stages:
             raise DockerfileError(f"{dockerfile.path}: there is no FROM")
+        epoch = self._outer.variables.get("SOURCE_DATE_EPOCH", arguments.get("SOURCE_DATE_EPOCH", ""))
+        if epoch is None or not re.fullmatch("-?[0-9]*", epoch):
+            raise DockerfileError(
+                f"{dockerfile.path}: SOURCE_DATE_EPOCH: expected seconds; newer engines read it elsewhere"
+            )
         stages = [stage.name for stage in self._stages if stage.name]
         for stage in self._stages:
             if stages.count(stage.name) > 1:
                 raise dockerfile.error(stage.first, f"two stages are named '{one_line(stage.name)}'; rename one")
-        self._reached: dict[int, _State] = {}
+        self._reached: dict[int, _Scope] = {}
         self._sources: list[Source] = []
 
     def of(self, target: str | None) -> Reach:
@@ -169,6 +171,7 @@ class _Search:
         ]
         names = {name for instruction in inner if instruction.keyword == "FROM" for name in _names(instruction)}
         names |= {name for instruction in inner for name, _ in self._declarations(instruction)}
+        names |= set(filter(_FRONTEND.fullmatch, self._outer.variables))
         outer = []
         for instruction in reversed(self._globals):
             if names & {name for name, _ in self._declarations(instruction)}:
@@ -180,7 +183,7 @@ class _Search:
         read |= dict.fromkeys(names & self._builtin)
         for instruction in instructions:
             for name, default in self._declarations(instruction):
-                value = None if default is None else self._try(default, {}, complete=False)
+                value = None if default is None else self._try(default, _Scope({}, {}, complete=False))
                 read[name] = read.get(name) if value is None else value
         return Reach(self._dockerfile, instructions, tuple(self._sources), read)
 
@@ -208,75 +211,61 @@ class _Search:
         flags = [f"--from={reached.index(place)}" if flag.startswith("--from=") else flag for flag in instruction.flags]
         return replace(instruction, flags=tuple(flags))
 
-    def _visit(self, index: int) -> _State:
+    def _visit(self, index: int) -> _Scope:
         if index in self._reached:
             return self._reached[index]
         stage = self._stages[index]
-        image = self._expand(stage.first, stage.image, self._global_variables, complete=True)
+        image = self._expand(stage.first, stage.image, self._outer)
         if not image:
             raise self._dockerfile.error(
                 stage.first, f"{one_line(stage.image)} is empty; give the argument a value or a default"
             )
         base = self._find(image, index)
         if base is None:
-            state = _State({"PATH": None}, {}, complete=image == "scratch")
+            scope = _Scope({"PATH": None}, {}, complete=image == "scratch")
         else:
-            state = self._visit(base)
+            scope = self._visit(base).child()
             for instruction in self._stages[base].instructions:
                 if instruction.keyword == "ONBUILD":
                     raise self._dockerfile.error(
                         instruction, f"stage '{one_line(image)}' has a child in this file; write the instruction there"
                     )
-        variables = state.inherited()
-        environment = dict(state.environment)
         for instruction in stage.instructions:
-            self._read(instruction, index, variables, environment, complete=state.complete)
-        self._reached[index] = _State(variables, environment, state.complete)
-        return self._reached[index]
+            self._read(instruction, index, scope)
+        self._reached[index] = scope
+        return scope
 
-    def _read(
-        self,
-        instruction: Instruction,
-        index: int,
-        variables: dict[str, str | None],
-        environment: dict[str, str | None],
-        *,
-        complete: bool,
-    ) -> None:
+    def _read(self, instruction: Instruction, index: int, scope: _Scope) -> None:
         match instruction.keyword:
             case "ARG":
-                self._declare(instruction, variables, self._global_variables, complete=complete)
+                self._declare(instruction, scope)
             case "ENV":
                 values = {
-                    self._expand(instruction, name, variables, complete=complete): self._try(
-                        value, variables, complete=complete
-                    )
+                    self._expand(instruction, name, scope): self._try(value, scope)
                     for name, value in self._pairs(instruction)
                 }
-                variables |= values
-                environment |= values
+                scope.variables |= values
+                scope.environment |= values
             case "COPY" | "ADD":
-                self._read_paths(instruction, index, variables, complete=complete)
+                self._read_paths(instruction, index, scope)
             case "RUN":
                 for flag in instruction.flags:
                     name, _, mount = flag.partition("=")
                     if name == "--mount":
-                        self._read_mount(instruction, mount, index, variables, complete=complete)
+                        self._read_mount(instruction, mount, index, scope)
 
-    def _declare(
-        self, instruction: Instruction, variables: dict[str, str | None], outer: Variables, *, complete: bool
-    ) -> None:
+    def _declare(self, instruction: Instruction, scope: _Scope) -> None:
         for name, default in self._declarations(instruction):
             if not re.fullmatch(r"[\w.-]+", name):
                 raise self._dockerfile.error(instruction, f"{one_line(name)}: expected letters, digits and '_'")
             if name in self._arguments:
-                variables[name] = self._arguments[name]
+                scope.variables[name] = self._arguments[name]
             elif default is not None:
-                variables[name] = self._try(default, variables, complete=complete)
-            elif name in outer:
-                variables[name] = outer[name]
+                scope.variables[name] = self._try(default, scope)
+            elif name in self._outer.variables:
+                scope.variables[name] = self._outer.variables[name]
 
-    def _read_paths(self, instruction: Instruction, index: int, variables: Variables, *, complete: bool) -> None:
+    def _read_paths(self, instruction: Instruction, index: int, scope: _Scope) -> None:
         origin = instruction.flag("from")
         if origin:
             if "$" in origin:
@@ -285,20 +274,18 @@ class _Search:
                 )
             self._depend(instruction, origin, index, _number(instruction))
             return
-        if instruction.rest.startswith("[") and json_array(instruction.rest) is None:
+        if instruction.rest.startswith("[") and '"' in instruction.rest and json_array(instruction.rest) is None:
             raise self._dockerfile.error(instruction, f"{one_line(instruction.rest)}: expected a JSON array of strings")
         for word in instruction.words[:-1]:
             if (heredoc := HEREDOC.fullmatch(word)) and heredoc["name"]:
                 continue
             if instruction.keyword == "ADD" and re.match("https?://", word):
                 continue
-            path = self._expand(instruction, word, variables, complete=complete)
+            path = self._expand(instruction, word, scope)
             if instruction.keyword == "COPY" or not _REMOTE.match(path):
                 self._add(instruction, path, pattern=any(character in path for character in "*?["))
 
-    def _read_mount(
-        self, instruction: Instruction, mount: str, index: int, variables: Variables, *, complete: bool
-    ) -> None:
+    def _read_mount(self, instruction: Instruction, mount: str, index: int, scope: _Scope) -> None:
         try:
             fields = next(csv.reader([mount], strict=True), [])
         except csv.Error as error:
@@ -314,8 +301,8 @@ class _Search:
                     instruction, f"from={one_line(origin)}: BuildKit takes no variable; name a stage FROM it"
                 )
             self._depend(instruction, origin, index, None)
-        elif self._expand(instruction, options.get("type", "bind"), variables, complete=complete).lower() == "bind":
-            path = self._expand(instruction, options.get("source", ""), variables, complete=complete)
+        elif self._expand(instruction, options.get("type", "bind"), scope).lower() == "bind":
+            path = self._expand(instruction, options.get("source", ""), scope)
             self._add(instruction, path, pattern=False)
 
     def _add(self, instruction: Instruction, path: str, *, pattern: bool) -> None:
@@ -346,15 +333,16 @@ class _Search:
         name, *value = re.split(r"[\t\v\f\r ]+", instruction.rest, maxsplit=1)
         return [(name, value[0] if value else "")]
 
-    def _expand(self, instruction: Instruction, word: str, variables: Variables, *, complete: bool) -> str:
+    def _expand(self, instruction: Instruction, word: str, scope: _Scope) -> str:
         try:
-            return expand(word, variables, escape=self._dockerfile.escape, complete=complete)
+            return expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
         except ExpansionError as error:
             raise self._dockerfile.error(instruction, one_line(str(error))) from None
 
-    def _try(self, word: str, variables: Variables, *, complete: bool) -> str | None:
+    def _try(self, word: str, scope: _Scope) -> str | None:
+        """Return a word's value; None if only the build knows it."""
         try:
-            return expand(word, variables, escape=self._dockerfile.escape, complete=complete)
+            return expand(word, scope.variables, escape=self._dockerfile.escape, complete=scope.complete)
         except ExpansionError:
             return None
 

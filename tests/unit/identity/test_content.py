@@ -72,7 +72,7 @@ def test_content_has_the_reached_stages_alone(root: Path) -> None:
     content = made(root)
     assert content.dockerfile == (
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE} AS final\nARG VERSION\n"
-        "COPY --chmod=0755 --chown=1:1 a/run      /usr/bin/\nARG LABEL_TITLE\n"
+        "COPY --chmod=0755 --chown=1:1 a/run /usr/bin/\nARG LABEL_TITLE\n"
     )
     assert list(content.files) == ["a/run"]
     assert content.args == {"VERSION": "2"}
