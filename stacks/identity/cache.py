@@ -8,9 +8,12 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+_MOST: Final = 256
+"""Files that a folder holds; one of a commit's specs has about 160 KB."""
 
 
 class Cache:
@@ -42,5 +45,13 @@ class Cache:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(value, file)
             Path(name).replace(path)
+            self._prune()
         except OSError:
             return
+
+    def _prune(self) -> None:
+        """Remove the oldest half of a folder that has become too full."""
+        files = list(self._folder.iterdir())
+        if len(files) > _MOST:
+            for file in sorted(files, key=lambda file: file.stat().st_mtime)[: len(files) - _MOST // 2]:
+                file.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -96,5 +97,6 @@ def _copy(source: Path, target: Path, digest: str, root: Path) -> None:
 
 def _remove_old(folder: Path) -> None:
     for entry in folder.iterdir():
-        if time.time() - entry.stat().st_mtime > _KEPT_SECONDS:
-            shutil.rmtree(entry, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another run removes or renames too
+            if time.time() - entry.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(entry, ignore_errors=True)
