@@ -173,7 +173,13 @@ class _Files:
         raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: more than {_MOST_LINKS} links")
 
     def _matches(self, pattern: str) -> Iterator[str]:
-        """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`."""
+        """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`.
+
+        Where BuildKit lets `**` stand for several folders (``COPY --parents``), the whole folder above counts.
+        """
+        if "**" in pattern:
+            yield pattern[: pattern.index("**")].rpartition("/")[0]
+            return
         parts = [re.compile(_expression(part), re.DOTALL) for part in pattern.split("/")]
         matches = dict.fromkeys(tuple(path.split("/")[: len(parts)]) for path in self._paths)
         for match in matches:

@@ -3,6 +3,8 @@
 The rules are those of moby/buildkit v0.26, ``frontend/dockerfile/parser`` (``parser.go``, ``split_command.go``,
 ``line_parsers.go``) and ``instructions/parse.go``. What its versions since v0.8 (Docker 20.10) read differently is
 refused.
+
+PyPI's ``dockerfile`` is that parser, but needs a Go compiler wherever it has no wheel. So only the tests use it.
 """
 
 from __future__ import annotations

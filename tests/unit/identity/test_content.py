@@ -155,6 +155,7 @@ def test_fingerprint_of_sibling_covers_its_parent(root: Path) -> None:
         ("a/layers/[!x]??.sh", []),
         ("a/layers/[^x]n[a-f].sh", ["a/layers/one.sh"]),
         ("a/r?n", ["a/run"]),
+        ("a/layers/**/*.sh", ["a/layers/deep/three.sh", "a/layers/one.sh", "a/layers/two.txt"]),
         ("a/${WHICH}", ["a/run"]),
         ("a/link", ["a/layers/one.sh", "a/link"]),
         ("a/folder/one.sh", ["a/folder", "a/layers/one.sh"]),
