@@ -97,17 +97,26 @@ def _origins(
     commits = _commits(root, head)
     if not commits:
         return {}
-    edits = {name: _last_edit(root, head, tuple(files[name])) for name in fingerprints}
-    trees = _fingerprints(root, [commits[0], *filter(None, edits.values())])
-    newest = trees[commits[0]].get(stack, {})
+    newest = _fingerprints(root, commits[:1])[commits[0]].get(stack, {})
     origins = dict.fromkeys(fingerprints, commits[0])
     ranges: dict[str, tuple[int, int]] = {}  # places in commits: the last known to be equal, the first known to differ
-    for name in newest.keys() & fingerprints.keys():
-        edit = edits[name]
-        if edit and trees[edit].get(stack, {}).get(name) == newest[name]:
-            origins[name] = edit
-        else:
-            ranges[name] = (0, commits.index(edit) if edit in commits else len(commits))
+    edits = dict.fromkeys(newest.keys() & fingerprints.keys(), (0, head))  # the last equal place, where to look from
+    while edits:
+        last = {name: _last_edit(root, start, tuple(files[name])) for name, (_, start) in edits.items()}
+        before = {commit: _parent(root, commit) for commit in last.values() if commit}
+        trees = _fingerprints(root, [*filter(None, {*before, *before.values()})])
+        for name, (same, _) in list(edits.items()):
+            edit = last[name]
+            place = commits.index(edit) if edit in commits else None
+            if edit is None or trees[edit].get(stack, {}).get(name) != newest[name]:
+                ranges[name] = (same, len(commits) if place is None else place)
+                del edits[name]
+            elif (parent := before[edit]) and trees[parent].get(stack, {}).get(name) == newest[name]:
+                # No build reads the edit; it may be a comment's.
+                edits[name] = (same if place is None else place, parent)
+            else:
+                origins[name] = edit
+                del edits[name]
     while middles := {name: sum(places) // 2 for name, places in ranges.items() if places[1] - places[0] > 1}:
         trees = _fingerprints(root, [commits[middle] for middle in middles.values()])
         for name, middle in middles.items():
@@ -127,6 +136,12 @@ def _commits(root: Path, head: str) -> list[str]:
 def _last_edit(root: Path, head: str, files: tuple[str, ...]) -> str | None:
     """Return the last commit that changed one of a context's files, on any branch that was merged."""
     return (git(root, "rev-list", "-1", head, "--", *(f"{CONTEXT}/{file}" for file in files)) or "").strip() or None
+
+
+@functools.cache
+def _parent(root: Path, commit: str) -> str | None:
+    """Return a commit's first parent; None for the first commit."""
+    return (git(root, "rev-parse", "--verify", "--quiet", f"{commit}^") or "").strip() or None
 
 
 @functools.cache

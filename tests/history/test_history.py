@@ -53,6 +53,22 @@ def test_revision_after_changed_or_deleted_file_moves(checkout: Checkout, first:
     assert checkout.revision() == checkout.git("rev-parse", "HEAD")[:7] != third
 
 
+def test_revision_after_comments_in_dockerfile_stays(checkout: Checkout, first: str) -> None:
+    for number in range(3):
+        checkout.commit(DOCKERFILE, f"# Comment {number}.\n{BUILD}")
+        assert checkout.revision() == first
+    second = checkout.commit("dockerfiles/torch/run", "false\n")
+    checkout.git("checkout", "-q", "-b", "side")
+    third = checkout.commit("dockerfiles/torch/run", "true || false\n")
+    checkout.git("checkout", "-q", "main")
+    checkout.commit("README.md", "three\n")
+    checkout.git("merge", "-q", "--no-ff", "-m", "merge", "side")
+    for number in range(2):
+        assert checkout.revision() == third != second
+        checkout.commit(DOCKERFILE, f"# Another {number}.\n{BUILD}")
+    assert checkout.revision() == third
+
+
 def test_revision_after_reverted_change_is_the_first(checkout: Checkout, first: str) -> None:
     """Equal content, equal tag: what is already published under it is what would be built."""
     checkout.commit("dockerfiles/torch/extra.sh", "true\n")
