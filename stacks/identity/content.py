@@ -92,6 +92,7 @@ class Contents:
     def __init__(self, folder: Context) -> None:
         self._context = folder
         self._dockerfiles: dict[str, Dockerfile] = {}
+        self._reached: dict[tuple[object, ...], tuple[str, Mapping[str, str], Mapping[str, str | None]]] = {}
 
     def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None) -> Content:
         """Return what an image is made of. ``labels`` are by default those that its spec has today.
@@ -100,24 +101,28 @@ class Contents:
             SlipwayError: there is no such Dockerfile, nobody knows before the build what it reads, or the context does
                 not have what it reads.
         """
+        labels = spec.labels if labels is None else labels
+        # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
+        given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
+        key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()))
+        if key not in self._reached:  # stacks share sources and wheels
+            self._reached[key] = self._reach(spec, given)
+        dockerfile, files, arguments = self._reached[key]
+        read = {name: value for name, value in labels.items() if label_args({name: value}).keys() <= arguments.keys()}
+        return Content(spec, read, dockerfile, files, arguments)
+
+    def _reach(
+        self, spec: ImageSpec, given: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, str], Mapping[str, str | None]]:
+        """Return the reached stages as a Dockerfile, the files that these read, and the arguments that they declare."""
         path = spec.dockerfile
         if path not in self._dockerfiles:
             self._dockerfiles[path] = instructions.parse(self._context.read(path), f"{CONTEXT}/{path}")
         dockerfile = self._dockerfiles[path]
-        labels = spec.labels if labels is None else labels
-        # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
-        given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
         files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
-        return Content(
-            spec=spec,
-            labels={
-                key: value for key, value in labels.items() if label_args({key: value}).keys() <= reach.arguments.keys()
-            },
-            dockerfile=reach.render(given),
-            files={file: self._context.digest(file) for file in sorted(files)},
-            arguments=reach.arguments,
-        )
+        digests = {file: self._context.digest(file) for file in sorted(files)}
+        return reach.render(given), digests, reach.arguments
 
 
 class _Files:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 """The characters that BuildKit takes as spaces: Go's ``unicode.IsSpace``."""
 _SPECIAL = "@*#?-$!0"
 """The shell's special parameters, which are names of one character."""
+
+
+_MEANING = re.compile(r"[$'\"\\`]")
+"""The characters with a meaning in a word. Most words have none, and are not read character by character."""
 
 
 class ExpansionError(ValueError):
@@ -27,6 +32,8 @@ def expand(word: str, variables: Mapping[str, str | None], *, escape: str, compl
         ExpansionError: a value is not known before the build, or the word uses a form other than ``$x``, ``${x}``,
             ``${x:-word}``, ``${x:+word}``, ``${x:?word}`` and these without the colon.
     """
+    if not _MEANING.search(word):
+        return word
     return _Lexer(word, escape, variables, complete=complete).text("")
 
 

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.dockerfile.expansion import SPACE, ExpansionError, raw_words
@@ -116,6 +117,7 @@ class Dockerfile:
         return _error(self.path, instruction.line, f"{instruction.keyword}: {message}")
 
 
+@cache
 def parse(content: bytes, path: str) -> Dockerfile:
     """Read a Dockerfile.
 
@@ -306,7 +308,8 @@ def _document(numbered: Iterator[tuple[int, str]], name: str, *, chomp: bool) ->
     return ""
 
 
-def split_words(text: str, escape: str) -> list[str]:
+@cache
+def split_words(text: str, escape: str) -> Sequence[str]:
     """Return the words of an ``ARG`` or an ``ENV``; quoted and escaped spaces do not part words, and quotes stay."""
     words: list[str] = []
     word, quote = "", ""
