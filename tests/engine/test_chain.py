@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.engine.project import Project
+from tests.engine.project import DOCKERFILE, Project
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 
@@ -82,20 +82,41 @@ def test_preview_of_changed_file_names_it(project: Project) -> None:
     assert old != new
     assert FILES.findall(preview) == [("-", "link0/file.txt"), ("+", "link0/file.txt")], preview
     assert re.findall(r"[~+-] (\S+) *: \"", preview) == ["tag", "tag"], preview
-    project.write("dockerfiles/link0/file.txt", f"content 0 {project.path}\n")
+
+
+def test_preview_of_new_and_removed_file_names_it(project: Project) -> None:
+    project.write("dockerfiles/link0/Dockerfile", DOCKERFILE.format(number=0) + "COPY link0/*.txt /texts/\n")
+    project.write("dockerfiles/link0/old.txt", "old\n")
+    project.up()
     project.write("dockerfiles/link0/new.txt", "new\n")
     assert FILES.findall(project.preview().output) == [("+", "link0/new.txt")]
+    (project.root / "dockerfiles/link0/new.txt").unlink()
+    (project.root / "dockerfiles/link0/old.txt").unlink()
+    assert FILES.findall(project.preview().output) == [("-", "link0/old.txt")]
 
 
-def test_preview_of_changed_comments_reports_comments_alone(project: Project) -> None:
-    dockerfile = project.root / "dockerfiles/link0/Dockerfile"
-    dockerfile.write_text("# first\n" + dockerfile.read_text())
+def test_preview_of_changed_instruction_names_its_dockerfile(project: Project) -> None:
     project.up()
-    dockerfile.write_text(dockerfile.read_text().replace("first", "second"))
+    project.write("dockerfiles/link0/Dockerfile", DOCKERFILE.format(number=0) + "ENV A=b\n")
     preview = project.preview().output
-    comments = "link0/Dockerfile (comments only)"
-    assert FILES.findall(preview) == [("-", comments), ("+", comments)], preview
+    assert FILES.findall(preview) == [("-", "link0/Dockerfile"), ("+", "link0/Dockerfile")], preview
     assert re.findall(r"[~+-] (\S.*?) *: *\"", preview) == ["tag", "tag"], preview
+
+
+def test_changed_comment_and_spacing_change_nothing(project: Project) -> None:
+    project.configure(length=2)
+    text = DOCKERFILE.format(number=0)
+    project.write("dockerfiles/link0/Dockerfile", f"# first\n{text}")
+    project.up()
+    project.write("dockerfiles/link0/Dockerfile", "\n# second\n" + text.replace("COPY ", "# third\nCOPY \\\n  "))
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+
+
+def test_instruction_outside_the_target_changes_nothing(project: Project) -> None:
+    project.up()
+    unreached = "ARG BASE_IMAGE\nFROM scratch AS unreached\nCOPY link0/none /\n"
+    project.write("dockerfiles/link0/Dockerfile", unreached + DOCKERFILE.format(number=0).partition("\n")[2])
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
 def test_changed_credentials_are_no_change(project: Project) -> None:
@@ -107,9 +128,10 @@ def test_changed_credentials_are_no_change(project: Project) -> None:
     assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
-def test_ignored_file_changes_nothing(project: Project) -> None:
+def test_unread_file_changes_nothing(project: Project) -> None:
     project.up()
     project.write("dockerfiles/link0/README.md", "about\n")
+    project.write("dockerfiles/link0/new.txt", "beside what is read\n")
     project.write("dockerfiles/other/file.txt", "elsewhere\n")
     assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
@@ -119,7 +141,7 @@ def test_plan_is_known_at_first_preview(project: Project) -> None:
     preview = project.preview().output
     assert re.search(r'WORD *: "one"', preview), preview
     assert re.search(r'platform *: "linux/amd64"', preview), preview
-    assert 'link1/Dockerfile: "3 files' in preview, preview
+    assert 'link1: "2 files' in preview, preview
     assert re.search(r'BASE_IMAGE *: "[^"]+/link0:[^"]+"', preview), preview
     plan = preview[preview.index("plan") :]
     assert "[unknown]" not in plan, preview
@@ -139,6 +161,17 @@ def test_failed_build_quotes_its_step_and_next_up_finishes(project: Project) -> 
     dockerfile.write_text(good)
     project.up()
     assert project.outputs()["images"]["link0"]["digest"].startswith("sha256:")
+
+
+def test_missing_file_is_refused_before_any_build(project: Project) -> None:
+    project.configure(length=2)
+    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
+    line = "dockerfiles/link1/Dockerfile:3: COPY: link1/none: the context has no such file; see the ignore file too"
+    for failed in (project.preview(check=False), project.up(check=False)):
+        assert failed.returncode != 0
+        assert re.search(rf"^ *error: {re.escape(line)}$", failed.output, re.MULTILINE), failed.output
+        assert "Traceback" not in failed.output
+    assert not project.published("link0")
 
 
 def test_destroy_leaves_no_resource(project: Project) -> None:
