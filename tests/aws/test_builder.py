@@ -167,7 +167,7 @@ def check_missing_machine_is_replaced(project: BuilderProject) -> None:
 @pytest.mark.slow  # likewise
 def test_builder_after_failed_image_is_reused_in_any_state(project: BuilderProject, sessions: Path) -> None:
     project.building(length=2)
-    project.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY nothing /\n")
+    project.write("dockerfiles/link1/Dockerfile", 'ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN ["/none"]\n')
     assert project.up(check=False, **AWAY).returncode != 0
     machine = project.machine()
     assert machine["State"]["Name"] == "running"  # until it stops itself

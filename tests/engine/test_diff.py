@@ -7,7 +7,7 @@ import re
 import urllib.request
 from typing import Any
 
-from tests.engine.project import MANIFESTS, Project
+from tests.engine.project import DOCKERFILE, MANIFESTS, Project
 
 
 def diff(project: Project, *words: str, code: int = 0, **environment: str) -> str:
@@ -33,7 +33,11 @@ def test_diff_of_unpublished_stack_is_all_new(project: Project) -> None:
 
 def test_diff_compares_new_build_with_published_images(project: Project) -> None:
     project.configure(length=2)
+    project.write("dockerfiles/link1/Dockerfile", DOCKERFILE.format(number=1) + "COPY link1/*.txt /texts/\n")
     project.up()
+    dockerfile = project.root / "dockerfiles/link0/Dockerfile"
+    dockerfile.write_text("# a comment\n" + dockerfile.read_text())
+    project.write("dockerfiles/link0/new.txt", "nothing reads it\n")
     assert {image["state"] for image in as_json(project).values()} == {"unchanged"}
 
     project.configure(length=2, word="two")

@@ -1,24 +1,43 @@
-"""States that commit 25ac601 wrote, under today's code."""
+"""States that commit 25ac601 wrote, under today's code: contexts and tags of images move once, and nothing else."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.engine.old_stacks import STACKS, old_state
+from tests.engine.project import Project
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+IMAGE = {"docker:index/image:Image", "slipway:image:ImageVariant"}
+MOVED = {
+    "products": IMAGE | {"slipway:image:BuildProduct", "pulumi-python:dynamic/image:Published"},
+    "signed": IMAGE,
+    "ecr": IMAGE,
+    "kubernetes": IMAGE,
+    "ec2": IMAGE,
+}
+"""By stack: the types of the resources that are updated, which are images and what has their names and digests."""
+
+
+def previewed(project: Project) -> set[tuple[str, str]]:
+    """Return the operations of a preview that change something, and the type of the resource of each."""
+    steps = json.loads(project.preview("--json").stdout)["steps"]
+    return {(step["op"], step["urn"].split("::")[2].rpartition("$")[2]) for step in steps if step["op"] != "same"}
 
 
 @pytest.mark.parametrize("kind", STACKS)
-def test_old_state_is_unchanged_and_can_be_updated(tmp_path: Path, kind: str) -> None:
+def test_images_of_old_state_are_updated_once(tmp_path: Path, kind: str) -> None:
     with STACKS[kind](tmp_path) as (project, configure):
         configure()
         project.up()
         (tmp_path / "old.json").write_text(old_state(kind, project))
         project.pulumi("stack", "import", "-s", "t", "--file", str(tmp_path / "old.json"))
+        assert previewed(project) == {("update", moved) for moved in MOVED[kind]}
+        project.up()
         project.preview("--expect-no-changes")
         refreshed = project.refresh().output
         assert UNCHANGED.search(refreshed), refreshed

@@ -18,9 +18,11 @@ from _pytest.mark import ParameterSet
 from stacks import differences as preview
 from stacks import lock, plan
 from stacks.config.stack_file import ROOT, stack_names
+from stacks.identity.content import Contents
+from stacks.identity.context import Folder
 from stacks.plan import Plan
 from stacks.references import qualified
-from stacks.spec import Outside
+from stacks.spec import CONTEXT, Outside
 from tests.helpers import pulumi_cli
 
 QUICK = ("base-cu121", "nccl-cu121", "efa", "aks-megatron", "universal-cu132")
@@ -89,15 +91,22 @@ class Project:
         lock.write(self.root, dict.fromkeys(names, f"sha256:{digit * 64}"))
 
 
-def folder(project: Project) -> Path:
-    """Return the folder of the stack's first image."""
-    return project.root / "dockerfiles" / Path(project.plan().images[0].spec.dockerfile).parent
+def whole_folder(project: Project) -> Path:
+    """Return a folder that the build of the stack's first image reads whole; where it can, one of the image's own."""
+    context, image = project.root / CONTEXT, project.plan().images[0]
+    own = Path(image.spec.dockerfile).parent
+    paths = sorted(map(Path, image.content.files), key=lambda path: own not in path.parents)
+    folders = {path.parent: context / path.parent / "probe.txt" for path in paths}
+    for probe in folders.values():
+        probe.touch()
+    read = Contents(Folder(context)).of(image.spec).files
+    for probe in folders.values():
+        probe.unlink()
+    return context / next(folder for folder in folders if f"{folder}/probe.txt" in read)
 
 
 def removable(project: Project) -> Path:
-    first = project.plan().images[0]
-    mine = [path for path in first.content.files if path.startswith(f"{Path(first.spec.dockerfile).parent}/")]
-    return project.root / "dockerfiles" / next(path for path in mine if "Dockerfile" not in path)
+    return min(path for path in whole_folder(project).iterdir() if path.is_file())
 
 
 def argument(project: Project) -> None:
@@ -105,7 +114,7 @@ def argument(project: Project) -> None:
 
 
 def added(project: Project) -> None:
-    (folder(project) / "new.txt").write_text("new\n")
+    (whole_folder(project) / "new.txt").write_text("new\n")
 
 
 def changed(project: Project) -> None:
@@ -117,9 +126,19 @@ def removed(project: Project) -> None:
     removable(project).unlink()
 
 
-def comment(project: Project) -> None:
-    file = folder(project) / "Dockerfile"
-    file.write_text("# another comment\n" + file.read_text())
+def instruction(project: Project) -> None:
+    file = project.root / CONTEXT / project.plan().images[0].spec.dockerfile
+    file.write_text(re.sub("^FROM .*$", r"\g<0>\nENV NEW=new", file.read_text(), flags=re.MULTILINE))
+
+
+def unread(project: Project) -> None:
+    """Change what no build reads: comments of all Dockerfiles, and files beside them."""
+    for file in {project.root / CONTEXT / image.spec.dockerfile for image in project.plan().images}:
+        file.write_text(
+            "# another comment\n\n" + re.sub("^(RUN|ARG) ", r"# a third\n\1  ", file.read_text(), flags=re.MULTILINE)
+        )
+        (file.parent / "new.txt").write_text("new\n")
+        (file.parent / "README.md").write_text("new\n")
 
 
 def moved(project: Project) -> None:
@@ -131,7 +150,7 @@ def tag(project: Project) -> None:
 
 
 Change = Callable[[Project], None]
-KINDS: tuple[Change, ...] = (argument, added, changed, removed, comment, moved, tag)
+KINDS: tuple[Change, ...] = (argument, added, changed, removed, instruction, moved, tag)
 
 
 def differences(before: Plan, after: Plan) -> dict[str, list[tuple[tuple[str, ...], Any, Any]]]:
@@ -207,6 +226,7 @@ def test_preview_of_changes_lists_each_image_and_reason(stack: str, kinds: tuple
         for name in ("stacks", "dockerfiles"):
             shutil.rmtree(project.root / name)
             shutil.copytree(kept / name, project.root / name)
+    unread(project)
     assert re.search(r"Resources:\n\s+\d+ unchanged", project.pulumi("preview", "-s", stack))
 
 
@@ -216,7 +236,7 @@ def test_preview_of_three_changes_prints_these_lines(tmp_path: Path) -> None:
     project.lock("a")
     project.pulumi("up", "-s", "local", "--yes", "--skip-preview")
     project.configure(torch={"version": "2.14.0"})
-    (project.root / "dockerfiles/torch/new.txt").write_text("new\n")
+    (project.root / "dockerfiles/torch/python/new.txt").write_text("new\n")
     project.lock("b")
     outputs = project.pulumi("preview", "-s", "local").partition("\nOutputs:\n")[2].partition("\nResources:\n")[0]
     for pattern, text in (
@@ -242,7 +262,7 @@ def test_preview_of_three_changes_prints_these_lines(tmp_path: Path) -> None:
         "~ torch:",
         "- N files",
         "+ N files",
-        "+ 7e1e987f96f1 torch/new.txt",
+        "+ 7e1e987f96f1 torch/python/new.txt",
     ]
 
 
@@ -267,8 +287,9 @@ def test_plain_preview_of_older_state_has_no_update(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "local")
     deployment = project.root / "components/deployment.py"
     text = deployment.read_text()
-    older = text.replace('file_list(contents[image.spec.name].pop("files"))', 'contents[image.spec.name].pop("files")')
-    assert older != text
+    today = 'files[image.spec.name] = file_list(contents[image.spec.name].pop("files"))'
+    assert today in text
+    older = text.replace(today, 'files[image.spec.dockerfile] = contents[image.spec.name].pop("files")')
     deployment.write_text(older)
     project.pulumi("up", "-s", "local", "--yes", "--skip-preview")
     deployment.write_text(text)

@@ -124,7 +124,7 @@ def build_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple
     """Return an image's build arguments and flags; ``names`` are those of its parents."""
     siblings = {argument: names[parent] for argument, parent in image.siblings.items()}
     target = [f"--target={image.spec.target}"] if image.spec.target else []
-    return {**image.args, **image.spec.tuning, **image.spec.label_args, **siblings}, target
+    return {**image.args, **image.content.label_args, **siblings}, target
 
 
 def built(

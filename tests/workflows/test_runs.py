@@ -18,6 +18,7 @@ from tests.fakes.github.actions import Actions, Event, Run
 from tests.fakes.github.rest_api import GitHub, serve
 from tests.workflows.repository import Repository
 
+FAILING = 'ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN ["/none"]\n'
 NOTHING_TO_DO = {"affected stacks": "success", "publish": "skipped", "branch published": "success"}
 
 
@@ -133,7 +134,7 @@ def test_stack_without_registry_is_never_published(world: World) -> None:
 
 
 def test_failed_stack_is_published_by_next_push(world: World) -> None:
-    world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
+    world.repository.write("dockerfiles/link1/Dockerfile", FAILING)
     world.repository.configure("two", word="three")
     event = world.repository.push("one cannot be built, two is another")
     failed = world.actions().run("publish.yml", event)
@@ -144,18 +145,34 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
     assert world.published_state("one")["commit"] == world.event.sha
     assert world.published_state("two")["commit"] == event.sha
     assert world.published_state("two")["outputs"]["plan"]["link0"]["args"]["WORD"] == "three"
-    world.repository.write("dockerfiles/link1/none", "now it is there\n")
-    event = world.repository.push("the missing file")
+    mended = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/file.txt /mended.txt\n"
+    world.repository.write("dockerfiles/link1/Dockerfile", mended)
+    event = world.repository.push("one can be built")
     run = world.actions().run("publish.yml", event)
     assert run.job("one / up").result == run.job("two / up").result == "success", run.log
     assert "unchanged" in run.job("two / up").log
     assert world.upto() == event.sha
 
 
+def test_missing_file_ends_run_before_any_build(world: World) -> None:
+    before = world.tags()
+    world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
+    world.repository.configure("two", word="three")
+    run = world.actions().run("publish.yml", world.repository.push("one cannot be planned, two is another"))
+    assert run.job("affected stacks").result == "failure", run.log
+    assert set(run.results.values()) == {"failure", "skipped"}
+    line = run.job("affected stacks").log.splitlines()[-1]
+    assert line.endswith(
+        "dockerfiles/link1/Dockerfile:3: COPY: link1/none: the context has no such file; see the ignore file too"
+    )
+    assert world.tags() == before
+    assert world.upto() == world.event.sha
+
+
 def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     before = world.published_state("two")["outputs"]["images"]["link0"]
     kept = (world.repository.root / "dockerfiles/link1/Dockerfile").read_text()
-    world.repository.write("dockerfiles/link1/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY link1/none /\n")
+    world.repository.write("dockerfiles/link1/Dockerfile", FAILING)
     world.repository.configure("two", word="three", runsOn=["self-hosted", "builders"])
     failed = world.actions().run("publish.yml", world.repository.push("one cannot be built, two is another"))
     assert failed.results == {

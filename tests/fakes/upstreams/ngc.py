@@ -97,7 +97,7 @@ class Upstreams:
         config = self.values(stack, **more)
         [image] = plan.make(stack or self.stack, config).images
         self.parent(config["ngc"])
-        return {**image.args, **image.spec.tuning, **image.spec.label_args}
+        return {**image.args, **image.content.label_args}
 
     def published(self, folder: Path, **more: Any) -> Published:
         """Build and push the stack's image with `pulumi up` from the branch `main`; ``folder`` gets its state."""
