@@ -154,8 +154,14 @@ def old_state(kind: str, project: Project) -> str:
     for name, value in placeholders(project).items():
         text = text.replace(f"${{{name}}}", value)
     text = text.replace('"${port}"', project.registry.rpartition(":")[2])  # a number, in policies of the network
-    today = json.loads(project.pulumi("stack", "export", "-s", "t").stdout)
-    return json.dumps(filled(json.loads(text), today))
+    today = json.loads(project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout)
+    state = filled(json.loads(text), today)
+    for resource in state["deployment"]["resources"]:
+        if "__inputs" in resource.get("outputs", {}):  # with which the provider compares the next ones
+            inputs = resource["outputs"]["__inputs"]
+            plain = _without_secrets(resource["inputs"])
+            resource["outputs"]["__inputs"] = {**inputs, "plaintext": json.dumps(plain)}
+    return json.dumps(state)
 
 
 def placeholders(project: Project) -> dict[str, str]:
@@ -186,10 +192,25 @@ def masked(first: Any, second: Any) -> Any:
 def filled(old: Any, today: Any) -> Any:
     """Return an old value with today's in place of ``${today}``."""
     if isinstance(old, dict):
+        if _is_secret(old):
+            return today
         return {key: filled(value, today.get(key) if isinstance(today, dict) else None) for key, value in old.items()}
     if isinstance(old, list):
         return [filled(one, other) for one, other in _paired(old, today)]
     return today if old == "${today}" else old
+
+
+def _is_secret(value: dict[str, Any]) -> bool:
+    return value.get("4dabf18193072939515e22adb298388d") == "1b47061264138c4ac30d75fd1eb44270"
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return a value with what its secrets hold in their place."""
+    if not isinstance(value, dict):
+        return value
+    if _is_secret(value):
+        return json.loads(value["plaintext"])
+    return {key: _without_secrets(item) for key, item in value.items()}
 
 
 _LEFT_OUT = {"availabilityZone", "text"}

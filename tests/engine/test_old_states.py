@@ -13,14 +13,17 @@ from tests.engine.project import Project
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 IMAGE = {"docker:index/image:Image", "slipway:image:ImageVariant"}
-MOVED = {
+UPDATED = {
     "products": IMAGE | {"slipway:image:BuildProduct", "pulumi-python:dynamic/image:Published"},
-    "signed": IMAGE,
-    "ecr": IMAGE,
+    "signed": IMAGE
+    | {f"pulumi-python:dynamic/image:{name}" for name in ("ExtraTag", "Provenance", "Sbom", "Signature")},
+    "ecr": IMAGE | {"pulumi-python:dynamic/image:ExtraTag"},
     "kubernetes": IMAGE,
-    "ec2": IMAGE,
+    "ec2": IMAGE | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")},
 }
-"""By stack: the types of the resources that are updated, which are images and what has their names and digests."""
+"""By stack: the types of the resources that are updated, which are images and what has their names or digests."""
+REPLACED = {"kubernetes": {"kubernetes:batch/v1:Job"}}
+"""By stack: likewise those that are replaced. The job of the GPU checks is; Kubernetes lets no job have another image."""
 
 
 def previewed(project: Project) -> set[tuple[str, str]]:
@@ -36,7 +39,10 @@ def test_images_of_old_state_are_updated_once(tmp_path: Path, kind: str) -> None
         project.up()
         (tmp_path / "old.json").write_text(old_state(kind, project))
         project.pulumi("stack", "import", "-s", "t", "--file", str(tmp_path / "old.json"))
-        assert previewed(project) == {("update", moved) for moved in MOVED[kind]}
+        assert previewed(project) == {
+            *(("update", updated) for updated in UPDATED[kind]),
+            *(("replace", replaced) for replaced in REPLACED.get(kind, ())),
+        }
         project.up()
         project.preview("--expect-no-changes")
         refreshed = project.refresh().output

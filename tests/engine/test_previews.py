@@ -132,13 +132,13 @@ def instruction(project: Project) -> None:
 
 
 def unread(project: Project) -> None:
-    """Change what no build reads: comments of all Dockerfiles, and files beside them."""
+    """Change what no build reads: comments and spaces of all Dockerfiles, READMEs, and a new folder."""
     for file in {project.root / CONTEXT / image.spec.dockerfile for image in project.plan().images}:
-        file.write_text(
-            "# another comment\n\n" + re.sub("^(RUN|ARG) ", r"# a third\n\1  ", file.read_text(), flags=re.MULTILINE)
-        )
-        (file.parent / "new.txt").write_text("new\n")
+        text = re.sub("^(RUN|ARG) ", r"# a third\n\1  ", file.read_text(), flags=re.MULTILINE)
+        file.write_text(f"# another comment\n\n{text}")
         (file.parent / "README.md").write_text("new\n")
+    (project.root / CONTEXT / "new").mkdir()
+    (project.root / CONTEXT / "new/new.txt").write_text("new\n")
 
 
 def moved(project: Project) -> None:
