@@ -151,9 +151,10 @@ class Engine:
         try:
             yield
         finally:
-            for image in self._client.images.list(all=False):
+            # Not `images.list`, which asks again for each image: another program may have removed it.
+            for image in self._client.api.images():
                 # By name: the user may have another name for the same image.
-                for name in [*image.attrs["RepoTags"], *image.attrs["RepoDigests"]]:
+                for name in [*(image["RepoTags"] or []), *(image["RepoDigests"] or [])]:
                     if name.startswith(f"{address}/"):
                         self._remove(name)
             if self._ours:

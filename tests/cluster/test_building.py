@@ -153,7 +153,7 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
         ref = first["images"]["link0"]["ref"]
         assert ref.startswith(f"{registry}/{project.path}/link0@sha256:")
         before = manifest(registry, f"{project.path}/link0", first["images"]["link0"]["digest"])["layers"]
-        assert not [image for image in engine().images.list() if f"{project.path}/link0" in " ".join(image.tags)]
+        assert not [image for image in engine().api.images() if f"{project.path}/link0" in str(image["RepoTags"])]
 
         project.restart()
         configure(word="two")

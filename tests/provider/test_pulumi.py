@@ -131,8 +131,9 @@ class Project:
 def project(tmp_path: Path, locked_registry: Registry, shell: Path, engine: docker.DockerClient) -> Iterator[Project]:
     running = Project(tmp_path, locked_registry, shell)
     yield running
-    for image in engine.images.list():
-        for tag in image.tags:
+    # Not `images.list`, which asks again for each image: another test may have removed it.
+    for image in engine.api.images():
+        for tag in image["RepoTags"] or []:
             if tag.startswith(running.environment["TEST_REPOSITORY"]):
                 engine.images.remove(tag, force=True)
 
