@@ -58,7 +58,8 @@ class ImageSpec(_Frozen):
 
     ``name`` is unique in its stack and the last part of the repository's name. ``dockerfile`` is relative to the
     context. ``args`` are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each
-    argument of a ``FROM`` or a mount to the image it names. ``branches`` maps arguments to branches; the lock replaces
+    argument of a ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on
+    by way of a product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces
     them with commits.
 
     A ``product`` (sources, wheels) is mounted by other builds and not run. ``tuning`` arguments, such as the number of
@@ -73,6 +74,7 @@ class ImageSpec(_Frozen):
     args: Mapping[str, str] = Field(default_factory=dict)
     tuning: Mapping[str, str] = Field(default_factory=dict)
     parents: Mapping[str, Parent] = Field(default_factory=dict)
+    base_name: str | None = None
     branches: Mapping[str, Branch] = Field(default_factory=dict)
     description: str
     licenses: str
@@ -108,8 +110,8 @@ class ImageSpec(_Frozen):
             "licenses": self.licenses,
         }
         base = self.parents.get("BASE_IMAGE")
-        if isinstance(base, Outside):
-            labels["base.name"] = base.reference
+        if name := base.reference if isinstance(base, Outside) else self.base_name:
+            labels["base.name"] = name
         return {LABEL_PREFIX + key: value for key, value in labels.items()}
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -102,24 +103,84 @@ class Config(FamilyConfig):
         return self.hpcx or hpcx_archive(self.cuda, self.distro, machine=self.machine)
 
 
+_TOOLS = {
+    "gdrcopy": "GDRCopy",
+    "perftest": "perftest",
+    "nvbandwidth": "nvbandwidth",
+    "nccl-tests": "NCCL's tests",
+}
+"""What nccl-tests takes of hpc-tools: the target, and its name in texts."""
+
+
 def images(config: Config) -> list[ImageSpec]:
-    """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of."""
-    tests = [] if config.nccl_tests else [_nccl_tests(config)]
-    parent: Parent = Outside(reference=config.nccl_tests) if config.nccl_tests else Sibling(image=tests[0].name)
-    contents = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
-    parent_args = contents if config.nccl_tests else {}
-    variant = Variant("nccl", builder=parent, base=parent, nccl=config.nccl, parent_args=parent_args)
-    return [*tests, *family(config, variant)]
+    """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of.
+
+    Wheels are compiled in nccl-builder, on which nccl-tests stands too. A new tool in nccl-tests compiles no wheel. With
+    a published nccl-tests, wheels are compiled in that.
+    """
+    if config.nccl_tests:
+        parent = Outside(reference=config.nccl_tests)
+        contents = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
+        return family(config, Variant("nccl", builder=parent, base=parent, nccl=config.nccl, parent_args=contents))
+    builder, tests = Sibling(image="nccl-builder"), Sibling(image="nccl-tests")
+    own = [_hpcx(config), _builder(config), *_tools(config), _nccl_tests(config)]
+    return [*own, *family(config, Variant("nccl", builder=builder, base=tests, nccl=config.nccl))]
+
+
+def _build(config: Config, target: str, parent: Parent, title: str, **args: str) -> ImageSpec:
+    return ImageSpec(
+        name=f"{target}-build",
+        dockerfile="hpc-tools/Dockerfile",
+        target=target,
+        platform=config.platform,
+        product=True,
+        args=args,
+        tuning=tuning(config.max_jobs, "nccl-tests"),
+        parents={"BASE_IMAGE": parent},
+        description=title,
+        licenses="BSD-3-Clause",
+        suffix=suffix(config, "nccl", tail=None),
+    )
+
+
+def _hpcx(config: Config) -> ImageSpec:
+    return _build(config, "hpcx", _devel(config), "HPC-X and OpenMPI", HPCX_ARCHIVE=config.hpcx_archive)
+
+
+def _tools(config: Config) -> Iterator[ImageSpec]:
+    """Yield the tools, each compiled in the smallest image that has what it is linked with."""
+    for target, title in _TOOLS.items():
+        parent = Sibling(image="nccl-builder") if target == "nccl-tests" else _devel(config)
+        args = {"ARCH_LIST": config.archs} if target in {"nvbandwidth", "nccl-tests"} else {}
+        yield _build(config, target, parent, title, **args)
+
+
+def _devel(config: Config) -> Outside:
+    return Outside(reference=config.parent("devel"))
+
+
+def _builder(config: Config) -> ImageSpec:
+    return ImageSpec(
+        name="nccl-builder",
+        dockerfile="nccl-builder/Dockerfile",
+        platform=config.platform,
+        product=True,
+        args={"NCCL_VERSION": config.nccl},
+        parents={"BASE_IMAGE": _devel(config), "HPCX_BUILD_IMAGE": Sibling(image="hpcx-build")},
+        description="What wheels with NCCL and HPC-X are compiled in",
+        licenses="BSD-3-Clause",
+        suffix=suffix(config, "nccl", nccl=config.nccl, tail=None),
+    )
 
 
 def _nccl_tests(config: Config) -> ImageSpec:
+    tools = {f"{target.upper().replace('-', '_')}_BUILD_IMAGE": Sibling(image=f"{target}-build") for target in _TOOLS}
     return ImageSpec(
         name="nccl-tests",
         dockerfile="nccl-tests/Dockerfile",
         platform=config.platform,
-        args={"NCCL_VERSION": config.nccl, "HPCX_ARCHIVE": config.hpcx_archive, "ARCH_LIST": config.archs},
-        tuning=tuning(config.max_jobs, "nccl-tests"),
-        parents={"BASE_IMAGE": Outside(reference=config.parent("devel"))},
+        parents={"BASE_IMAGE": Sibling(image="nccl-builder"), **tools},
+        base_name=_devel(config).reference,
         description=f"NCCL, HPC-X, OpenMPI and their tests for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=suffix(config, "nccl", nccl=config.nccl),

@@ -52,7 +52,7 @@ def default(dockerfile: str, argument: str) -> str:
 
 def needs(variations: Iterable[Variation]) -> upstreams.Needs:
     """Return what the builds of some stacks fetch from the upstreams."""
-    tags = {name: {prefix + default("nccl-tests/Dockerfile", argument)} for name, (argument, prefix) in TOOLS.items()}
+    tags = {name: {prefix + default("hpc-tools/Dockerfile", argument)} for name, (argument, prefix) in TOOLS.items()}
     pins: dict[str, str] = {}
     tritons: set[str] = set()
     archives: set[str] = set()

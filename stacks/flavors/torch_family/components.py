@@ -18,6 +18,9 @@ from stacks.versions.pytorch import torch_release
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: it only needs git. All stacks share it, so that each source is fetched once."""
 
+_ANY_MACHINE = "linux/amd64"
+"""Platform of the sources, which are the same for every machine; the engine fetches them on its own platform."""
+
 _TITLES = {"torch": "PyTorch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
 
 
@@ -83,13 +86,13 @@ def pinned(pins: Mapping[str, str | Literal[False]]) -> list[Component]:
     ]
 
 
-def source_of(component: Component, platform: str, **args: str) -> ImageSpec:
-    """Return the image of a component's source; ``args`` are further build arguments."""
+def source_of(component: Component, **args: str) -> ImageSpec:
+    """Return the image of a component's source, one for all platforms; ``args`` are further build arguments."""
     return ImageSpec(
         name=f"{component.name}-source",
         dockerfile="wheels/Dockerfile",
         target="source",
-        platform=platform,
+        platform=_ANY_MACHINE,
         product=True,
         args={**component.args, **({"COMMIT": component.commit} if component.commit else {}), **args},
         parents={"BASE_IMAGE": FETCHER},

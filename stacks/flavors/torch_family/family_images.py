@@ -73,7 +73,7 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
     torch = config.torch.version
     built = config.torch.components[0] if config.torch.source == "build" else None
     for component in components:
-        yield source_of(component, config.platform)
+        yield source_of(component)
         itself = component.name == "torch"
         yield wheel_of(
             component,

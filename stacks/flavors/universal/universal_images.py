@@ -74,7 +74,7 @@ def _products(config: Config) -> Iterator[ImageSpec]:
     """Yield the source and the wheel of each component."""
     torch = config.torch.components[0]
     for component in config.torch.components:
-        yield source_of(component, config.platform, **_cache_args(config))
+        yield source_of(component, **_cache_args(config))
         yield wheel_of(
             component,
             config.platform,

@@ -24,15 +24,16 @@ def args(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
 
 
 def test_mirrors_reach_every_image_of_a_stack(args: dict[str, dict[str, str]]) -> None:
-    assert args["nccl-tests"]["BASE_IMAGE"] == "m.example/hub/nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04"
+    assert args["nccl-builder"]["BASE_IMAGE"] == "m.example/hub/nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04"
     assert args["torch-source"]["BASE_IMAGE"] == "m.example/hub/library/debian:bookworm-slim"
-    for name in ("nccl-tests", "torch-source", "torch-wheel", "deepspeed-wheel", "torch", "torch-extras"):
+    builds = ("hpcx-build", "nccl-builder", "nccl-tests", "torch-source", "torch-wheel", "torch", "torch-extras")
+    for name in builds:
         assert args[name]["APT_MIRROR"] == "http://m.example/apt"
     for name in ("torch-wheel", "deepspeed-wheel", "torch", "torch-extras"):
         assert args[name]["PYTHON_INDEX_URL"] == "http://m.example/simple"
-    for name in ("nccl-tests", "torch-source", "deepspeed-source"):
+    for name in ("perftest-build", "nccl-tests-build", "torch-source", "deepspeed-source"):
         assert args[name]["GIT_MIRROR"] == "http://m.example/git"
-    assert args["nccl-tests"]["DOWNLOADS_HPCX"] == "http://m.example/mellanox/hpc/hpc-x"
+    assert args["hpcx-build"]["DOWNLOADS_HPCX"] == "http://m.example/mellanox/hpc/hpc-x"
 
 
 def test_mirrors_redirect_the_wheel_index_of_a_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,6 @@ ELSEWHERE = {
     # Of pip's indexes, torch's is for the stages that take torch from one.
     ("torch/Dockerfile", "python"): {"TORCH_INDEX_URL"},
     ("wheels/Dockerfile", "builder"): {"TORCH_INDEX_URL"},
-    # A recipe says where a component's source is, and how it is built, which another stage does.
-    ("wheels/Dockerfile", "fetched"): {"ARCH_LIST", "DEEPSPEED_OPS", "TRITON_VERSION", "VARIANT"},
     # What stays behind is not upgraded.
     ("universal/Dockerfile", "micromamba"): {"REFRESH"},
 }
@@ -40,7 +38,7 @@ NONCES = {"CLEAN"}
 """What nothing needs to read: another value than before is enough for a step not to come from the cache."""
 
 Places = dict[str, list[Path]]
-"""What lies at a path of a build container: the files or folders of the context that are mounted or copied there."""
+"""What lies at a path of a container or a stage: the files or folders of the context that are mounted or copied there."""
 
 
 def code(text: str) -> str:
@@ -55,12 +53,15 @@ class Stage:
     parent: str
     steps: list[tuple[str, str]] = field(default_factory=list)
 
-    def copied(self) -> list[Path]:
-        """Return what a stage takes from the context."""
-        words = [
-            word for kind, rest in self.steps if kind == "COPY" and "--from" not in rest for word in rest.split()[:-1]
-        ]
-        return [FOLDER / re.sub(r"\$\{\w+\}", "", word) for word in words]
+    def copied(self) -> Places:
+        """Return what a stage takes from the context, by the folder that it goes to, ``""`` for the root."""
+        places: Places = {}
+        for kind, rest in self.steps:
+            if kind == "COPY" and "--from" not in rest:
+                *sources, folder = rest.split()
+                paths = [FOLDER / re.sub(r"\$\{\w+\}", "", source) for source in sources]
+                places.setdefault(folder.rstrip("/"), []).extend(paths)
+        return places
 
 
 def stages(dockerfile: str) -> dict[str, Stage]:
@@ -69,7 +70,7 @@ def stages(dockerfile: str) -> dict[str, Stage]:
     for line in code((FOLDER / dockerfile).read_text()).replace("\\\n", " ").splitlines():
         kind, _, rest = line.strip().partition(" ")
         if kind == "FROM":
-            parent, _, name = rest.partition(" AS ")
+            parent, _, name = re.sub(r"^--platform=\S+ ", "", rest).partition(" AS ")
             stage = by_name[name] = Stage(parent)
         elif by_name and kind:
             stage.steps.append((kind, rest))
@@ -93,8 +94,11 @@ def mounts(by_name: dict[str, Stage], step: str) -> Places:
         source = given.get("source", "").strip("/")
         if "from" not in given:
             places[given["target"]] = [FOLDER / source]
-        elif (stage := by_name.get(given["from"])) and stage.parent == "scratch":
-            places[given["target"]] = stage.copied()
+        elif given["from"] in by_name:
+            line = [*lineage(by_name, given["from"]), by_name[given["from"]]]
+            for stage in line if line[0].parent == "scratch" else []:
+                for folder, paths in stage.copied().items():
+                    places.setdefault(given["target"] + folder, []).extend(paths)
     return places
 
 
@@ -106,7 +110,7 @@ def files(places: Places, place: str) -> Iterator[Path]:
         rest = PurePosixPath(place).relative_to(target)
         for top in tops:
             # COPY takes a file by its name, and what is in a folder without the folder's name.
-            path = top / rest if top.is_dir() else top.parent / rest
+            path = top / rest if top.is_dir() else top if str(rest) in {".", top.name} else top / rest
             if path.is_file():
                 yield path
             elif path.is_dir():
@@ -118,20 +122,27 @@ def text(path: Path) -> str:
     return code(path.read_text())
 
 
-def read(by_name: dict[str, Stage], step: str) -> set[str]:
-    """Return the names in a step and in all the scripts that it starts."""
-    places, visited, names = mounts(by_name, step), set[Path](), set(NAME.findall(MOUNT.sub("", step)))
-    waiting = [file for place in PLACE.findall(MOUNT.sub("", step)) for file in files(places, place.rstrip("/"))]
+def started(places: Places, step: str) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield the files that a step starts or reads, directly or by way of others, each with those that it names itself."""
+    visited: set[Path] = set()
+    waiting = [file for place in PLACE.findall(step) for file in files(places, place.rstrip("/"))]
     while waiting:
         if (path := waiting.pop()) in visited:
             continue
         visited.add(path)
-        names |= set(NAME.findall(text(path)))
-        waiting += [file for place in PLACE.findall(text(path)) for file in files(places, place.rstrip("/"))]
+        named = [file for place in PLACE.findall(text(path)) for file in files(places, place.rstrip("/"))]
         for near in SIBLING.findall(text(path)):
             sibling = path.parent / "".join(near)
-            waiting += [sibling] if sibling.is_file() else [each for each in sibling.rglob("*") if each.is_file()]
-    return names
+            named += [sibling] if sibling.is_file() else [each for each in sibling.rglob("*") if each.is_file()]
+        yield path, named
+        waiting += named
+
+
+def read(by_name: dict[str, Stage], step: str) -> set[str]:
+    """Return the names in a step and in all the scripts that it starts."""
+    command = MOUNT.sub("", step)
+    scripts = started(mounts(by_name, step), command)
+    return {*NAME.findall(command), *(name for path, _ in scripts for name in NAME.findall(text(path)))}
 
 
 def declared(steps: list[tuple[str, str]]) -> list[str]:
@@ -190,3 +201,20 @@ def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> Non
         users = [rest for kind, rest in before if kind == "USER"]
         assert users[-1:] == ["0:0"], f"{dockerfile}: stage {name} runs as {users[-1:] or 'whom its parent names'}"
         assert nonces <= {*declared(before)}, f"{dockerfile}: stage {name} lacks {sorted(nonces)} before its first step"
+
+
+@pytest.mark.parametrize("dockerfile", DOCKERFILES)
+def test_step_has_each_script_that_it_starts(dockerfile: str) -> None:
+    """A stage that copies some of the shared scripts has those that they start too."""
+    by_name = stages(dockerfile)
+    steps = [rest for stage in by_name.values() for kind, rest in stage.steps if kind == "RUN"]
+    for step in steps:
+        places, command = mounts(by_name, step), MOUNT.sub("", step)
+        present = {file for place in places for file in files(places, place)}
+        tops = tuple(f"/{PurePosixPath(place).parts[1]}/" for place in places)
+        scripts = list(started(places, command))
+        assert not {file for _, named in scripts for file in named} - present, step
+        for code_of in (command, *(text(path) for path, _ in scripts)):
+            named = [place.rstrip("./") for place in PLACE.findall(code_of) if place.startswith(tops)]
+            absent = [place for place in named if place + "/" not in tops and not [*files(places, place)]]
+            assert not absent, f"{dockerfile}: {command} lacks {absent}"

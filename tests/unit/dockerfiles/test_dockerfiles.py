@@ -73,13 +73,20 @@ def test_readme_marks_exactly_the_arguments_set_by_hand(dockerfile: str) -> None
     }
 
 
-def test_jobs_table_lists_exactly_the_compiled_components() -> None:
-    rows = (line.split() for line in code(FOLDER / "common/build/jobs.txt").splitlines())
-    limits = {name: (int(memory), int(most)) for name, memory, most in rows}
-    recipes = {path.name for path in (FOLDER / "wheels/recipes").iterdir()}
-    tools = {name for script in SCRIPTS for name in re.findall(r"build/jobs ([a-z][a-z0-9-]*)\)", code(script))}
-    assert set(limits) == recipes | tools
-    assert all(memory > 0 and most > 0 for memory, most in limits.values())
+def test_recipe_has_jobs_and_a_source_and_a_key() -> None:
+    recipes = {path.name: code(path) for path in (FOLDER / "wheels/recipes").iterdir()}
+    for name, recipe in recipes.items():
+        assert re.search(r"^jobs='[1-9]\d* [1-9]\d*'$", recipe, re.MULTILINE), name
+    sources = {path.name: code(path) for path in (FOLDER / "wheels/sources").iterdir()}
+    assert set(sources) == set(recipes)
+    for name, source in sources.items():
+        assert re.fullmatch(r"repository=[\w.-]+/[\w.-]+\ntag=(v?)\$VERSION\n", source), name
     fields = {**nccl.Jobs.model_fields, **universal_config.Jobs.model_fields}
     keys = {name.replace("_", "-") for name in fields} - {"default"}
-    assert keys == recipes | {"nccl-tests"}
+    assert keys == set(recipes) | {"nccl-tests"}
+
+
+def test_script_names_both_limits_of_its_jobs() -> None:
+    calls = [call for script in SCRIPTS for call in re.findall(r"/build/jobs ([^)]*)\)", code(script))]
+    assert len(calls) > 5
+    assert all(re.fullmatch(r"[1-9]\d* [1-9]\d*|\$jobs", call) for call in calls), calls

@@ -158,11 +158,11 @@ def test_new_cuda_release_passes_check(copy: Copy) -> None:
 
 def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     files = touched("extra", extra="mamba")
-    recipe, dockerfile = "dockerfiles/wheels/recipes/mamba", "dockerfiles/torch-extras/Dockerfile"
-    copy.write(recipe, example("an extra", recipe))
+    dockerfile = "dockerfiles/torch-extras/Dockerfile"
+    for path in ("dockerfiles/wheels/sources/mamba", "dockerfiles/wheels/recipes/mamba"):
+        copy.write(path, example("an extra", path))
     row = "stacks/versions/extras.toml"
     copy.append(row, example("an extra", row))
-    copy.repeat("dockerfiles/common/build/jobs.txt", r"^xformers .*\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^(?:# XFORMERS_.*\nARG XFORMERS_.*|FROM \S+ AS xformers-wheel)\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^    --mount=.*,target=/built/xformers \\\n", "xformers", "mamba")
     copy.repeat(dockerfile, r"^RUN .*\n +--mount=.*/wheels/xformers,.*\n(?: +.*\n)+", "xformers", "mamba")

@@ -13,7 +13,7 @@ import pytest
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
-from stacks.spec import CONTEXT, ImageSpec, Outside, parents_first
+from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling, parents_first
 from tests.helpers import refusals
 from tests.helpers.contents import checkout_fingerprints
 
@@ -25,6 +25,7 @@ SEED: dict[str, Any] = {
     "extras": {"deepspeed": "0.9.4", "flashAttention": "2.0.2", "apex": "38a1269"},
     "tagFields": [],
 }
+TOOLS = ("gdrcopy", "perftest", "nvbandwidth", "nccl-tests")
 NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
 CUDNN9: dict[str, Any] = {"cuda": "12.6.3", "torch": {"version": "2.4.0"}, "nccl": "2.23.4-1"}
 TODAY: dict[str, Any] = {"cuda": "13.2.1", "distro": "ubuntu24.04", "nccl": "2.30.4-1", "extras": NO_EXTRAS}
@@ -96,20 +97,39 @@ def test_stacks_build_images_in_order_with_their_tags(stack: str, suffixes: dict
     assert [(spec.name, spec.suffix.render()) for spec in built] == list(suffixes.items())
 
 
-def test_parents_of_nccl_and_base_are_tests_and_nvidia_base() -> None:
-    nccl, base = specs(), specs("base")
+def test_parents_of_nccl_are_tests_and_of_wheels_the_builder() -> None:
+    nccl = specs()
     devel = Outside(reference="nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04")
-    assert nccl["nccl-tests"].parents == {"BASE_IMAGE": devel}
-    assert nccl["torch"].siblings[0] == nccl["torch-wheel"].siblings[0] == "nccl-tests"
+    assert nccl["nccl-builder"].parents == {"BASE_IMAGE": devel, "HPCX_BUILD_IMAGE": Sibling(image="hpcx-build")}
+    assert nccl["nccl-tests"].siblings == ["nccl-builder", *(f"{tool}-build" for tool in TOOLS)]
+    assert nccl["nccl-tests"].labels["org.opencontainers.image.base.name"] == devel.reference
+    assert nccl["torch"].siblings[0] == "nccl-tests"
+    wheels = {name for name in nccl if name.endswith("-wheel")}
+    assert {nccl[name].siblings[0] for name in wheels} == {"nccl-builder"}
+
+
+def test_tools_stand_on_the_builder_only_if_they_need_nccl() -> None:
+    nccl = specs()
+    on_builder = {name for name, spec in nccl.items() if "nccl-builder" in spec.siblings and name.endswith("-build")}
+    assert on_builder == {"nccl-tests-build"}
+    assert {name for name, spec in nccl.items() if spec.dockerfile == "hpc-tools/Dockerfile" and not spec.siblings} == {
+        *("hpcx-build", "gdrcopy-build", "perftest-build", "nvbandwidth-build"),
+    }
+
+
+def test_parents_of_base_are_nvidia_devel_and_base() -> None:
+    base = specs("base")
+    devel = Outside(reference="nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04")
     assert base["torch-wheel"].parents["BASE_IMAGE"] == devel
     assert base["torch"].parents["BASE_IMAGE"] == Outside(reference="nvidia/cuda:12.1.1-base-ubuntu20.04")
-    assert "nccl-tests" not in base
+    assert not {"nccl-tests", "nccl-builder", *(f"{tool}-build" for tool in TOOLS)} & set(base)
 
 
 def test_published_nccl_tests_is_the_parent_by_reference() -> None:
     built = specs(ncclTests="ghcr.io/acme/nccl-tests:12.1.1")
-    assert "nccl-tests" not in built
-    assert built["torch"].parents["BASE_IMAGE"] == Outside(reference="ghcr.io/acme/nccl-tests:12.1.1")
+    assert not {"nccl-tests", "nccl-builder", "hpcx-build", *(f"{tool}-build" for tool in TOOLS)} & set(built)
+    published = Outside(reference="ghcr.io/acme/nccl-tests:12.1.1")
+    assert built["torch"].parents["BASE_IMAGE"] == built["torch-wheel"].parents["BASE_IMAGE"] == published
 
 
 def test_published_nccl_tests_gives_wheels_parent_arguments() -> None:
@@ -155,9 +175,9 @@ def test_published_nccl_tests_with_other_tag_is_refused(tag: str, why: str) -> N
 def test_wheels_are_products_of_their_own() -> None:
     built = specs()
     assert images(built) == ["nccl-tests", "torch", "torch-extras"]
-    assert built["vision-wheel"].siblings == ["nccl-tests", "vision-source", "torch-wheel"]
-    assert built["torch-wheel"].siblings == ["nccl-tests", "torch-source"]
-    assert built["deepspeed-wheel"].siblings == ["nccl-tests", "deepspeed-source", "torch-wheel"]
+    assert built["vision-wheel"].siblings == ["nccl-builder", "vision-source", "torch-wheel"]
+    assert built["torch-wheel"].siblings == ["nccl-builder", "torch-source"]
+    assert built["deepspeed-wheel"].siblings == ["nccl-builder", "deepspeed-source", "torch-wheel"]
     assert built["torch-extras"].siblings == ["torch", "deepspeed-wheel", "flash-attention-wheel", "apex-wheel"]
 
 
@@ -165,6 +185,16 @@ def test_sources_are_equal_for_every_cuda_and_variant() -> None:
     one, other = specs(), specs("base", cuda="11.8.0")
     for name in ("torch-source", "vision-source", "audio-source", "deepspeed-source"):
         assert one[name] == other[name]
+
+
+@pytest.mark.parametrize("flavor", ["base", "nccl"])
+def test_sources_are_equal_for_every_platform(flavor: str) -> None:
+    amd, arm = (
+        {spec.name: spec for spec in flavors.flavor(flavor).images(flavors.load({"flavor": flavor, **given}, "x"))}
+        for given in ({}, {"platform": "linux/arm64"})
+    )
+    equal = {name for name in amd if amd[name] == arm[name]}
+    assert equal == {name for name in amd if name.endswith("-source")}
 
 
 def test_vision_bump_leaves_torch_wheel_alone() -> None:
@@ -180,7 +210,8 @@ def test_wheel_index_is_set_if_python_index_has_other_cuda() -> None:
     listed = specs(torch=wheel, extras={"deepspeed": "0.9.4", "flashAttention": False, "apex": False})
     assert "TORCH_INDEX_URL" not in listed["torch"].args
     assert images(listed) == ["nccl-tests", "torch", "torch-extras"]
-    assert sorted(set(listed) - set(images(listed))) == ["deepspeed-source", "deepspeed-wheel"]
+    products = {name for name in listed if name.endswith(("-source", "-wheel"))}
+    assert products == {"deepspeed-source", "deepspeed-wheel"}
     assert listed["deepspeed-wheel"].args["TORCH_VERSION"] == "2.1.0"
     other = specs("base", torch=wheel, cuda="11.8.0")
     assert other["torch"].args["TORCH_INDEX_URL"] == "https://download.pytorch.org/whl/cu118"
@@ -299,7 +330,7 @@ def test_max_jobs_change_only_the_tuning() -> None:
     bounded = specs(maxJobs={"default": 4, "flashAttention": 1})
     assert bounded["torch-wheel"].tuning == {"MAX_JOBS": "4"}
     assert bounded["flash-attention-wheel"].tuning == {"MAX_JOBS": "1"}
-    assert bounded["nccl-tests"].tuning == {"MAX_JOBS": "4"}
+    assert {bounded[f"{tool}-build"].tuning["MAX_JOBS"] for tool in ("hpcx", *TOOLS)} == {"4"}
     assert specs(maxJobs="3")["torch-wheel"].tuning == {"MAX_JOBS": "3"}
     assert checkout_fingerprints(bounded.values()) == checkout_fingerprints(specs().values())
 

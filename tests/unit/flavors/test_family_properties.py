@@ -271,7 +271,7 @@ def test_every_hpcx_builds_in_some_stack(major: str, distro: str) -> None:
         "13": {"cuda": "13.2.1", "torch": {"version": "2.12.0"}, "nccl": "2.30.4-1"},
     }
     config = flavors.load({"flavor": "nccl", "extras": NO_EXTRAS, "distro": distro, **stacks[major]}, "x")
-    (private,) = (spec for spec in flavors.flavor("nccl").images(config) if spec.name == "nccl-tests")
+    (private,) = (spec for spec in flavors.flavor("nccl").images(config) if spec.name == "hpcx-build")
     assert private.args["HPCX_ARCHIVE"] == f"{table('hpcx')[major][distro]}-x86_64.tbz"
 
 
