@@ -115,8 +115,8 @@ _TOOLS = {
 def images(config: Config) -> list[ImageSpec]:
     """Return nccl-tests, torch and torch-extras, each on the one before, and what they are made of.
 
-    Wheels are compiled in nccl-builder, on which nccl-tests stands too. A new tool in nccl-tests compiles no wheel. With
-    a published nccl-tests, wheels are compiled in that.
+    Wheels are compiled in nccl-builder, on which nccl-tests stands too, so a changed tool compiles no wheel. With a
+    published nccl-tests, wheels are compiled in that.
     """
     if config.nccl_tests:
         parent = Outside(reference=config.nccl_tests)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 import uuid
 from collections.abc import Iterable, Mapping
@@ -133,15 +132,17 @@ def built(
     *,
     have: Mapping[str, str] | None = None,
     by_hand: Mapping[str, Mapping[str, str]] | None = None,
-    first: int | None = None,
+    only: str | None = None,
     **more: Any,
 ) -> Chain:
-    """Build a stack's images without Pulumi, all or the ``first`` ones; parents come before children.
+    """Build a stack's images without Pulumi, all or ``only`` one and what it is made of; parents come before children.
 
     Images in ``have`` are not built again. ``by_hand`` has, by image, the arguments that no key of a stack sets.
     """
     config = values(stack, world, more)
-    planned = dict(itertools.islice(_planned(stack, config).items(), first))
+    planned = _planned(stack, config)
+    if only:
+        planned = {name: image for name, image in planned.items() if name in _needed(planned, only)}
     world.provide(_parents(planned))
     prefix = f"slipway-test/{uuid.uuid4().hex[:12]}"
     names = {name: f"{prefix}/{name}" for name in planned} | dict(have or {})
@@ -153,6 +154,11 @@ def built(
         done = build(names[name], arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
         assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"
     return Chain(planned, names)
+
+
+def _needed(planned: Mapping[str, plan.PlannedImage], name: str) -> set[str]:
+    """Return an image of a stack and what it is made of."""
+    return {name}.union(*(_needed(planned, parent) for parent in planned[name].siblings.values()))
 
 
 def published(stack: str, world: upstreams.World, folder: Path, **more: Any) -> tuple[Chain, Published]:

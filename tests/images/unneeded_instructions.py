@@ -120,8 +120,11 @@ def of_megatron(_: str) -> Builds:
 
 FAMILY = ("tests/images/family", "-m", "", "-k", "cu121 or off or cache or failing")
 UNIVERSAL = ("tests/images/universal/test_universal.py", "-m", "", "-k", "not cu102 and not cu132")
+NCCL = ("tests/images/family", "-m", "", "-k", "nccl-cu121 or faulty or failing")
 BUILDS: dict[str, tuple[Callable[[str], Builds], tuple[str, ...]]] = {
-    "nccl-tests/Dockerfile": (of_family, ("tests/images/family", "-m", "", "-k", "nccl-cu121 or faulty or failing")),
+    "hpc-tools/Dockerfile": (of_family, NCCL),
+    "nccl-builder/Dockerfile": (of_family, NCCL),
+    "nccl-tests/Dockerfile": (of_family, NCCL),
     "torch/Dockerfile": (of_family, ("tests/images/test_layers.py", *FAMILY[:-1], f"{FAMILY[-1]} or layers")),
     "torch-extras/Dockerfile": (of_family, FAMILY),
     "efa/Dockerfile": (of_efa, ("tests/images/efa", "-m", "")),

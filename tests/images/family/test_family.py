@@ -108,19 +108,31 @@ def test_nccl_image_links_hpcx_and_compiles(built: Built, stack: str) -> None:
     )
     assert "libucc.so.1 => /opt/hpcx/ucc/lib/libucc.so.1" in linked
     assert "libucp.so.0 => /opt/hpcx/ucx/lib/libucp.so.0" in linked
-    nccl = images.planned["nccl-tests"].args["NCCL_VERSION"]
+    nccl = images.planned["nccl-builder"].args["NCCL_VERSION"]
     assert installed(images.image("torch"))["libnccl2"].startswith(f"{nccl}+cuda")
     assert "release" in images.image("torch-extras").run("nvcc", "--version")
 
 
-def test_nccl_stack_first_image_has_nccl_hpcx_and_nvcc(built: Built) -> None:
-    """The nccl image that `make test` builds. Its build runs all its checks."""
-    chain = built("nccl-cu121", first=1)
-    image = chain.image("nccl-tests")
-    version = chain.planned["nccl-tests"].args["NCCL_VERSION"]
-    assert installed(image)["libnccl2"].startswith(f"{version}+cuda")
-    assert environment(image).items() >= HPCX.items()
-    assert "release" in image.run("nvcc", "--version")
+def test_nccl_tests_and_builder_have_nccl_hpcx_and_nvcc(built: Built) -> None:
+    """The nccl images that `make test` builds. The build of nccl-tests runs all its checks."""
+    chain = built("nccl-cu121", only="nccl-tests")
+    version = chain.planned["nccl-builder"].args["NCCL_VERSION"]
+    for name in ("nccl-builder", "nccl-tests"):
+        image = chain.image(name)
+        assert installed(image)["libnccl2"].startswith(f"{version}+cuda")
+        assert environment(image).items() >= HPCX.items()
+        assert "release" in image.run("nvcc", "--version")
+
+
+def test_builder_has_no_tool_of_nccl_tests(built: Built) -> None:
+    chain = built("nccl-cu121", only="nccl-tests")
+    command = 'command -v sshd dcgmi ib_write_bw nvbandwidth gdrcopy_copybw; ls -d /opt/nccl-tests; id -u slipway; true'
+    have = {name: chain.image(name).run("sh", "-c", command).splitlines() for name in ("nccl-builder", "nccl-tests")}
+    assert [line for line in have["nccl-builder"] if line.startswith("/")] == []
+    assert [line for line in have["nccl-tests"] if line.startswith("/")] == [
+        *("/usr/sbin/sshd", "/usr/bin/dcgmi", "/usr/bin/ib_write_bw", "/usr/bin/nvbandwidth", "/usr/bin/gdrcopy_copybw"),
+        "/opt/nccl-tests",
+    ]
 
 
 @pytest.mark.parametrize("stack", stacks(*PUBLISHED))
@@ -236,7 +248,9 @@ def test_published_wheels_and_parent_make_the_same_image(built: Built, world: Wo
     torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "source": "wheel"}
     parent = compiled.names["nccl-tests"] + ":latest"
     images = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index}, ncclTests=parent)
-    assert set(compiled.planned) - set(images.planned) == {"nccl-tests"} | {
+    own = {"nccl-tests", "nccl-builder"}
+    own |= {f"{name}-build" for name in ("hpcx", "gdrcopy", "perftest", "nvbandwidth", "nccl-tests")}
+    assert set(compiled.planned) - set(images.planned) == own | {
         f"{name}-{product}" for name in ("torch", "vision", "audio") for product in ("source", "wheel")
     }
     for name in RUN:
