@@ -20,7 +20,7 @@ from pathlib import Path
 from stacks.config.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 from stacks.references import qualified
-from stacks.spec import ImageSpec, Outside
+from stacks.spec import ImageSpec, Outside, Sibling
 
 _FILE = "stacks/lock.toml"
 _HEADER = "# Digests of the parents that others publish. Written by `slipway lock`; do not edit.\n"
@@ -148,17 +148,19 @@ def with_refresh_date(ordered: Sequence[ImageSpec], date: str | None) -> list[Im
     """Return the specs with the date of the last refresh as an argument of the images that it upgrades.
 
     ``ordered`` has parents before children. An upgraded parent rebuilds its children. So products get no date, nor do
-    the images that they are built on: hours of compiling would follow. In a chain of other images, only the first gets
-    it.
+    the images that they are built on: hours of compiling would follow. An image that stands on a product, as nccl-tests
+    does, keeps the packages that wheels are compiled with. In a chain of other images, only the first gets the date.
     """
-    built_on: set[str] = set()
+    kept: set[str] = set()
     for spec in reversed(ordered):
-        if spec.product or spec.name in built_on:
-            built_on |= {spec.name, *spec.siblings}
+        if spec.product or spec.name in kept:
+            kept |= {spec.name, *spec.siblings}
+    products = [Sibling(image=spec.name) for spec in ordered if spec.product]
+    kept |= {spec.name for spec in ordered if spec.parents.get("BASE_IMAGE") in products}
     upgraded: set[str] = set()
     result = []
     for spec in ordered:
-        if date is None or spec.name in built_on:
+        if date is None or spec.name in kept:
             result.append(spec)
             continue
         first = not upgraded & {*spec.siblings}

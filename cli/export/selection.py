@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oci import credentials
 from oci.client import Repository
 from oci.registry_image import Image, fetch
 from stacks.errors import SlipwayError
 from stacks.plan import Plan, PlannedImage
+
+_WITH_WHEELS: Final = {"wheel", "dist"}
+"""Targets of the products that hold wheels; a stack's images use others too, such as the tools of nccl-tests."""
 
 
 def image(plan: Plan, name: str | None) -> Image:
@@ -19,7 +24,7 @@ def image(plan: Plan, name: str | None) -> Image:
 
 
 def wheels(plan: Plan, name: str | None) -> list[Image]:
-    """Return the images with a stack's wheels: the named one, else all build products that its images install.
+    """Return the images with a stack's wheels: the named one, else all products with wheels that its images install.
 
     For a stack of build products only (``train: []``), they are those that no other image uses.
 
@@ -30,7 +35,8 @@ def wheels(plan: Plan, name: str | None) -> list[Image]:
         return [_pushed(plan, plan.image(name))]
     runnable = [each for each in plan.images if not each.spec.product]
     mounted = {parent for each in runnable or plan.images for parent in each.spec.siblings}
-    products = [each for each in plan.images if each.spec.product and (each.spec.name in mounted) == bool(runnable)]
+    with_wheels = [each for each in plan.images if each.spec.product and each.spec.target in _WITH_WHEELS]
+    products = [each for each in with_wheels if (each.spec.name in mounted) == bool(runnable)]
     if not products:
         raise SlipwayError(f"stack {plan.stack} builds no wheels; it installs published ones")
     return [_pushed(plan, each) for each in products]

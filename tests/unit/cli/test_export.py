@@ -462,6 +462,13 @@ def test_selection_wheels_are_products_that_images_install(
     assert capsys.readouterr().err == "stack local builds no wheels; it installs published ones\n"
 
 
+def test_selection_wheels_of_nccl_leaves_tools_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
+    images: list[Any] = selection.wheels(plan.make("nccl-cu121"), None)
+    parts = ("torch", "vision", "audio", "deepspeed", "flash-attention", "apex")
+    assert {image.spec.name for image in images} == {f"{part}-wheel" for part in parts}
+
+
 def test_selection_wheels_without_runnable_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
     people: list[list[dict[str, Any]]] = [[], [{}]]
