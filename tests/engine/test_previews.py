@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,17 +93,21 @@ class Project:
 
 
 def whole_folder(project: Project) -> Path:
-    """Return a folder that the build of the stack's first image reads whole; where it can, one of the image's own."""
-    context, image = project.root / CONTEXT, project.plan().images[0]
-    own = Path(image.spec.dockerfile).parent
-    paths = sorted(map(Path, image.content.files), key=lambda path: own not in path.parents)
-    folders = {path.parent: context / path.parent / "probe.txt" for path in paths}
-    for probe in folders.values():
-        probe.touch()
-    read = Contents(Folder(context)).of(image.spec).files
-    for probe in folders.values():
-        probe.unlink()
-    return context / next(folder for folder in folders if f"{folder}/probe.txt" in read)
+    """Return the first folder of several files that a build of the stack reads whole; where it can, an image's own."""
+    context = project.root / CONTEXT
+    for image in project.plan().images:
+        own = Path(image.spec.dockerfile).parent
+        paths = sorted(map(Path, image.content.files), key=lambda path: own not in path.parents)
+        folders = Counter(path.parent for path in paths)
+        probes = {folder: context / folder / "probe.txt" for folder, files in folders.items() if files > 1}
+        for probe in probes.values():
+            probe.touch()
+        read = Contents(Folder(context)).of(image.spec).files
+        for probe in probes.values():
+            probe.unlink()
+        if whole := [folder for folder in probes if f"{folder}/probe.txt" in read]:
+            return context / whole[0]
+    raise AssertionError(f"no build of {project.stack} reads a folder of several files whole")
 
 
 def removable(project: Project) -> Path:
