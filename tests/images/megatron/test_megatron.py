@@ -15,6 +15,8 @@ from tests.images.engine import Image, build, check_planted, docker
 from tests.images.megatron.conftest import Built
 from tests.images.published import Published
 
+pytestmark = pytest.mark.slow  # a whole image of its own, of the kind that efa has too
+
 DRIVER = "/usr/local/nvidia/lib"
 """Where NVIDIA's container toolkit puts the driver's libraries; the parent's LD_LIBRARY_PATH names it."""
 
@@ -122,7 +124,6 @@ FAULTS: list[tuple[str, int, dict[str, object], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "gpus", "variables", "message"), FAULTS)
 def test_healthcheck_failure_is_one_line(
     image: Image, upstreams: Upstreams, fault: str, gpus: int, variables: dict[str, object], message: str
@@ -136,7 +137,6 @@ def test_healthcheck_without_driver_fails(image: Image) -> None:
     assert image.fails("healthcheck", "--all") == "healthcheck [--imports | --compute]\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("gpus", "status"), [(8, "healthy"), (7, "unhealthy")])
 def test_healthcheck_result_is_the_engines_status(image: Image, upstreams: Upstreams, gpus: int, status: str) -> None:
     quick = ("--health-interval=1s", "--health-start-period=1ms", "--health-retries=1")
@@ -197,16 +197,16 @@ def test_profile_without_its_topology_file_is_refused(image: Image) -> None:
             {"TOPOLOGY_SHA256": "0" * 64},
             "install-topology: ndv5-topo.xml at aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa has the SHA-256 ",
         ),
-        pytest.param({"TOPOLOGY_COMMIT": "f" * 40}, "install-topology: cannot download http", marks=pytest.mark.slow),
+        ({"TOPOLOGY_COMMIT": "f" * 40}, "install-topology: cannot download http"),
         ({"DOCA_RELEASE": "2.9.2"}, "install-doca: there is no DOCA 2.9.2 for ubuntu 24.04, the parent's, at http"),
-        pytest.param({"DOCA_RELEASE": "6.6.6"}, "is not signed", marks=pytest.mark.slow),
-        pytest.param({"DOWNLOADS_DOCA": "https://user:hunter2@example.com"}, "install-doca: DOWNLOADS_DOCA holds a user:password@", marks=pytest.mark.slow),
-        pytest.param({"DOWNLOADS_AZHPC": "https://user:hunter2@example.com"}, "install-topology: DOWNLOADS_AZHPC holds a user:password@", marks=pytest.mark.slow),
-        pytest.param({"MEGATRON_COMMIT": "f" * 40}, "fetch-source: NVIDIA/Megatron-LM has no commit", marks=pytest.mark.slow),
-        pytest.param({"RELEASE_LAUNCHER": "24.11"}, "fetch-source: NVIDIA/NeMo-Framework-Launcher has no tag '24.11'", marks=pytest.mark.slow),
-        pytest.param({"LAUNCHER_COMMIT": "f" * 40}, "launcher: tag 24.12 is the commit ", marks=pytest.mark.slow),
-        pytest.param({"RELEASE_MEGATRON": "fffffff"}, "MEGATRON_LM_VERSION is fffffff, but /megatron-lm is ", marks=pytest.mark.slow),
-        pytest.param({"TOKENIZERS_VERSION": "0.15.0"}, "conflict", marks=pytest.mark.slow),
+        ({"DOCA_RELEASE": "6.6.6"}, "is not signed"),
+        ({"DOWNLOADS_DOCA": "https://user:hunter2@example.com"}, "install-doca: DOWNLOADS_DOCA holds a user:password@"),
+        ({"DOWNLOADS_AZHPC": "https://user:hunter2@example.com"}, "install-topology: DOWNLOADS_AZHPC holds a user:password@"),
+        ({"MEGATRON_COMMIT": "f" * 40}, "fetch-source: NVIDIA/Megatron-LM has no commit"),
+        ({"RELEASE_LAUNCHER": "24.11"}, "fetch-source: NVIDIA/NeMo-Framework-Launcher has no tag '24.11'"),
+        ({"LAUNCHER_COMMIT": "f" * 40}, "launcher: tag 24.12 is the commit "),
+        ({"RELEASE_MEGATRON": "fffffff"}, "MEGATRON_LM_VERSION is fffffff, but /megatron-lm is "),
+        ({"TOKENIZERS_VERSION": "0.15.0"}, "conflict"),
     ],
 )  # fmt: skip
 def test_megatron_build_mistake_is_one_line(
@@ -257,7 +257,6 @@ SWITCHES: list[tuple[dict[str, Any], tuple[str, ...], dict[str, str]]] = [
 """A configuration, the files that differ with it, and the variables."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("switch", "differing", "variables"), SWITCHES)
 def test_megatron_switch_changes_only_listed_files(
     built: Built, upstreams: Upstreams, switch: dict[str, Any], differing: tuple[str, ...], variables: dict[str, str]
@@ -267,7 +266,6 @@ def test_megatron_switch_changes_only_listed_files(
     check_differ(normal, switched, differing, variables)
 
 
-@pytest.mark.slow
 def test_megatron_2503_has_upstream_versions(built: Built, upstreams: Upstreams) -> None:
     image = built("aks-megatron-2503")
     output = image.run("cat", "/opt/megatron/versions.txt")
@@ -279,7 +277,6 @@ def test_megatron_2503_has_upstream_versions(built: Built, upstreams: Upstreams)
     assert "8 GPUs" in image.run(options=with_gpus(upstreams, 8, STANDIN_CUDA=12080)).splitlines()
 
 
-@pytest.mark.slow
 def test_build_with_failing_check_fails(built: Built, upstreams: Upstreams, context: Path) -> None:
     built()
     check_planted(context, "megatron/checks/build", upstreams.arguments(), image="megatron")
