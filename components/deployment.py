@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def deploy(plan: Plan) -> dict[str, Any]:
     """Declare all resources of a plan and return the stack's outputs.
 
-    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``products`` does the same for sources and
-    wheels. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. A preview knows
+    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``products`` does the same for build
+    products. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. A preview knows
     both. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
 
     The other outputs depend on the stack's configuration. ``signed`` has each image's signature, SBOM and provenance,

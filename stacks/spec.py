@@ -62,8 +62,8 @@ class ImageSpec(_Frozen):
     by way of a product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces
     them with commits.
 
-    A ``product`` (sources, wheels) is mounted by other builds and not run. ``tuning`` arguments, such as the number of
-    parallel jobs, change the speed of a build and not its result.
+    A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
+    number of parallel jobs, change the speed of a build and not its result.
     """
 
     name: str
