@@ -70,9 +70,9 @@ class Cluster:
 
     def call(self, method: str, path: str, body: Any = None, **options: Any) -> dict[str, Any]:
         """Call the API; anything but success fails the test."""
-        answer = self.session.request(method, f"{self.server}{path}", json=body, timeout=60, **options)
-        assert answer.ok, answer.text
-        content: dict[str, Any] = answer.json()
+        response = self.session.request(method, f"{self.server}{path}", json=body, timeout=60, **options)
+        assert response.ok, response.text
+        content: dict[str, Any] = response.json()
         return content
 
     def get(self, path: str) -> dict[str, Any]:
@@ -96,20 +96,20 @@ class Cluster:
             "kind": "SubjectAccessReview",
             "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
         }
-        answer = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-        allowed: bool = answer["status"]["allowed"]
+        response = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        allowed: bool = response["status"]["allowed"]
         return allowed
 
 
-def until(condition: Any, seconds: float = START_SECONDS, what: str = "") -> Any:
-    """Return the first true result of ``condition``, asked five times a second."""
+def until(condition: Any, seconds: float = START_SECONDS, description: str = "") -> Any:
+    """Return the first true result of ``condition``, which is called five times a second."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with contextlib.suppress(OSError, AssertionError):  # a server that is not there yet
             if result := condition():
                 return result
         time.sleep(0.2)
-    raise AssertionError(f"not true within {seconds} s: {what or condition}")
+    raise AssertionError(f"not true within {seconds} s: {description or condition}")
 
 
 def _keys(folder: Path) -> Path:
@@ -174,7 +174,7 @@ def control_plane(folder: Path) -> Iterator[Cluster]:
         cluster.session.verify = str(certificates / "apiserver.crt")
         until(
             lambda: (certificates / "apiserver.crt").exists() and cluster.session.get(f"{cluster.server}/readyz").ok,
-            what="the API server is ready",
+            description="the API server is ready",
         )
         common = [f"--kubeconfig={cluster.kubeconfig}", "--bind-address=127.0.0.1", "--leader-elect=false"]
         cluster.run(
@@ -194,7 +194,7 @@ def control_plane(folder: Path) -> Iterator[Cluster]:
             f"--secure-port={free_port()}",
             f"--cert-dir={folder / 'scheduler'}",
         )
-        until(lambda: cluster.items("/api/v1/namespaces/default/serviceaccounts"), what="the controllers work")
+        until(lambda: cluster.items("/api/v1/namespaces/default/serviceaccounts"), description="the controllers work")
         yield cluster
     finally:
         for process in reversed(cluster.processes):

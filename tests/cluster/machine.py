@@ -176,7 +176,7 @@ def machine(cluster: Cluster, image: str) -> Iterator[Machine]:
         _network(folder)
         (folder / "containerd.toml").write_text(_CONTAINERD.format(folder=folder, image=image, plugins=_plugins()))
         cluster.run("containerd", shutil.which("containerd") or "containerd", "--config", folder / "containerd.toml")
-        until(lambda: machine.socket.exists() and machine.ctr("version"), what="containerd answers")
+        until(lambda: machine.socket.exists() and machine.ctr("version"), description="containerd answers")
         machine.load(image)
         cluster.run(
             "kubelet",
@@ -188,7 +188,7 @@ def machine(cluster: Cluster, image: str) -> Iterator[Machine]:
             f"--hostname-override={NODE}",
             f"--node-ip={GATEWAY}",
         )
-        until(lambda: _ready(cluster), what="the node is ready")
+        until(lambda: _ready(cluster), description="the node is ready")
         yield machine
     finally:
         _end(machine, cluster)

@@ -33,9 +33,11 @@ def program(name: str) -> Path:
     built.mkdir(parents=True, exist_ok=True)
     with (built / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [one for one, (home, _) in PROGRAMS.items() if home == folder and not (built / one).exists()]
+        missing = [
+            program for program, (home, _) in PROGRAMS.items() if home == folder and not (built / program).exists()
+        ]
         if missing:
             with golang.caches(checkout):
-                for one in missing:
-                    golang.build(checkout, module, f"{dependency}/cmd/{one}", built / one)
+                for program in missing:
+                    golang.build(checkout, module, f"{dependency}/cmd/{program}", built / program)
     return built / name

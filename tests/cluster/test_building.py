@@ -75,8 +75,8 @@ def manifest(registry: str, name: str, reference: str) -> dict[str, Any]:
     request = urllib.request.Request(
         f"http://{registry}/v2/{name}/manifests/{reference}", headers={"Accept": MANIFESTS}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        content: dict[str, Any] = json.load(answer)
+    with urllib.request.urlopen(request, timeout=10) as response:
+        content: dict[str, Any] = json.load(response)
     return content
 
 
@@ -123,7 +123,7 @@ class BuildProject(ClusterProject):
         """End the build service's pod, and wait for the next."""
         (pod,) = self.pods()
         self.cluster.call("DELETE", self.at("pods", pod["metadata"]["name"], of="-build"))
-        until(lambda: any(other["metadata"]["uid"] != pod["metadata"]["uid"] for other in self.pods()), 180)
+        until(lambda: any(new_pod["metadata"]["uid"] != pod["metadata"]["uid"] for new_pod in self.pods()), 180)
 
 
 @pytest.fixture
@@ -145,9 +145,9 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
 
         configure()
         # The machine's own engine has no part in it.
-        away: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
-        project.preview(**away)
-        output = project.up(**away).output
+        unreachable: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
+        project.preview(**unreachable)
+        output = project.up(**unreachable).output
         first = project.outputs()
         assert first["runners"]["buildService"] == address
         ref = first["images"]["link0"]["ref"]
@@ -157,7 +157,7 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
 
         project.restart()
         configure(word="two")
-        output += project.up(**away).output
+        output += project.up(**unreachable).output
         second = project.outputs()["images"]["link0"]
         after = manifest(registry, f"{project.path}/link0", second["digest"])["layers"]
         assert after[:2] == before[:2]  # the stamp too
@@ -166,16 +166,16 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
         refuses_strangers(address)
         with relay(project.daemon, "127.0.0.2") as service["address"]:  # for which the certificate is not
             configure(word="two")
-            output += project.up(**away).output
+            output += project.up(**unreachable).output
             assert project.outputs()["images"]["link0"]["digest"] == second["digest"]
             refuses_strangers(service["address"])
-            assert UNCHANGED.search(project.up(**away).output)
+            assert UNCHANGED.search(project.up(**unreachable).output)
         assert "PRIVATE KEY" not in output + project.exported()
         assert "PRIVATE KEY" in project.pulumi("stack", "export", "-s", "t", "--show-secrets").stdout
         project.destroy()
     spaces = {entry["metadata"]["name"] for entry in project.cluster.items("/api/v1/namespaces")}
     assert not [name for name in spaces if name.startswith(project.namespace)]
-    until(lambda: not project.cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
+    until(lambda: not project.cluster.items("/api/v1/persistentvolumes"), description="the volumes are gone")
 
 
 @pytest.fixture
@@ -259,13 +259,13 @@ def test_ending_pod_waits_for_its_builds(project: BuildProject) -> None:
             "PATCH", deployment, anew, headers={"Content-Type": "application/strategic-merge-patch+json"}
         )
         time.sleep(10)
-        there = [each["metadata"]["name"] for each in project.cluster.items(project.at("pods", of="-build"))]
-        assert there == [pod["metadata"]["name"]]  # two daemons would share its layers
+        names = [each["metadata"]["name"] for each in project.cluster.items(project.at("pods", of="-build"))]
+        assert names == [pod["metadata"]["name"]]  # two daemons would share its layers
         (status,) = [
             each for each in project.cluster.get(path)["status"]["containerStatuses"] if each["name"] == "daemon"
         ]
         assert "running" in status["state"]
-    until(lambda: [other["metadata"]["uid"] != pod["metadata"]["uid"] for other in project.pods()] == [True], 60)
+    until(lambda: [new_pod["metadata"]["uid"] != pod["metadata"]["uid"] for new_pod in project.pods()] == [True], 60)
     project.destroy()
 
 

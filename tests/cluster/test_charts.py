@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from stacks.versions.nodes import GPU
 from tests.cluster.conftest import CHARTS, ClusterProject
 from tests.cluster.control_plane import Cluster
+from tests.fakes.kubernetes.node import repeated
 from tests.fakes.kubernetes.node_pools import pool
 
 pytestmark = pytest.mark.slow
@@ -29,31 +29,24 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 @contextmanager
 def cleared(cluster: Cluster, namespace: str) -> Iterator[None]:
-    """Clear up what is deleted in a namespace, in place of the controller, whose image is in no registry of the tests."""
-    ended = threading.Event()
+    """Remove the finalizers of deleted objects in a namespace, as the controller does; no registry here has its image."""
     kinds = [(SETS, "autoscalingrunnersets"), (RBAC, "roles"), (RBAC, "rolebindings"), ("/api/v1", "serviceaccounts")]
 
     def clear() -> None:
-        while not ended.wait(0.5):
-            for api, kind in kinds:
-                path = f"{api}/namespaces/{namespace}/{kind}"
-                entries: list[dict[str, Any]] = []
-                with suppress(AssertionError):  # before the chart there is no such kind
-                    entries = cluster.items(path)
-                for entry in entries:
-                    metadata = entry["metadata"]
-                    if metadata.get("deletionTimestamp") and metadata.get("finalizers"):
-                        without = {"metadata": {"finalizers": None}}
-                        headers = {"Content-Type": "application/merge-patch+json"}
-                        cluster.call("PATCH", f"{path}/{metadata['name']}", without, headers=headers)
+        for api, kind in kinds:
+            path = f"{api}/namespaces/{namespace}/{kind}"
+            entries: list[dict[str, Any]] = []
+            with suppress(AssertionError):  # before the chart there is no such kind
+                entries = cluster.items(path)
+            for entry in entries:
+                metadata = entry["metadata"]
+                if metadata.get("deletionTimestamp") and metadata.get("finalizers"):
+                    patch = {"metadata": {"finalizers": None}}
+                    headers = {"Content-Type": "application/merge-patch+json"}
+                    cluster.call("PATCH", f"{path}/{metadata['name']}", patch, headers=headers)
 
-    thread = threading.Thread(target=clear, daemon=True)
-    thread.start()
-    try:
+    with repeated(clear, 0.5):
         yield
-    finally:
-        ended.set()
-        thread.join(30)
 
 
 @pytest.mark.parametrize("charts", FOLDERS, ids=["stand-ins", "GitHub's"][: len(FOLDERS)])

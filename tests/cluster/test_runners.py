@@ -68,7 +68,7 @@ def test_profile_runner_is_scheduled_and_destroy_is_complete(project: ClusterPro
     assert not [name for name in spaces if name.startswith(project.namespace)]
     classes = cluster.items("/apis/scheduling.k8s.io/v1/priorityclasses")
     assert not [entry for entry in classes if entry["metadata"]["name"].startswith(project.namespace)]
-    until(lambda: not cluster.items("/api/v1/persistentvolumes"), what="the volumes are gone")
+    until(lambda: not cluster.items("/api/v1/persistentvolumes"), description="the volumes are gone")
 
 
 def reaches(state: Mapping[str, dict[str, Any]], urn: str) -> set[str]:

@@ -180,8 +180,8 @@ def test_revision_kept_under_other_rules_is_ignored(
 ) -> None:
     checkout.commit("README.md", "two\n")
     assert checkout.revision() == first
-    for kept in (checkout.root / ".slipway/cache/revisions").iterdir():
-        kept.write_text("{}")
+    for file in (checkout.root / ".slipway/cache/revisions").iterdir():
+        file.write_text("{}")
     assert checkout.revision() != first
     monkeypatch.setattr(history, "_rules", lambda: "others")
     assert checkout.revision() == first

@@ -220,8 +220,8 @@ def test_affected_since_parent_of_merge_is_the_other_side(checkout: AffectedChec
     checkout.git("merge", "-q", "--no-ff", "-m", "merge", "side")
     assert checkout.lines("HEAD^1") == ["local", "  torch  files torch/side.sh added"]
     assert checkout.lines("side") == checkout.lines("HEAD^2") == ["local", "  torch  files torch/main.sh added"]
-    both = "files torch/main.sh added; files torch/side.sh added"
-    assert checkout.lines("HEAD~2") == ["local", f"  torch  {both}"]
+    reasons = "files torch/main.sh added; files torch/side.sh added"
+    assert checkout.lines("HEAD~2") == ["local", f"  torch  {reasons}"]
 
 
 def test_affected_since_unrelated_branch_compares_its_tip(checkout: AffectedCheckout) -> None:
@@ -395,7 +395,7 @@ def images(draw: st.DrawFn, then: Images | None = None) -> dict[str, Content]:
         if kept and set(kept.spec.siblings) <= set(contents):
             contents[name] = kept
         elif fate != "drop":
-            siblings = [other for other in contents if draw(st.booleans())]
+            siblings = [earlier for earlier in contents if draw(st.booleans())]
             few = st.sampled_from(["1", "2"])
             contents[name] = content(
                 ImageSpec(
@@ -449,12 +449,12 @@ def test_between_trees_is_what_differs_or_has_such_a_parent(
     }
     assert {stack: list(of) for stack, of in result.images.items()} == {k: v for k, v in affected.items() if v}
     assert all(reasons for of in result.images.values() for reasons in of.values())
-    gone = {
+    removed = {
         stack: [name for name in of if name not in now[stack]] if stack in now else []
         for stack, of in then.items()
         if stack not in now or set(of) - set(now[stack])
     }
-    assert result.removed == gone
+    assert result.removed == removed
 
 
 # Then real histories: files, YAML and git, resolved by each tree's own code.

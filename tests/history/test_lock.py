@@ -65,7 +65,7 @@ def test_digest_fetches_anonymous_token_on_request(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "line"),
+    ("response", "line"),
     [
         (404, "/acme/base:1.0: no such image, tag or digest in the registry; it may have been deleted (404)"),
         (403, "/acme/base:1.0: the registry requires a login with pull access; run `docker login HOST` (403)"),
@@ -74,8 +74,8 @@ def test_digest_fetches_anonymous_token_on_request(registry: Registry) -> None:
         ("sha256:1", " sends no valid digest, but 'sha256:1'"),
     ],
 )
-def test_digest_refused_is_one_line(registry: Registry, answer: str | int, line: str) -> None:
-    registry.digests["acme/base:1.0"] = answer
+def test_digest_refused_is_one_line(registry: Registry, response: str | int, line: str) -> None:
+    registry.digests["acme/base:1.0"] = response
     with pytest.raises(SlipwayError) as caught:
         digest(f"{registry.address}/acme/base:1.0")
     assert str(caught.value).startswith(registry.address)
@@ -92,11 +92,11 @@ def test_digest_needing_login_is_one_line(registry: Registry) -> None:
 
 
 def test_tag_adds_name_and_keeps_bytes(registry: Registry) -> None:
-    found = registry.manifest("acme/base:1.0", MANIFEST, {"as": "it is"})
+    stored = registry.manifest("acme/base:1.0", MANIFEST, {"as": "it is"})
     registry.login = ("AWS", "token")
     for _ in range(2):
-        tag(f"{registry.address}/acme/base@{found}", "keep-t", Login(registry.address, "AWS", "token"))
-    assert registry.digests["acme/base:keep-t"] == found
+        tag(f"{registry.address}/acme/base@{stored}", "keep-t", Login(registry.address, "AWS", "token"))
+    assert registry.digests["acme/base:keep-t"] == stored
     assert [line for line in registry.requests if line.startswith("PUT")] == [
         f"PUT /v2/acme/base/manifests/keep-t {MANIFEST}"
     ] * 2
@@ -182,8 +182,8 @@ class Checkout:
         )
 
     def images(self) -> dict[str, Any]:
-        shown = json.loads(self.run("show", "base-cu121", "--json").stdout)
-        return {image["name"]: image for image in shown["images"]}
+        graph = json.loads(self.run("show", "base-cu121", "--json").stdout)
+        return {image["name"]: image for image in graph["images"]}
 
 
 @pytest.fixture
@@ -244,17 +244,17 @@ BRANCH = "https://github.com/pytorch/vision#release/9"
 @pytest.fixture
 def vision(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """A repository with a branch, which git takes for torchvision's on GitHub."""
-    made = Repository(tmp_path_factory.mktemp("github") / "pytorch/vision")
-    made.root.mkdir(parents=True)
-    made.git("init", "-q", "--initial-branch=release/9")
-    made.commit("README", "one")
+    repository = Repository(tmp_path_factory.mktemp("github") / "pytorch/vision")
+    repository.root.mkdir(parents=True)
+    repository.git("init", "-q", "--initial-branch=release/9")
+    repository.commit("README", "one")
     for name, value in {
         "COUNT": "1",
-        "KEY_0": f"url.{made.root.parents[1]}/.insteadOf",
+        "KEY_0": f"url.{repository.root.parents[1]}/.insteadOf",
         "VALUE_0": "https://github.com/",
     }.items():
         monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
-    return made
+    return repository
 
 
 def test_lock_of_unmatched_trust_is_refused(checkout: Checkout) -> None:

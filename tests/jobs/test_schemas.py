@@ -29,20 +29,20 @@ def strict(schema: Any) -> Any:
         return [strict(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: strict(value) for key, value in schema.items()}
-    if made.pop("x-kubernetes-int-or-string", False):
-        made.pop("anyOf", None)
-        made["type"] = ["integer", "string"]
-    if isinstance(made.get("properties"), dict) and "x-kubernetes-preserve-unknown-fields" not in made:
-        made.setdefault("additionalProperties", False)
-    return made
+    closed = {key: strict(value) for key, value in schema.items()}
+    if closed.pop("x-kubernetes-int-or-string", False):
+        closed.pop("anyOf", None)
+        closed["type"] = ["integer", "string"]
+    if isinstance(closed.get("properties"), dict) and "x-kubernetes-preserve-unknown-fields" not in closed:
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Any]:
     """The schemas by version and kind."""
     folder: Path = tmp_path_factory.mktemp("definitions")
-    checkout, found = Checkout.here(), {}
+    checkout, schemas_by_kind = Checkout.here(), {}
     with golang.caches(checkout):
         for kind, (module, path) in RELEASES.items():
             golang.copy(checkout, "kubeflow", module, {path: folder / kind})
@@ -51,8 +51,8 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], A
         for version in definition["versions"]:
             schema = strict(version["schema"]["openAPIV3Schema"])
             schema["properties"]["metadata"] = {"type": "object"}  # the API server's own
-            found[f"{definition['group']}/{version['name']}", kind] = schema
-    return found
+            schemas_by_kind[f"{definition['group']}/{version['name']}", kind] = schema
+    return schemas_by_kind
 
 
 def errors(schemas: dict[tuple[str, str], Any], job: dict[str, Any]) -> list[str]:
@@ -67,9 +67,9 @@ def rendered(stack: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_job_of_stack_passes_operator_schema(stack: str, schemas: dict[tuple[str, str], Any]) -> None:
-    found = rendered(stack)
-    assert found
-    for job in found:
+    objects = rendered(stack)
+    assert objects
+    for job in objects:
         assert errors(schemas, job) == []
 
 
@@ -79,7 +79,7 @@ def test_schema_reports_unknown_field_and_wrong_type(stack: str, schemas: dict[t
         spec = job["spec"].get("mpiReplicaSpecs") or job["spec"]["pytorchReplicaSpecs"]
         spec["Worker"]["replicas"] = "two"
         spec["Worker"]["template"]["spec"]["nodeSelectors"] = {}
-        said = errors(schemas, job)
-        assert len(said) == 2
-        assert any("'two' is not of type 'integer'" in line for line in said)
-        assert any("'nodeSelectors' was unexpected" in line for line in said)
+        messages = errors(schemas, job)
+        assert len(messages) == 2
+        assert any("'two' is not of type 'integer'" in line for line in messages)
+        assert any("'nodeSelectors' was unexpected" in line for line in messages)

@@ -99,12 +99,12 @@ def make(folder: Path) -> Clone:
 
 def services_of(root: Path) -> list[str]:
     """Return the command lines of the processes that run for a checkout."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes()
         except OSError:
             continue
         if os.fsencode(root / ".slipway") in words:
-            found.append(words.replace(b"\0", b" ").decode())
-    return found
+            commands.append(words.replace(b"\0", b" ").decode())
+    return commands

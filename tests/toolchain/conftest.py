@@ -32,11 +32,11 @@ def clones(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Clone, Clone]]:
         monkeypatch.setenv(name, "")
     environment.prepare()
     with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
-        both = make(Path(folder) / "a"), make(Path(folder) / "b")
-        yield both
-        for one in both:
-            docker_registry.stop(one.checkout)
-            docker_engine.stop(one.checkout)
+        clones = make(Path(folder) / "a"), make(Path(folder) / "b")
+        yield clones
+        for clone in clones:
+            docker_registry.stop(clone.checkout)
+            docker_engine.stop(clone.checkout)
 
 
 @pytest.fixture

@@ -13,18 +13,18 @@ from toolchain.parts.part import Part, remember
 def test_base_image_is_the_same_on_two_machines(clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
     digests = set()
-    for one in clones:
-        host = docker_engine.get(one.checkout).env["DOCKER_HOST"]
-        address = docker_registry.get(one.checkout).env["SLIPWAY_REGISTRY"]
-        part = base_image.get(one.checkout)
+    for clone in clones:
+        host = docker_engine.get(clone.checkout).env["DOCKER_HOST"]
+        address = docker_registry.get(clone.checkout).env["SLIPWAY_REGISTRY"]
+        part = base_image.get(clone.checkout)
         assert part.used == f"{address}/docker.io/library/debian:bookworm-slim"
-        assert base_image.find(one.checkout) == part
+        assert base_image.find(clone.checkout) == part
         words = ["docker", "-H", host, "image", "inspect", "--format", "{{index .RepoDigests 0}}", part.used]
         reference = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
         digests.add(reference.partition("@")[2])
         words = ["docker", "-H", host, "run", "--rm", "--network", "none", part.used, "cat", "/etc/debian_version"]
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("12.")
-        assert not list((one.checkout.cache).iterdir())
+        assert not list((clone.checkout.cache).iterdir())
     assert len(digests) == 1
 
 
@@ -35,9 +35,9 @@ def test_mirrored_base_image_is_not_bootstrapped(clone: Clone) -> None:
 
 
 def test_base_image_gone_from_registry_is_missing(clones: tuple[Clone, Clone]) -> None:
-    one = clones[0].checkout
-    docker_engine.get(one)
-    address = docker_registry.get(one).env["SLIPWAY_REGISTRY"]
+    clone = clones[0].checkout
+    docker_engine.get(clone)
+    address = docker_registry.get(clone).env["SLIPWAY_REGISTRY"]
     used = f"{address}/docker.io/library/debian:bookworm-slim"
-    remember(one, Part(base_image.NAME, used, "y", env={"SLIPWAY_MIRRORS": "{}"}))
-    assert base_image.find(one) is None
+    remember(clone, Part(base_image.NAME, used, "y", env={"SLIPWAY_MIRRORS": "{}"}))
+    assert base_image.find(clone) is None

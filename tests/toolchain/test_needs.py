@@ -65,7 +65,7 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said", "needless"),
+    ("config", "mirrors", "needless"),
     [
         ({}, {}, {"AWS provider", *SIGNERS}),
         ({}, OURS, {"AWS provider", *SIGNERS}),
@@ -91,9 +91,9 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
     ],
 )
 def test_parts_of_stack_are_those_it_uses(
-    stacks: Clone, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], said: dict[str, Any], needless: set[str]
+    stacks: Clone, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], mirrors: dict[str, Any], needless: set[str]
 ) -> None:
-    monkeypatch.setenv(apt_mirrors.VARIABLE, json.dumps(said))
+    monkeypatch.setenv(apt_mirrors.VARIABLE, json.dumps(mirrors))
     _write(stacks, config)
     cluster = set() if config.get("runners") == RUNNERS else {"Kubernetes provider"}
     assert ready.unneeded_parts(stacks.checkout, "t") == needless | cluster
@@ -116,7 +116,7 @@ def test_wrong_configuration_is_one_line_before_any_part(stacks: Clone) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "below", "value"),
+    ("text", "below", "value"),
     [
         ("", "{}", None),
         ("", json.dumps(OURS), OURS),
@@ -132,17 +132,17 @@ def test_wrong_configuration_is_one_line_before_any_part(stacks: Clone) -> None:
     ],
 )
 def test_users_mirror_overrides_base_images(
-    clone: Clone, monkeypatch: pytest.MonkeyPatch, said: str, below: str, value: dict[str, Any] | None
+    clone: Clone, monkeypatch: pytest.MonkeyPatch, text: str, below: str, value: dict[str, Any] | None
 ) -> None:
-    monkeypatch.setenv(apt_mirrors.VARIABLE, said)
+    monkeypatch.setenv(apt_mirrors.VARIABLE, text)
     parts = [Part("base image", "", "", env={apt_mirrors.VARIABLE: below})]
-    made = environment.variables(clone.checkout, parts).get(apt_mirrors.VARIABLE)
-    assert (None if made is None else json.loads(made)) == value
+    merged = environment.variables(clone.checkout, parts).get(apt_mirrors.VARIABLE)
+    assert (None if merged is None else json.loads(merged)) == value
     environment.save(clone.checkout, parts)
     assert (apt_mirrors.VARIABLE in Path(clone.checkout.env_file).read_text()) == (value is not None)
 
 
-@pytest.mark.parametrize("said", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
-def test_malformed_mirrors_are_one_line(said: str) -> None:
-    with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(said)}: expected a JSON object such as "):
-        apt_mirrors.configured({apt_mirrors.VARIABLE: said})
+@pytest.mark.parametrize("text", ["{oops", "[]", '"x"', '{"images": null}', '{"images": 7}'])
+def test_malformed_textare_one_line(text: str) -> None:
+    with pytest.raises(ToolchainError, match=rf"^SLIPWAY_MIRRORS={re.escape(text)}: expected a JSON object such as "):
+        apt_mirrors.configured({apt_mirrors.VARIABLE: text})

@@ -22,9 +22,9 @@ OURS = "127.0.0.1,localhost,::1"
     ],
 )
 def test_proxy_exceptions_agree_in_shell_and_toolchain(lower: str, upper: str, value: str) -> None:
-    given = {"no_proxy": lower, "NO_PROXY": upper}
-    assert proxy.past(given) == {"no_proxy": value, "NO_PROXY": value}
+    variables = {"no_proxy": lower, "NO_PROXY": upper}
+    assert proxy.past(variables) == {"no_proxy": value, "NO_PROXY": value}
     for times in (1, 2):
         script = f"set -u\n{proxy.SHELL * times}echo $no_proxy $NO_PROXY"
-        shown = subprocess.run(["sh", "-fc", script], env=given, capture_output=True, text=True, check=True).stdout
-        assert shown.split() == [value, value]
+        output = subprocess.run(["sh", "-fc", script], env=variables, capture_output=True, text=True, check=True).stdout
+        assert output.split() == [value, value]

@@ -81,11 +81,11 @@ def _unlisted(release: Release) -> None:
     release.files[release.checksums] = b"0" * 64 + b"  another-file.tar.gz\n"
 
 
-def _gone(release: Release) -> None:
+def _without_archive(release: Release) -> None:
     del release.files[release.name]
 
 
-def _nothing(release: Release) -> None:
+def _without_files(release: Release) -> None:
     release.files.clear()
 
 
@@ -97,8 +97,8 @@ BROKEN = {
     "truncated": (_truncate, r"cut off after \d+ of \d+ bytes"),
     "wrong checksum": (_corrupt, r"SHA-256 is \w+\.\.\., published is \w+\.\.\."),
     "not in the checksums": (_unlisted, r"the release's checksums do not list pulumi-v"),
-    "archive missing": (_gone, r"HTTP 404"),
-    "release missing": (_nothing, r"checksums.txt: HTTP 404"),
+    "archive missing": (_without_archive, r"HTTP 404"),
+    "release missing": (_without_files, r"checksums.txt: HTTP 404"),
     "hanging": (_hang, r"timed out|no answer"),
 }
 
@@ -140,15 +140,15 @@ def test_cli_is_built_after_refused_connection(clone: Clone, builder: Path) -> N
 def test_unreachable_source_is_one_line_without_password(clone: Clone, builder: Path, url: str, why: str) -> None:
     clone.env |= {"SLIPWAY_PULUMI_BASE_URL": url, "SLIPWAY_PULUMI_PLUGIN_URL": url}
     process = clone.start("pulumi_cli")
-    said = "".join(process.communicate(timeout=60))
-    assert process.returncode == 0, said
+    output = "".join(process.communicate(timeout=60))
+    assert process.returncode == 0, output
     assert builder.exists()
     part = clone.get("plugins.provider_choice")
     assert part["used"] == "embedded provider"
     assert re.fullmatch(why, part["why"])
     noted = "".join(file.read_text() for file in (clone.checkout.state / "parts").iterdir())
     assert re.search(f"official release: {why}", noted.replace("\\\\", "\\"))
-    for text in (said, noted):
+    for text in (output, noted):
         assert "s3cret" not in text
         assert "Traceback" not in text
 
@@ -184,13 +184,13 @@ def test_cli_without_download_and_go_is_one_line(clone: Clone, builder: Path) ->
 @pytest.mark.parametrize(("version", "usable"), [("+0.0", True), ("+1.0", True), ("-1.0", False), ("major", False)])
 def test_cli_on_path_is_used_unless_older_than_sdk(clone: Clone, release: Release, version: str, usable: bool) -> None:
     major, minor, patch = (int(number) for number in release.version.split("."))
-    found = {
+    versions = {
         "+0.0": (major, minor),
         "+1.0": (major, minor + 1),
         "-1.0": (major, minor - 1),
         "major": (major + 1, minor),
     }
-    text = f"{found[version][0]}.{found[version][1]}.{patch}"
+    text = f"{versions[version][0]}.{versions[version][1]}.{patch}"
     clone.program("pulumi", f"echo v{text}")
     clone.program("pulumi-language-python", "echo")
     part = clone.get("pulumi_cli")
@@ -286,8 +286,8 @@ def test_go_build_ignores_users_settings(clone: Clone, monkeypatch: pytest.Monke
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GOPROXY", "https://proxy.invalid")
     # Set, not unset: what is unset comes from the file of `go env -w`.
-    made = {"GOWORK": "off", "GOFLAGS": "-mod=readonly", "GOOS": "linux", "GOARCH": apt.machine()}
-    assert golang._environment(clone.checkout).items() >= {**made, "GOPROXY": "https://proxy.invalid"}.items()
+    expected = {"GOWORK": "off", "GOFLAGS": "-mod=readonly", "GOOS": "linux", "GOARCH": apt.machine()}
+    assert golang._environment(clone.checkout).items() >= {**expected, "GOPROXY": "https://proxy.invalid"}.items()
 
 
 @pytest.fixture

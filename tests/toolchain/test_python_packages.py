@@ -18,9 +18,9 @@ from toolchain.parts import python_env
 
 def _pin(package: str) -> str:
     """Return what requirements.lock says of one package without dependencies, hashes and all."""
-    found = re.search(rf"^{package}==.*?(?=^\w)", (ROOT / "requirements.lock").read_text(), re.MULTILINE | re.DOTALL)
-    assert found
-    return found[0]
+    match = re.search(rf"^{package}==.*?(?=^\w)", (ROOT / "requirements.lock").read_text(), re.MULTILINE | re.DOTALL)
+    assert match
+    return match[0]
 
 
 def _lock(clone: Clone, package: str) -> None:
@@ -36,8 +36,8 @@ def small(clone: Clone) -> Clone:
 
 def _installed(clone: Clone) -> set[str]:
     """Return what an environment has beside what `python -m venv` puts there by itself."""
-    found = {folder.name.partition("-")[0] for folder in clone.checkout.venv.glob("lib/*/site-packages/*.dist-info")}
-    return found - {"pip", "setuptools", "slipway", "uv"}
+    names = {folder.name.partition("-")[0] for folder in clone.checkout.venv.glob("lib/*/site-packages/*.dist-info")}
+    return names - {"pip", "setuptools", "slipway", "uv"}
 
 
 def test_killed_installation_is_repeated_and_then_kept(small: Clone, monkeypatch: pytest.MonkeyPatch) -> None:

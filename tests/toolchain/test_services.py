@@ -59,9 +59,9 @@ def _rules(clone: Clone) -> list[str]:
 
 def test_two_checkouts_have_one_engine_each(clones: Clones) -> None:
     a, b = clones
-    parts = [docker_engine.get(one.checkout) for one in clones]
+    parts = [docker_engine.get(clone.checkout) for clone in clones]
     assert [part.env["DOCKER_HOST"] for part in parts] == [
-        f"unix://{one.root}/.slipway/run/docker.sock" for one in clones
+        f"unix://{clone.root}/.slipway/run/docker.sock" for clone in clones
     ]
     assert all(part.why.startswith("no running engine (") for part in parts)
     assert bridge.subnet(a.checkout) != bridge.subnet(b.checkout)
@@ -85,19 +85,19 @@ def test_two_checkouts_have_one_engine_each(clones: Clones) -> None:
 
 
 def test_killed_engine_restarts_with_its_images(clones: Clones) -> None:
-    one = clones[0]
-    docker_engine.get(one.checkout)
-    _docker(one, "import", "-", "kept", stdin=_image())
-    pid = docker_engine.daemon(one.checkout).pid()
+    clone = clones[0]
+    docker_engine.get(clone.checkout)
+    _docker(clone, "import", "-", "kept", stdin=_image())
+    pid = docker_engine.daemon(clone.checkout).pid()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + 10
-    while services_of(one.root):
+    while services_of(clone.root):
         assert time.monotonic() < until, "what the engine had started outlived it"
         time.sleep(0.05)
-    assert docker_engine.find(one.checkout) is None
-    docker_engine.get(one.checkout)
-    assert _docker(one, "images", "--format", "{{.Repository}}") == "kept"
+    assert docker_engine.find(clone.checkout) is None
+    docker_engine.get(clone.checkout)
+    assert _docker(clone, "images", "--format", "{{.Repository}}") == "kept"
 
 
 def test_own_engine_pulls_through_users_proxy(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,26 +107,35 @@ def test_own_engine_pulls_through_users_proxy(clones: Clones, monkeypatch: pytes
 
 
 def test_engine_without_bridge_restarts(clones: Clones) -> None:
-    one = clones[0]
-    docker_engine.get(one.checkout)
-    subprocess.run(["ip", "link", "delete", bridge.name(one.checkout)], check=True)
-    assert docker_engine.find(one.checkout) is None
-    docker_engine.get(one.checkout)
-    assert bridge.subnet(one.checkout) is not None
+    clone = clones[0]
+    docker_engine.get(clone.checkout)
+    subprocess.run(["ip", "link", "delete", bridge.name(clone.checkout)], check=True)
+    assert docker_engine.find(clone.checkout) is None
+    docker_engine.get(clone.checkout)
+    assert bridge.subnet(clone.checkout) is not None
 
 
 def test_bridge_keeps_its_hardware_address(clones: Clones) -> None:
-    one = clones[0].checkout
-    bridge.create(one)
+    checkout = clones[0].checkout
+    bridge.create(checkout)
     try:
-        address = Path(f"/sys/class/net/{bridge.name(one)}/address")
+        address = Path(f"/sys/class/net/{bridge.name(checkout)}/address")
         before = address.read_text()
-        joins = ["ip", "link", "add", f"v{one.id}", "address", "02:00:00:00:00:01", "master", bridge.name(one)]
-        subprocess.run([*joins, "type", "veth", "peer", "name", f"w{one.id}"], check=True)
+        joins = [
+            "ip",
+            "link",
+            "add",
+            f"v{checkout.id}",
+            "address",
+            "02:00:00:00:00:01",
+            "master",
+            bridge.name(checkout),
+        ]
+        subprocess.run([*joins, "type", "veth", "peer", "name", f"w{checkout.id}"], check=True)
         assert address.read_text() == before
     finally:
-        subprocess.run(["ip", "link", "delete", f"v{one.id}"], check=False)
-        bridge.remove(one)
+        subprocess.run(["ip", "link", "delete", f"v{checkout.id}"], check=False)
+        bridge.remove(checkout)
 
 
 @pytest.mark.usefixtures("clones")
@@ -191,9 +200,9 @@ def test_engine_missing_without_root_is_one_line(clones: Clones, monkeypatch: py
 
 def test_two_registries_keep_two_ports(clones: Clones) -> None:
     a, b = clones
-    both = [one.start("docker_registry") for one in clones]
-    assert [process.wait(timeout=30) for process in both] == [0, 0]
-    ports = [docker_registry.get(one.checkout).env["SLIPWAY_REGISTRY"] for one in clones]
+    processes = [clone.start("docker_registry") for clone in clones]
+    assert [process.wait(timeout=30) for process in processes] == [0, 0]
+    ports = [docker_registry.get(clone.checkout).env["SLIPWAY_REGISTRY"] for clone in clones]
     assert len(set(ports)) == 2
     assert docker_registry.stop(a.checkout)
     assert not services_of(a.root)
@@ -212,10 +221,10 @@ def test_registry_moves_from_taken_port(clones: Clones) -> None:
 
 def test_configured_registry_is_used(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = clones
-    own = docker_registry.get(a.checkout)
-    monkeypatch.setenv("SLIPWAY_REGISTRY", own.env["SLIPWAY_REGISTRY"])
-    assert docker_registry.get(a.checkout) == own, "what a sourced .slipway/env says is still our own"
-    assert docker_registry.get(b.checkout).used == own.env["SLIPWAY_REGISTRY"]
+    registry = docker_registry.get(a.checkout)
+    monkeypatch.setenv("SLIPWAY_REGISTRY", registry.env["SLIPWAY_REGISTRY"])
+    assert docker_registry.get(a.checkout) == registry, "what a sourced .slipway/env says is still our own"
+    assert docker_registry.get(b.checkout).used == registry.env["SLIPWAY_REGISTRY"]
     assert not docker_registry.stop(b.checkout)
 
 
@@ -276,30 +285,30 @@ def test_remote_engine_needs_registry_it_reaches(clones: Clones, monkeypatch: py
 
 
 def test_registry_is_unpacked_where_not_installed(clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = clones[0].checkout
+    checkout = clones[0].checkout
     programs = Path(clones[0].programs)
     for name in ("apt-get", "dpkg-deb", "tar", "sh", "rm"):
-        found = shutil.which(name)
-        assert found
-        (programs / name).symlink_to(found)
+        path = shutil.which(name)
+        assert path
+        (programs / name).symlink_to(path)
     monkeypatch.setenv("PATH", str(programs))
-    part = docker_registry.get(one)
+    part = docker_registry.get(checkout)
     assert part.used.startswith("Debian's docker-registry at 127.0.0.1:")
-    assert (one.bin / "docker-registry").exists()
+    assert (checkout.bin / "docker-registry").exists()
 
 
 def test_stale_pid_is_not_killed(tmp_path: Path) -> None:
-    other = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", "60"])
     try:
         daemon = Daemon("service", tmp_path / "pid", tmp_path / "log", mark=str(tmp_path / "mark"))
-        daemon.pid_file.write_text(f"{other.pid}\n")
+        daemon.pid_file.write_text(f"{process.pid}\n")
         assert daemon.pid() is None
         assert not daemon.stop()
-        assert other.poll() is None
+        assert process.poll() is None
         assert not daemon.pid_file.exists()
     finally:
-        other.kill()
-        other.wait()
+        process.kill()
+        process.wait()
 
 
 def test_hanging_service_is_killed(tmp_path: Path) -> None:

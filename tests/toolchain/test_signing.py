@@ -16,7 +16,7 @@ COSIGN, SYFT = signing_programs.TOOLS
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     """A checkout whose programs are written, not compiled."""
-    made = Checkout(tmp_path)
+    temporary = Checkout(tmp_path)
 
     def build(_: Checkout, module: str, package: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.setattr(golang, "build", build)
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
     (tmp_path / "programs").mkdir()
-    return made
+    return temporary
 
 
 def have(checkout: Checkout, name: str, version: str) -> Path:

@@ -49,8 +49,8 @@ class Project:
         self.root = clone.root
         self.checkout = clone.checkout
         self.env: dict[str, str] = {}
-        here = Checkout.here()
-        noted = [recall(here, name) for name in ("Python packages", "Pulumi CLI", "Python language host")]
+        ready_checkout = Checkout.here()
+        noted = [recall(ready_checkout, name) for name in ("Python packages", "Pulumi CLI", "Python language host")]
         parts = [part for part in noted if part is not None]
         assert len(parts) == 3, "the toolchain is not ready: run `make ready`"
         self.path = ":".join(
@@ -116,8 +116,8 @@ def test_up_creates_stack_once_and_keeps_tracked_file(project: Project) -> None:
     project.tracked.write_text(tracked + "  slipway:more: 1\n")
     project.up()
     assert "slipway:more: 1" in (project.checkout.config / "Pulumi.local.yaml").read_text()
-    shown = project.source("pulumi stack output --stack local --show-secrets secret")
-    assert shown.stdout.strip() == "hidden", shown.stderr
+    value = project.source("pulumi stack output --stack local --show-secrets secret")
+    assert value.stdout.strip() == "hidden", value.stderr
 
 
 def test_commands_of_readme_leave_checkout_clean(project: Project) -> None:
@@ -136,11 +136,11 @@ def test_commands_of_readme_leave_checkout_clean(project: Project) -> None:
 
 def test_users_backend_has_users_passphrase(project: Project) -> None:
     (project.root / "theirs").mkdir()
-    own = "export PULUMI_BACKEND_URL=file://$PWD/theirs PULUMI_CONFIG_PASSPHRASE=secret"
-    done = project.source(f"{own} && pulumi stack init local && pulumi config set --secret --stack local a b")
+    backend = "export PULUMI_BACKEND_URL=file://$PWD/theirs PULUMI_CONFIG_PASSPHRASE=secret"
+    done = project.source(f"{backend} && pulumi stack init local && pulumi config set --secret --stack local a b")
     assert done.returncode == 0, done.stderr
-    shown = project.source(f"{own} && rm -r .slipway/passphrase && pulumi config get --stack local a")
-    assert shown.stdout.strip() == "b", shown.stderr
+    value = project.source(f"{backend} && rm -r .slipway/passphrase && pulumi config get --stack local a")
+    assert value.stdout.strip() == "b", value.stderr
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_lock_of_dead_pulumi_is_one_line_with_way_out(project: Project) -> None:
     process.communicate(timeout=60)
     with pytest.raises(ToolchainError) as caught:
         stack_command.check_lock(project.checkout, "local")
-    found = re.search(r"that has ended: unlock it with `\. \.slipway/env && (.*)`$", str(caught.value))
-    assert found
-    assert project.source(found[1]).returncode == 0
+    match = re.search(r"that has ended: unlock it with `\. \.slipway/env && (.*)`$", str(caught.value))
+    assert match
+    assert project.source(match[1]).returncode == 0
     project.up()
 
 

@@ -33,10 +33,10 @@ CERTIFICATES = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
 
 def test_doctor_names_every_part(capfd: pytest.CaptureFixture[str]) -> None:
     assert doctor.doctor(Checkout.here()) == 0, "a part is missing: run `make ready`"
-    said = capfd.readouterr().out
+    output = capfd.readouterr().out
     for kind in ready.KINDS:
-        assert re.search(rf"^{kind.name} +\S.* \(.*\)$", said, re.MULTILINE)
-    assert "missing" not in said
+        assert re.search(rf"^{kind.name} +\S.* \(.*\)$", output, re.MULTILINE)
+    assert "missing" not in output
 
 
 def test_doctor_on_fresh_checkout_changes_nothing(
@@ -46,27 +46,27 @@ def test_doctor_on_fresh_checkout_changes_nothing(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
     assert doctor.doctor(clone.checkout) == 1
-    said = capfd.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in said[:-1]] == [kind.name for kind in ready.KINDS]
-    assert all(line.endswith("missing") for line in said[:-1])
-    assert said[-1] == f"{len(ready.KINDS)} missing: `make up` or `make ready` gets them"
+    output = capfd.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in output[:-1]] == [kind.name for kind in ready.KINDS]
+    assert all(line.endswith("missing") for line in output[:-1])
+    assert output[-1] == f"{len(ready.KINDS)} missing: `make up` or `make ready` gets them"
     assert not clone.checkout.state.exists()
 
 
 def test_down_ends_own_services_and_doctor_reports_it(
     clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    one, other = clones
-    docker_registry.get(one.checkout)
-    docker_engine.get(one.checkout)
-    docker_registry.get(other.checkout)
-    monkeypatch.setattr(Checkout, "here", lambda: one.checkout)
+    first, second = clones
+    docker_registry.get(first.checkout)
+    docker_engine.get(first.checkout)
+    docker_registry.get(second.checkout)
+    monkeypatch.setattr(Checkout, "here", lambda: first.checkout)
     capfd.readouterr()
-    for said in ("Stopped: Docker engine, registry", "Nothing of this checkout was running"):
+    for output in ("Stopped: Docker engine, registry", "Nothing of this checkout was running"):
         assert verbs.main(["down"]) == 0
-        assert capfd.readouterr().out == f"{said}\n"
-    assert not services_of(one.root)
-    assert services_of(other.root)
+        assert capfd.readouterr().out == f"{output}\n"
+    assert not services_of(first.root)
+    assert services_of(second.root)
     assert verbs.main(["doctor"]) == 1
     lines = capfd.readouterr().out.splitlines()
     for name in (docker_engine.NAME, docker_registry.NAME):
@@ -87,9 +87,9 @@ def test_down_ends_own_services_and_doctor_reports_it(
 def test_make_passes_stack_name_unchanged(verb: str, name: str, error: str) -> None:
     words = ["make", "-C", str(ROOT), "--no-print-directory", verb, f"STACK={name}"]
     outside = {key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL"}}
-    said = subprocess.run(words, capture_output=True, text=True, check=False, env=outside).stderr.splitlines()
-    assert said[0].startswith(f"slipway: {error}"), said
-    assert said[1:] == [line for line in said if line.startswith("make: ***")]
+    output = subprocess.run(words, capture_output=True, text=True, check=False, env=outside).stderr.splitlines()
+    assert output[0].startswith(f"slipway: {error}"), output
+    assert output[1:] == [line for line in output if line.startswith("make: ***")]
 
 
 def test_note_of_other_checkout_is_ignored(clone: Clone, tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_make_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
     declared = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert declared
-    said = subprocess.run(
+    output = subprocess.run(
         ["make", "-C", ROOT, "--no-print-directory"], capture_output=True, text=True, check=True
     ).stdout
-    listed = re.findall(r"^  make ([a-z-]+) +\S", said, re.MULTILINE)
+    listed = re.findall(r"^  make ([a-z-]+) +\S", output, re.MULTILINE)
     assert sorted([*listed, "help"]) == sorted(declared[1].split())
 
 
@@ -189,14 +189,14 @@ def test_trust_store_adds_only_missing_certificates() -> None:
 
 
 def test_archive_of_same_files_is_same_image(tmp_path: Path) -> None:
-    made = []
+    contents = []
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         tarball = tmp_path / folder / "layer.tar"
         tarball.write_bytes(b"a layer")
         base_image._archive(tarball, "name:tag", tmp_path / folder / "image.tar")
-        made.append([(tmp_path / folder / name).read_bytes() for name in ("config.json", "manifest.json")])
-    assert made[0] == made[1]
+        contents.append([(tmp_path / folder / name).read_bytes() for name in ("config.json", "manifest.json")])
+    assert contents[0] == contents[1]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,16 @@
-"""A stand-in for a node and its kubelet: the scheduler counts what it offers, and its pods run as soon as they are bound.
+"""A stand-in for a node and its kubelet: the scheduler counts its resources, and its pods run as soon as they are bound.
 
-No container runs; what is shown with it is what the API server, the controllers and the scheduler do. A pod of a Job
-ends at once: well, unless its command is ``false``.
+No container runs; tests with it cover the API server, the controllers and the scheduler. A pod of a Job succeeds at
+once, or fails if its command is ``false``.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from tests.cluster.control_plane import Cluster
@@ -72,30 +73,42 @@ def _run(cluster: Cluster, name: str) -> None:
 
 
 @contextmanager
-def node(
-    cluster: Cluster, name: str, labels: Mapping[str, str], extra: Mapping[str, str], taints: Sequence[str] = ()
-) -> Iterator[None]:
-    """Have a node with extended resources and taints until the block ends; ``extra`` are the resources' counts."""
-    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name, **labels}
-    metadata = {"name": name, "labels": labels}
-    spec = {"taints": [{"key": key, "value": "gpu", "effect": "NoSchedule"} for key in taints]}
-    cluster.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
+def repeated(action: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call ``action`` again and again in a thread until the block ends, with so many seconds between."""
     ended = threading.Event()
 
-    def live() -> None:
-        beat = 0
-        while not ended.wait(0.3):
-            if beat % 30 == 0:
-                status = {"capacity": _offered(extra), "allocatable": _offered(extra), "conditions": [_ready()]}
-                cluster.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, headers=_MERGE)
-            _run(cluster, name)
-            beat += 1
+    def repeat() -> None:
+        while not ended.wait(seconds):
+            action()
 
-    thread = threading.Thread(target=live, daemon=True)
+    thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join(30)
+
+
+@contextmanager
+def node(
+    cluster: Cluster, name: str, labels: Mapping[str, str], extra: Mapping[str, str], taints: Sequence[str] = ()
+) -> Iterator[None]:
+    """Add a node with extended resources and taints until the block ends; ``extra`` are the resources' counts."""
+    labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name, **labels}
+    metadata = {"name": name, "labels": labels}
+    spec = {"taints": [{"key": key, "value": "gpu", "effect": "NoSchedule"} for key in taints]}
+    cluster.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
+    beats = count()
+
+    def live() -> None:
+        if next(beats) % 30 == 0:
+            status = {"capacity": _offered(extra), "allocatable": _offered(extra), "conditions": [_ready()]}
+            cluster.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, headers=_MERGE)
+        _run(cluster, name)
+
+    try:
+        with repeated(live, 0.3):
+            yield
+    finally:
         cluster.call("DELETE", f"/api/v1/nodes/{name}")

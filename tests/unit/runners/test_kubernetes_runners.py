@@ -331,6 +331,9 @@ WHOLE = {"build": {}, "validation": {"image": "r.example/y:1", "command": ["/che
 SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
 """Releases of Kubernetes that EKS and AKS offer."""
 
+schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
+"""The validator would read a megabyte of definitions for each object."""
+
 
 @pytest.mark.parametrize(
     "values",
@@ -338,7 +341,8 @@ SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
     + [{"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}],
     ids=[*node_names(), "rootless"],
 )
-def test_objects_are_valid_in_each_supported_release(values: dict[str, Any]) -> None:
+def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)
     recorder, _ = only(**values, github={"url": GITHUB["url"], "token": "t"})
     template = recorder.of_type(RELEASE)["runners-gha-runner-scale-set"]["values"]["template"]
     metadata = {"name": "runner", **template["metadata"]}
@@ -347,7 +351,7 @@ def test_objects_are_valid_in_each_supported_release(values: dict[str, Any]) -> 
     assert len(declared) > 13
     for manifest in declared:
         for version in SUPPORTED:
-            kubernetes_validate.validate(plainly(manifest), version, strict=True)
+            kubernetes_validate.validate(manifest, version, strict=True)
 
 
 CONFIG = KubernetesRunners.model_validate(runners(build={}))
