@@ -13,16 +13,18 @@ from stacks.errors import SlipwayError
 
 _STACK = "pulumi:pulumi:Stack"
 _COMPONENTS = "slipway:image:"
+_CHECKS = "slipway:checks:Checks"
 _PROVIDER = "pulumi:providers:docker"
 _IMAGE = "docker:index/image:Image"
 
-_COMPARED = ("images", "products", "plan", "planFiles")
+_COMPARED = ("images", "products", "plan", "planFiles", "checkFiles")
 """The outputs that a preview compares; it pushes nothing, so it has no signatures and no tags."""
 _OUTPUTS = (*_COMPARED, "signed", "extraTags")
 _IDENTITY = ("urn", "custom", "id", "type", "parent", "provider", "dependencies")
 _PUBLIC: Mapping[str, Mapping[str, Collection[str] | None]] = {
     _STACK: {},
     _COMPONENTS: {"inputs": None, "outputs": None},  # components have no secrets
+    _CHECKS: {"inputs": None, "outputs": None},
     _PROVIDER: {"inputs": ("version",), "outputs": ("version",)},
     _IMAGE: {"outputs": ("imageName", "repoDigest")},
 }
@@ -78,8 +80,17 @@ def images(published: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     }
 
 
+def checks(published: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what the checks of each image read and the image does not, by the name of the checks."""
+    return {
+        resource["urn"].rpartition("::")[2]: resource["inputs"]
+        for resource in published["resources"]
+        if resource["type"] == _CHECKS
+    }
+
+
 def state(published: Mapping[str, Any], unbuilt: Collection[str]) -> dict[str, Any]:
-    """Return a Pulumi state from a public one, in which the images ``unbuilt`` are planned but have no resource."""
+    """Return a Pulumi state from a public one, in which images and checks ``unbuilt`` are planned but have no build."""
     removed = {
         resource["urn"]
         for resource in published["resources"]

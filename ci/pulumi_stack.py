@@ -45,7 +45,7 @@ _PARENTS = "**dynamic/image:VerifiedParent::**"
 """The URNs of verified outside parents."""
 _PRODUCTS = "**dynamic/image:Published::**"
 """The URNs of lookups of build products in the registry, on which images depend."""
-_SUFFIXES = ("signature", "sbom", "provenance", "keep", "tag-*")
+_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "keep", "tag-*")
 """The names of an image's resources that follow a push, after the image's name and a dash."""
 
 

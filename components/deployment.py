@@ -25,8 +25,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
     """Declare all resources of a plan and return the stack's outputs.
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``products`` does the same for build
-    products. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. A preview knows
-    both. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
+    products. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. ``checkFiles``
+    lists those that its checks read besides. A preview knows them all. ``runners`` says where the stack's runners are,
+    and whether the GPU checks passed.
 
     The other outputs depend on the stack's configuration. ``signed`` has each image's signature, SBOM and provenance,
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
@@ -42,7 +43,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     if cluster and on_runners:
         engine = [cluster.engine()]
     elif builder:
-        engine = [builder.engine({image.spec.name: image.tag for image in plan.images})]
+        engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     for image in plan.images:
@@ -54,7 +55,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
         registry.keep(name, variants[name].ref, variants[name])
     if builder:
         digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in variants.items()}
-        builder.stop_after(digests, list(variants.values()))
+        builder.stop_after({**digests, **_checks(plan)}, list(variants.values()))
     outputs = _image_outputs(plan, variants)
     if cluster:
         outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants, registry)}
@@ -67,6 +68,12 @@ def deploy(plan: Plan) -> dict[str, Any]:
     return outputs | _plan_outputs(plan)
 
 
+def _checks(plan: Plan) -> dict[str, str]:
+    """Return what the checks of each image are made of, as a name: the builder is on when that changes."""
+    checks = {image.spec.name: image.content.checks for image in plan.images}
+    return {f"{name}-checks": content.folder for name, content in checks.items() if content}
+
+
 def _image_outputs(plan: Plan, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
     outputs: dict[str, Any] = {"images": {}}
     for image in plan.images:
@@ -77,13 +84,16 @@ def _image_outputs(plan: Plan, variants: Mapping[str, ImageVariant]) -> dict[str
 
 
 def _plan_outputs(plan: Plan) -> dict[str, Any]:
-    """Return the contents of all images; the files are separate texts, of which Pulumi prints the changed lines."""
+    """Return the contents of all images; files are separate texts, of which Pulumi prints the changed lines."""
     contents: dict[str, Any] = {}
     files: dict[str, Any] = {}
+    checks: dict[str, Any] = {}
     for image in plan.images:
         contents[image.spec.name] = dict(image.contents)
         files[image.spec.name] = file_list(contents[image.spec.name].pop("files"))
-    return {"plan": contents, "planFiles": files}
+        if image.content.checks:
+            checks[image.spec.name] = file_list(image.checks_contents["files"])
+    return {"plan": contents, "planFiles": files, **({"checkFiles": checks} if checks else {})}
 
 
 def _supply_chain() -> ModuleType:
@@ -145,12 +155,13 @@ def _variant_args(
     variants: dict[str, ImageVariant],
     verified: Mapping[str, pulumi.Resource],
 ) -> ImageVariantArgs:
+    siblings = [*image.siblings.values(), *(image.content.checks.siblings.values() if image.content.checks else ())]
     return ImageVariantArgs(
         image=image,
         registry=registry,
         # A remote engine may reach a registry that this machine does not. Signing needs the registry from here.
         needed=plan.config.publish and (plan.config.build_on == "engine" or plan.config.signing is not None),
         signer=plan.config.signing if plan.config.publish else None,
-        parents={argument: variants[parent] for argument, parent in image.siblings.items()},
+        parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
         after=[verified[value] for value in image.args.values() if value in verified],
     )

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_docker as docker
 
+from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
 from stacks.config.signing import Signer
-from stacks.identity import staged_context
 from stacks.plan import PlannedImage
-from stacks.spec import PRODUCT_ARG
+from stacks.spec import CHECKED_ARG, PRODUCT_ARG
 
 
 @dataclass(frozen=True)
 class ImageVariantArgs:
     """The arguments of an :class:`ImageVariant`.
 
-    ``image`` is the planned image. ``parents`` has the sibling images whose references become arguments. A product in
-    the registry is reused instead of built; with a ``signer``, it must have that signature. ``needed`` says that the
-    registry must answer; it is false if this machine pushes nothing. ``after`` are the resources that must exist before
-    the build.
+    ``image`` is the planned image. ``parents`` has, by name, the sibling images whose references become arguments of
+    the image or its checks. A product in the registry is reused instead of built; with a ``signer``, it must have that
+    signature. ``needed`` says that the registry must answer; it is false if this machine pushes nothing. ``after`` are
+    the resources that must exist before the build.
     """
 
     image: PlannedImage
@@ -34,7 +34,11 @@ class ImageVariantArgs:
 
 
 class ImageVariant(pulumi.ComponentResource):
-    """One image: built, pushed unless the registry says not to, and known by its digest.
+    """One image: built, pushed unless the registry says not to, checked, and known by its digest.
+
+    An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed, and
+    whatever uses the image waits for that. So the checks run on what is published, whichever engine builds it, and a
+    changed check runs on the published image.
 
     Its inputs are the image's contents in a reader's terms, so that a preview shows an argument's old and new value
     and a changed file's name; the bare ``docker.Image`` shows neither. A product has a type of its own, by which a
@@ -42,13 +46,16 @@ class ImageVariant(pulumi.ComponentResource):
     """
 
     ref: pulumi.Output[str]
-    """``repository@sha256:...`` once pushed; the bare image id, ``sha256:...``, when nothing is pushed."""
+    """``repository@sha256:...`` once pushed; the bare image id, ``sha256:...``, when nothing is pushed.
+
+    It is known after the image's checks.
+    """
 
     digest: pulumi.Output[str]
     """``sha256:...``: the manifest's digest once pushed, else the image's id."""
 
     tag: str
-    """The tag the image is built under."""
+    """The image's tag."""
 
     name: str
     """``repository:tag``."""
@@ -60,29 +67,41 @@ class ImageVariant(pulumi.ComponentResource):
         self.tag = image.tag
         self.name = image.reference
         login = args.registry.login([parent.ref for parent in args.parents.values()])
+        parents = {argument: args.parents[sibling] for argument, sibling in image.siblings.items()}
+        references = _references({key: (parent.ref, parent.name) for key, parent in parents.items()}, args.registry)
+        gated = image.content.checks is not None and args.registry.publish
         built = docker.Image(
             name,
-            image_name=self.name,
-            build=docker.DockerBuildArgs(
-                # Relative to the program's folder, because docker.Image compares them literally.
-                context=image.content.folder,
-                dockerfile=f"{image.content.folder}/{staged_context.DOCKERFILE}",
-                platform=image.spec.platform,
-                target=image.spec.target,
-                args={
-                    **image.args,
-                    **image.content.label_args,
-                    **_parent_args(args),
-                    **self._published(name, args, login),
-                },
-            ),
-            registry=docker.RegistryArgs(server=args.registry.server, username=login.username, password=login.password),
+            image_name=image.unchecked_reference if gated else self.name,
+            build=build_inputs(image.content, {**image.args, **references, **self._published(name, args, login)}),
+            registry=access(args.registry, login),
             skip_push=not args.registry.publish,
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
         )
-        self.ref = built.repo_digest
-        self.digest = built.repo_digest.apply(lambda ref: ref.rpartition("@")[2])
+        self.ref = self._checked(name, args, built.repo_digest)
+        self.digest = self.ref.apply(lambda ref: ref.rpartition("@")[2])
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
+
+    def _checked(self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str]) -> pulumi.Output[str]:
+        """Declare the checks of the image ``ref``, if it has any, and its tag. Return ``ref``, known after these."""
+        content = args.image.content.checks
+        if content is None:
+            return ref
+        below = pulumi.ResourceOptions(parent=self)
+        images = {
+            argument: (ref, self.name)
+            if argument == CHECKED_ARG
+            else (args.parents[sibling].ref, args.parents[sibling].name)
+            for argument, sibling in content.siblings.items()
+        }
+        login = args.registry.login([ref])  # after the push: a login from before the build may have expired
+        inputs = ChecksArgs(args.image, content, ref, _references(images, args.registry), args.registry, login)
+        checks = Checks(f"{name}-checks", inputs, below)
+        if not args.registry.publish:
+            return pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
+        from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
+
+        return CheckedTag(f"{name}-tag", CheckedTagArgs(ref, checks.checked, self.tag, login), below).ref
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""
@@ -95,18 +114,20 @@ class ImageVariant(pulumi.ComponentResource):
         return {PRODUCT_ARG: published.found}
 
 
-def _parent_args(args: ImageVariantArgs) -> dict[str, pulumi.Input[str]]:
-    """Return the arguments that name sibling images.
+def _references(
+    images: Mapping[str, tuple[pulumi.Output[str], str]], registry: Registry
+) -> dict[str, pulumi.Input[str]]:
+    """Return the arguments that name images of this stack, given by reference and by name.
 
-    A pushed parent is named by its digest. One that is not pushed has only an image id, which BuildKit cannot use in
+    A pushed image is named by its digest. One that is not pushed has only an image id, which BuildKit cannot use in
     ``FROM``: it is named by its local name, and its id is a further argument, which no Dockerfile reads, so that
-    a new parent still changes the child.
+    a new image still changes what is built on it.
     """
     result: dict[str, pulumi.Input[str]] = {}
-    for argument, parent in args.parents.items():
-        if args.registry.publish:
-            result[argument] = parent.ref
+    for argument, (ref, name) in images.items():
+        if registry.publish:
+            result[argument] = ref
         else:
-            result[argument] = parent.name
-            result[f"{argument}_ID"] = parent.ref
+            result[argument] = name
+            result[f"{argument}_ID"] = ref
     return result

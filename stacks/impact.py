@@ -1,16 +1,17 @@
 """What a change touches: the stacks and images that differ between a commit's tree and the working tree.
 
 An image is affected when it is new, or when its spec, its labels, a file of its context or a parent differs between the
-two, and in no other case. Uncommitted changes count, as they do in tags. Each tree is resolved by its own code
-(:mod:`stacks.identity.older_trees`): where a commit's code cannot resolve a stack, all of that stack is affected.
+two, and in no other case. Where its checks alone differ, they run again, and the image is not built anew. Uncommitted
+changes count, as they do in tags. Each tree is resolved by its own code (:mod:`stacks.identity.older_trees`): where a
+commit's code cannot resolve a stack, all of that stack is affected.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,34 @@ class Affected:
 
     ``images`` maps stack and image to the reasons why the image is affected, parents before children. ``removed`` has
     the removed images of each stack; the list of a removed stack is empty. ``unresolved`` says why the older tree's
-    code cannot resolve a stack.
+    code cannot resolve a stack. ``checks`` maps stack and image to the reasons why checks of an unaffected image run
+    again.
     """
 
     images: Mapping[str, Mapping[str, Sequence[str]]]
     removed: Mapping[str, Sequence[str]]
     unresolved: Mapping[str, str]
+    checks: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+
+    @property
+    def stacks(self) -> list[str]:
+        """The stacks that have images to build or checks to run."""
+        return list(dict.fromkeys([*self.images, *self.checks]))
 
     def as_matrix(self) -> dict[str, Any]:
-        """Return a matrix of GitHub Actions: one job for each stack, with its affected images."""
-        return {"include": [{"stack": stack, "images": list(images)} for stack, images in self.images.items()]}
+        """Return a matrix of GitHub Actions: one job for each stack, with its affected images.
+
+        A job has ``checks`` too where checks of unaffected images run again.
+        """
+        jobs = [
+            {
+                "stack": stack,
+                "images": list(self.images.get(stack, ())),
+                **({"checks": list(self.checks[stack])} if stack in self.checks else {}),
+            }
+            for stack in self.stacks
+        ]
+        return {"include": jobs}
 
 
 def since(ref: str, root: Path) -> Affected:
@@ -71,14 +90,19 @@ def since(ref: str, root: Path) -> Affected:
     """
     base = _base(ref, root)
     with ThreadPoolExecutor(max_workers=1) as pool:  # the older tree is resolved in a process of its own
-        then = pool.submit(lambda: older_trees.at(base, root, variables=[MIRRORS_VARIABLE]) if base else Tree())
+        then = pool.submit(lambda: _older_tree(base, root))
         now = _working_tree(root)
         return between(then.result(), now)
+
+
+def _older_tree(base: str | None, root: Path) -> Tree:
+    return older_trees.at(base, root, variables=[MIRRORS_VARIABLE], checks=True) if base else Tree()
 
 
 def between(then: Tree, now: Mapping[str, Images]) -> Affected:
     """Compare an older tree with the stacks of a newer one, which are given by name."""
     images = {stack: _reasons(then, stack, contents) for stack, contents in now.items()}
+    checks = {stack: _checks(then.stacks.get(stack, {}), now[stack], affected) for stack, affected in images.items()}
     fewer = {
         stack: [name for name in then.stacks[stack] if name not in now[stack]] for stack in then.stacks if stack in now
     }
@@ -87,6 +111,7 @@ def between(then: Tree, now: Mapping[str, Images]) -> Affected:
         images={stack: reasons for stack, reasons in images.items() if reasons},
         removed={**{stack: names for stack, names in fewer.items() if names}, **ended},
         unresolved={stack: reason for stack, reason in then.unresolved.items() if stack in now},
+        checks={stack: reasons for stack, reasons in checks.items() if reasons},
     )
 
 
@@ -151,6 +176,18 @@ def _reasons(then: Tree, stack: str, images: Images) -> dict[str, list[str]]:
     return reasons
 
 
+def _checks(before: Images, images: Images, affected: Collection[str]) -> dict[str, list[str]]:
+    """Return the reasons why checks run again, by image, without affected images."""
+    reasons: dict[str, list[str]] = {}
+    for name, image in images.items():
+        if image.checks and name not in affected:
+            then = before[name].checks
+            parents = [f"parent {parent}" for parent in image.checks.siblings.values() if parent in affected]
+            if causes := [*parents, *(_differences(then, image.checks) if then else ["new"])]:
+                reasons[name] = causes
+    return reasons
+
+
 def _differences(then: Content, now: Content) -> list[str]:
     before, after = dict(_facts(then)), dict(_facts(now))
     keys = {**after, **before}
@@ -176,16 +213,21 @@ def _difference(keys: tuple[str, ...], before: object, after: object) -> str:
 
 def lines(affected: Affected) -> Iterator[str]:
     """Yield the lines for a reader: each stack with its affected images and their reasons, then what was removed."""
-    for stack, images in affected.images.items():
+    for stack in affected.stacks:
         yield stack
-        width = max(map(len, images))
-        for name, reasons in images.items():
-            more = len(reasons) - _MOST_LISTED
-            rest = [f"and {more} more"] if more > 0 else []
-            yield f"  {name:<{width}}  {'; '.join([*reasons[:_MOST_LISTED], *rest])}"
+        images, checks = affected.images.get(stack, {}), affected.checks.get(stack, {})
+        texts = {name: _text(reasons) for name, reasons in images.items()}
+        texts |= {name: f"checks run again: {_text(reasons)}" for name, reasons in checks.items()}
+        width = max(map(len, texts))
+        yield from (f"  {name:<{width}}  {text}" for name, text in texts.items())
     yield from removed(affected)
     if not affected.images:
         yield "nothing to build"
+
+
+def _text(reasons: Sequence[str]) -> str:
+    more = len(reasons) - _MOST_LISTED
+    return "; ".join([*reasons[:_MOST_LISTED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def unresolved(affected: Affected) -> Iterator[str]:

@@ -8,7 +8,7 @@ Each stage runs once: :mod:`stacks.config` and :mod:`stacks.flavors` give the co
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class PlannedImage:
 
     ``repository`` is the full name without the tag. ``args`` are the build arguments, without those of labels and of
     sibling parents. A sibling's digest is known only after its build; ``parents`` maps its argument to its
-    ``name:tag``. ``extra_tags`` are set after the push.
+    ``name:tag``. ``extra_tags`` are set after the push. ``checks_args`` are the build arguments of the checks.
     """
 
     content: Content
@@ -57,6 +57,7 @@ class PlannedImage:
     args: Mapping[str, str]
     parents: Mapping[str, str]
     extra_tags: tuple[str, ...] = ()
+    checks_args: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def spec(self) -> ImageSpec:
@@ -65,8 +66,13 @@ class PlannedImage:
 
     @property
     def reference(self) -> str:
-        """The name under which the image is built and pushed."""
+        """The name under which the image is published."""
         return f"{self.repository}:{self.tag}"
+
+    @property
+    def unchecked_reference(self) -> str:
+        """The name under which an image with checks is pushed before these run. Nothing pulls it."""
+        return f"{self.repository}:{f'{tags.UNCHECKED}{self.tag}'[: tags.LIMIT]}"
 
     @property
     def siblings(self) -> dict[str, str]:
@@ -84,6 +90,20 @@ class PlannedImage:
             "platform": self.spec.platform,
             "tag": self.tag,
             "target": self.spec.target,
+        }
+
+    @property
+    def checks_contents(self) -> dict[str, Any]:
+        """The inputs of the checks' build that the image's own build does not have; empty without checks.
+
+        A changed image is checked again too, whether these changed or not.
+        """
+        if self.content.checks is None:
+            return {}
+        files, own = self.content.checks.listing, self.content.listing
+        return {
+            "args": {name: value for name, value in self.checks_args.items() if self.args.get(name) != value},
+            "files": {path: digest[:_SHOWN_DIGITS] for path, digest in files.items() if own.get(path) != digest},
         }
 
 
@@ -233,15 +253,15 @@ def _images(stack: str, resolved: Graph, contents: Contents) -> tuple[PlannedIma
     images: dict[str, PlannedImage] = {}
     for spec in ordered:
         of = content_of[spec.name]
-        mirrors = _mirror_args(config.mirrors, {**of.arguments, **of.args})
         images[spec.name] = PlannedImage(
             content=of,
             repository=f"{config.registry.repository}/{spec.name}",
             tag=_tag(stack, spec, revisions[spec.name]),
-            args={**of.args, **of.read(spec.tuning), **_outside(of, config), **mirrors},
+            args=_args(of, config),
             parents={argument: images[parent].reference for argument, parent in of.siblings.items()},
             # A product's only name is its content.
             extra_tags=() if spec.product else additional,
+            checks_args=_args(of.checks, config) if of.checks else {},
         )
     return tuple(images.values())
 
@@ -266,6 +286,12 @@ def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
         return tags.render(revision, spec.suffix)
     except SlipwayError as error:
         raise SlipwayError(f"stack {stack}: {spec.name}: {error}") from None
+
+
+def _args(of: Content, config: StackConfig) -> dict[str, str]:
+    """Return a build's arguments, without those of labels and of sibling parents."""
+    mirrors = _mirror_args(config.mirrors, {**of.arguments, **of.args})
+    return {**of.args, **of.read(of.spec.tuning), **_outside(of, config), **mirrors}
 
 
 def _outside(of: Content, config: StackConfig) -> dict[str, str]:

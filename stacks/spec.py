@@ -19,6 +19,9 @@ PRODUCT_ARG = "PRODUCT_IMAGE"
 """Build argument of every product's Dockerfile: the published product by digest. The build copies it instead of
 compiling."""
 
+CHECKED_ARG = "CHECKED_IMAGE"
+"""Build argument of the target ``checks``: the image to check. By default it is a stage of the same Dockerfile."""
+
 LABEL_PREFIX = "org.opencontainers.image."
 """Prefix of an image's labels (OCI image specification, annotations)."""
 

@@ -21,6 +21,9 @@ from stacks.versions.distros import distro_families
 LIMIT = 128
 """Longest tag, in characters (OCI distribution specification, "Pulling manifests")."""
 
+UNCHECKED = "unchecked--"
+"""Prefix of the tag that an image has until its checks passed. No branch's prefix has two dashes."""
+
 # A version in a tag: 2.0.1, 2.18.3-1 (a packaging revision), 2.0.0-rc1.
 _CANDIDATE = r"(?:rc|alpha|beta|dev|post)[0-9]*"
 _VERSION = rf"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-{_CANDIDATE})?"
@@ -169,8 +172,10 @@ def check_extra(tag: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
         raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 128 characters")
-    if tag.startswith(("sha256-", "keep-")):
-        raise ValueError("tags that begin with 'sha256-' are for signatures, and with 'keep-' for Slipway")
+    if tag.startswith(("sha256-", "keep-", UNCHECKED)):
+        raise ValueError(
+            f"tags that begin with 'sha256-' are for signatures, and with 'keep-' or '{UNCHECKED}' for Slipway"
+        )
     if _TAG.fullmatch(tag):
         raise ValueError("looks like a tag that never moves; choose another word, such as latest")
     return tag

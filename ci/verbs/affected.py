@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     reasons = [*impact.unresolved(changes), *impact.lines(changes)]
     reduced = (stack for stack, removed in changes.removed.items() if removed and plan.resolve(stack)[1])
     stacks: dict[str, Sequence[str]] = {stack: [] for stack in reduced}
-    stacks |= {stack: list(images) for stack, images in changes.images.items()}
+    stacks |= {stack: list(changes.images.get(stack, ())) for stack in changes.stacks}
     if not options.since:
         stacks = dict(_to_publish(stacks, base, reasons))
     print("\n".join(reasons))

@@ -26,25 +26,34 @@ _MAIN = "main"
 def run(options: argparse.Namespace) -> int:
     """Preview the stack against its published images, build the changed ones, and return Pulumi's exit status.
 
-    An image is built if its published tag differs: equal tags mean equal content. Unchanged parents are pulled. An
-    unpublished stack is built whole. The report lists images that the stack no longer has.
+    An image is built if its published tag differs: equal tags mean equal content. The changed checks of another image
+    run on the published image. Unchanged parents are pulled. An unpublished stack is built whole. The report lists
+    images that the stack no longer has.
 
     Raises:
         SlipwayError: there is no such stack, or its configuration is wrong.
     """
     os.environ[BRANCH_VARIABLE] = _MAIN
-    tags = {image.spec.name: image.tag for image in plan.make(options.stack).images}
+    images = {image.spec.name: image for image in plan.make(options.stack).images}
     published = published_branch.stack(ROOT, options.stack)
     earlier = public_state.images(published) if published else {}
-    changed = [name for name, tag in tags.items() if name not in earlier or earlier[name]["tag"] != tag]
-    differing = [*changed, *(name for name in earlier if name not in tags)]
+    changed = [name for name, image in images.items() if name not in earlier or earlier[name]["tag"] != image.tag]
+    differing = [*changed, *(name for name in earlier if name not in images)]
+    checked = public_state.checks(published) if published else {}
+    checks = [
+        f"{name}-checks"
+        for name, image in images.items()
+        if image.content.checks and (name in changed or checked.get(f"{name}-checks") != image.checks_contents)
+    ]
     make_room()
     with pulumi_stack.temporary(Checkout.here(), options.stack) as stack:
         if published:
-            stack.load(public_state.state(published, unbuilt=changed))
-        status, output = stack.preview(differing if published else []) if differing else (0, "Nothing would change.\n")
+            stack.load(public_state.state(published, unbuilt=[*changed, *checks]))
+        status, output = 0, "Nothing would change.\n"
+        if differing or checks:
+            status, output = stack.preview([*differing, *checks] if published else [])
         write(options.to / f"{options.stack}.txt", comparison(options.stack, published, differing) + changes(output))
-        return status or (stack.up(changed if published else []) if changed else 0)
+        return status or (stack.up([*changed, *checks] if published else []) if changed or checks else 0)
 
 
 def comparison(stack: str, published: Mapping[str, Any] | None, differing: Collection[str]) -> str:

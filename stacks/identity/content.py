@@ -11,7 +11,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -22,11 +22,14 @@ from stacks.identity.dockerfile import instructions, stages
 from stacks.identity.dockerfile.instructions import Dockerfile
 from stacks.identity.dockerfile.stages import Source
 from stacks.identity.ignore import join
-from stacks.spec import CONTEXT, ImageSpec, Parent, Sibling, label_args
+from stacks.spec import CHECKED_ARG, CONTEXT, ImageSpec, Parent, Sibling, label_args
 
 CONTEXTS: Final = ".slipway/contexts"
 """The folder of the contexts that builds are given, relative to the checkout."""
 _FOLDER_DIGITS: Final = 16
+
+CHECKS: Final = "checks"
+"""The stage that tries an image's promises on it. It is a target of its own and no part of the image."""
 
 _MOST_LINKS: Final = 40
 """The most links that Linux follows in one path (path_resolution(7))."""
@@ -42,6 +45,8 @@ class Content:
         dockerfile: the Dockerfile with the reached stages alone.
         files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
         arguments: the build arguments that they declare, with a default; None if no stage sets one.
+        checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
+            without checks, as for a product.
     """
 
     spec: ImageSpec
@@ -49,6 +54,7 @@ class Content:
     dockerfile: str
     files: Mapping[str, str]
     arguments: Mapping[str, str | None]
+    checks: Content | None = None
 
     def read(self, values: Mapping[str, str]) -> dict[str, str]:
         """Return those of the build arguments that the build reads."""
@@ -94,14 +100,29 @@ class Contents:
         self._dockerfiles: dict[str, Dockerfile] = {}
         self._reached: dict[tuple[object, ...], tuple[str, Mapping[str, str], Mapping[str, str | None]]] = {}
 
-    def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None) -> Content:
+    def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None, *, checks: bool = True) -> Content:
         """Return what an image is made of. ``labels`` are by default those that its spec has today.
+
+        Without ``checks``, it has none of the image's checks.
 
         Raises:
             SlipwayError: there is no such Dockerfile, nobody knows before the build what it reads, or the context does
                 not have what it reads.
         """
         labels = spec.labels if labels is None else labels
+        content = self._of(spec, labels)
+        return replace(content, checks=self._checks(spec)) if checks and not spec.product else content
+
+    def _checks(self, spec: ImageSpec) -> Content | None:
+        """Return what the checks of an image are made of; None if its Dockerfile has no such target."""
+        if not stages.is_named(self._dockerfile(spec.dockerfile), CHECKS):
+            return None
+        parents = {**spec.parents, CHECKED_ARG: Sibling(image=spec.name)}
+        checks = self._of(spec.model_copy(update={"target": CHECKS, "parents": parents}), {})
+        # A stage that is only named so checks no finished image.
+        return checks if CHECKED_ARG in checks.arguments else None
+
+    def _of(self, spec: ImageSpec, labels: Mapping[str, str]) -> Content:
         # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
         given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
         key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()))
@@ -115,14 +136,16 @@ class Contents:
         self, spec: ImageSpec, given: Mapping[str, str]
     ) -> tuple[str, Mapping[str, str], Mapping[str, str | None]]:
         """Return the reached stages as a Dockerfile, the files that these read, and the arguments that they declare."""
-        path = spec.dockerfile
-        if path not in self._dockerfiles:
-            self._dockerfiles[path] = instructions.parse(self._context.read(path), f"{CONTEXT}/{path}")
-        dockerfile = self._dockerfiles[path]
+        path, dockerfile = spec.dockerfile, self._dockerfile(spec.dockerfile)
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
         files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
         digests = {file: self._context.digest(file) for file in sorted(files)}
         return reach.render(given), digests, reach.arguments
+
+    def _dockerfile(self, path: str) -> Dockerfile:
+        if path not in self._dockerfiles:
+            self._dockerfiles[path] = instructions.parse(self._context.read(path), f"{CONTEXT}/{path}")
+        return self._dockerfiles[path]
 
 
 class _Files:

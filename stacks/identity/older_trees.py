@@ -62,8 +62,10 @@ def objects(commit: str, root: Path) -> dict[str, str]:
     return {path: information.split()[2] for information, path in entries}
 
 
-def at(commit: str, root: Path, variables: Iterable[str] = ()) -> Tree:
+def at(commit: str, root: Path, variables: Iterable[str] = (), *, checks: bool = False) -> Tree:
     """Return what a commit builds, as its own code says. ``root`` is the checkout.
+
+    ``checks`` says whether the contents have those of the images' checks, which move no tag.
 
     The code sees the tree's ``stacks`` alone. Of this environment it gets the ``variables`` and what any program needs.
     Its output is kept for other commits with the same ``stacks``.
@@ -85,7 +87,7 @@ def at(commit: str, root: Path, variables: Iterable[str] = ()) -> Tree:
     unresolved: dict[str, str] = {}
     for stack, description in descriptions.items():
         try:
-            stacks[stack] = _images(description, contents)
+            stacks[stack] = _images(description, contents, checks=checks)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             unresolved[stack] = ": ".join(["not a spec of today", *map(str, first["loc"]), first["msg"]])
@@ -130,13 +132,13 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
         return descriptions
 
 
-def _images(description: Mapping[str, Any], contents: Contents) -> Images:
+def _images(description: Mapping[str, Any], contents: Contents, *, checks: bool) -> Images:
     """Return a stack's images; today's rule, which is BuildKit's, says what each is made of."""
     if "error" in description:
         raise SlipwayError(description["error"])
     images: dict[str, Content] = {}
     for item in _SPECS.validate_python(description["specs"]):
         labels = item.pop("labels", None)  # the first trees printed none, so today's rule makes them
-        content = contents.of(ImageSpec.model_validate(item), labels)
+        content = contents.of(ImageSpec.model_validate(item), labels, checks=checks)
         images[content.spec.name] = content
     return images

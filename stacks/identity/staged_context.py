@@ -30,14 +30,14 @@ _KEPT_SECONDS: Final = 7 * 24 * 3600
 
 
 def write(contents: Iterable[Content], root: Path) -> None:
-    """Write the folder of each image that has none yet, and remove folders that no run has used for a week.
+    """Write the folder of each image and its checks that has none yet; remove folders that no run has used for a week.
 
     ``root`` is the checkout. Two runs at once do not disturb each other: a folder appears whole, and never changes.
 
     Raises:
         SlipwayError: a file cannot be read or written, or changed since the images were planned.
     """
-    folders = {content.folder: content for content in contents}
+    folders = {built.folder: built for content in contents for built in (content, content.checks) if built}
     try:
         (root / CONTEXTS).mkdir(parents=True, exist_ok=True)
         for name, content in folders.items():

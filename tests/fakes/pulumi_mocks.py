@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -13,7 +14,7 @@ from components.deployment import deploy
 from components.runners.kubernetes.certificates import make
 from stacks import flavors
 from stacks.plan import Plan, PlannedImage
-from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.spec import CHECKED_ARG, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from tests.helpers.contents import content
 
@@ -64,8 +65,15 @@ class Recorder(pulumi.runtime.Mocks):
 
 
 def planned(
-    name: str, *, product: bool = False, extra_tags: tuple[str, ...] = (), base: str = "", **parents: str
+    name: str,
+    *,
+    product: bool = False,
+    extra_tags: tuple[str, ...] = (),
+    base: str = "",
+    checks: Mapping[str, str] | None = None,
+    **parents: str,
 ) -> PlannedImage:
+    """Return an image; ``checks`` are the files of its checks."""
     spec = ImageSpec(
         name=name,
         dockerfile=f"{name}/Dockerfile",
@@ -77,13 +85,18 @@ def planned(
         suffix=Suffix(variant="base"),
         product=product,
     )
+    of = content(spec)
+    if checks is not None:
+        checked = spec.model_copy(update={"target": "checks", "parents": {CHECKED_ARG: Sibling(image=name)}})
+        of = replace(of, checks=content(checked, checks, "FROM checks\n", {}))
     return PlannedImage(
-        content=content(spec),
+        content=of,
         repository=f"r.example/x/{name}",
         tag="abc1234-base",
         args={"V": "1", **({"BASE_IMAGE": base} if base and not parents else {})},
         parents={argument: f"r.example/x/{parent}:abc1234-base" for argument, parent in parents.items()},
         extra_tags=() if product else extra_tags,
+        checks_args={"V": "1"} if checks is not None else {},
     )
 
 
@@ -94,11 +107,12 @@ def run(
     chain: dict[str, dict[str, str]] = CHAIN,
     gpu_checks: str | None = None,
     answers: Mapping[str, Mapping[str, Any]] | None = None,
+    checks: Mapping[str, Mapping[str, str]] | None = None,
     **config: Any,
 ) -> tuple[Recorder, dict[str, Any]]:
     """Deploy a chain of images, or of ``products`` among them; return what was registered and the outputs' values.
 
-    ``answers`` are outputs of resources, by name.
+    ``answers`` are outputs of resources, by name. ``checks`` has the files of images' checks.
     """
     recorder = Recorder(answers or {})
     values: dict[str, Any] = {}
@@ -114,6 +128,7 @@ def run(
                     product=name in products,
                     extra_tags=tuple(config.get("extraTags", ())),
                     base=config.get("base", ""),
+                    checks=(checks or {}).get(name),
                     **parents,
                 )
                 for name, parents in chain.items()

@@ -138,6 +138,23 @@ def test_affected_by_unrelated_commits_is_nothing(checkout: AffectedCheckout) ->
     assert checkout.matrix("HEAD~6") == NONE
 
 
+def test_affected_by_check_prints_that_it_runs_again(checkout: AffectedCheckout) -> None:
+    checks = "FROM ${CHECKED_IMAGE} AS checks\nRUN --mount=type=bind,source=torch/checks,target=/mnt /mnt/one\n"
+    build = f"ARG CHECKED_IMAGE=image\n{BUILD.replace('COPY torch', 'COPY torch/run')}{checks}FROM image\n"
+    checkout.commit("dockerfiles/torch/run", "exit 0\n")
+    checkout.commit("dockerfiles/torch/checks/one", "true\n")
+    checkout.commit(DOCKERFILE, build.replace("FROM ${BASE_IMAGE}", "FROM ${BASE_IMAGE} AS image"))
+    tag = checkout.tag()
+    checkout.commit("dockerfiles/torch/checks/one", "false\n")
+    assert checkout.tag() == tag
+    line = "  torch  checks run again: files torch/checks/one changed"
+    assert checkout.lines("HEAD~1") == ["local", line, "nothing to build"]
+    assert checkout.matrix("HEAD~1") == {"include": [{"stack": "local", "images": [], "checks": ["torch"]}]}
+    checkout.commit("dockerfiles/torch/run", "false\n")
+    assert checkout.lines("HEAD~2") == ["local", "  torch  files torch/run changed"]
+    assert checkout.matrix("HEAD~2") == ALL
+
+
 def test_affected_by_uncommitted_file_prints_it(checkout: AffectedCheckout) -> None:
     checkout.write("dockerfiles/torch/new.sh", "true\n")
     assert checkout.lines("HEAD") == ["local", "  torch  files torch/new.sh added"]

@@ -15,7 +15,7 @@ from stacks.config.stack_file import ROOT, read_stack
 from stacks.spec import Outside
 from stacks.versions.pytorch import torch_release
 from tests.fakes.upstreams import upstreams
-from tests.images.engine import DOCKERFILES, Image, build, docker
+from tests.images.engine import CHECKED, DOCKERFILES, Image, build, docker
 from tests.images.published import Published
 
 Variation = tuple[str, Mapping[str, Any]]
@@ -126,6 +126,12 @@ def build_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple
     return {**image.args, **image.content.label_args, **siblings}, target
 
 
+def checks_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the build arguments of an image's checks; ``names`` are those of its parents."""
+    siblings = image.content.checks.siblings if image.content.checks else {}
+    return {**image.checks_args, **{argument: names[parent] for argument, parent in siblings.items()}}
+
+
 def built(
     stack: str,
     world: upstreams.World,
@@ -135,7 +141,7 @@ def built(
     only: str | None = None,
     **more: Any,
 ) -> Chain:
-    """Build a stack's images without Pulumi, all or ``only`` one and what it is made of; parents come before children.
+    """Build a stack's images and their checks without Pulumi, all or ``only`` one and what it is made of; parents come first.
 
     Images in ``have`` are not built again. ``by_hand`` has, by image, the arguments that no key of a stack sets.
     """
@@ -149,10 +155,13 @@ def built(
     for name, image in planned.items():
         if name in (have or {}):
             continue
-        arguments, flags = build_arguments(image, names)
-        arguments |= (by_hand or {}).get(name, {})
-        done = build(names[name], arguments, *flags, image=image.spec.dockerfile.partition("/")[0])
-        assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"
+        builds = [(names[name], *build_arguments(image, names))]
+        if image.content.checks:
+            builds = [("", checks_arguments(image, names), [CHECKED]), *builds]
+        for tag, arguments, flags in builds:
+            given = {**arguments, **(by_hand or {}).get(name, {})}
+            done = build(tag, given, *flags, image=image.spec.dockerfile.partition("/")[0])
+            assert done.returncode == 0, f"{stack}: {name}:\n{done.stdout[-6000:]}"
     return Chain(planned, names)
 
 
@@ -182,4 +191,6 @@ def _parents(planned: Mapping[str, plan.PlannedImage]) -> set[str]:
 
 def remove(chain: Chain) -> None:
     """Remove the names; the engine deletes layers that no other image has."""
-    docker("image", "rm", "--force", *chain.names.values())
+    checked = [image for image in chain.planned.values() if image.content.checks]
+    names = [*chain.names.values(), *(f"{image.repository}_checks:{image.tag}" for image in checked)]
+    docker("image", "rm", "--force", *names)

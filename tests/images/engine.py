@@ -21,8 +21,11 @@ from docker import DockerClient
 from oci.client import Unreadable
 from oci.layers.layer import members, opened
 from oci.registry_image import fetch
+from stacks.identity.content import CHECKS
 
 DOCKERFILES = Path(__file__).parents[2] / "dockerfiles"
+CHECKED = f"--target={CHECKS}"
+"""The flag that builds an image's checks."""
 EMPTY_LAYER = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
 """The diff id of a layer without any file, as WORKDIR leaves one for a folder that exists."""
 
@@ -192,15 +195,15 @@ def build(
     )
 
 
-def check_planted(context: Path, checks: str, arguments: dict[str, str], *flags: str, image: str = "torch") -> None:
-    """Add a failing check to a copy of the build context, and expect the build to fail.
+def check_planted(context: Path, checks: str, arguments: dict[str, str], *, image: str = "torch") -> None:
+    """Add a failing check to a copy of the build context, and expect the build of the checks to fail.
 
     If the image was built before, all layers but the check's are in the engine's cache.
     """
     planted = context / checks / "00-planted"
     planted.write_text("#!/bin/sh\necho this image is no good\nexit 3\n")
     planted.chmod(0o755)
-    done = build("", arguments, *flags, context=context, image=image)
+    done = build("", arguments, CHECKED, context=context, image=image)
     assert done.returncode != 0
     assert "this image is no good" in done.stdout
     assert "check failed: 00-planted" in done.stdout

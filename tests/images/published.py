@@ -54,6 +54,11 @@ class Published:
         assert done.returncode == 0, done.stdout[-6000:]
         return pulumi_cli.plain(done.stdout)
 
+    def built(self) -> list[str]:
+        """Return the names under which the engine has the stack's images and their checks."""
+        resources = json.loads(self.pulumi("stack", "export", "-s", self.stack))["deployment"]["resources"]
+        return [each["outputs"]["imageName"] for each in resources if each["type"] == "docker:index/image:Image"]
+
     def up(self, *options: str, **environment: str) -> str:
         """Run `pulumi up` and return what it printed."""
         flags = ["--yes", "--skip-preview", "--config-file", str(self.config), *options]

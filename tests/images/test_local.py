@@ -64,7 +64,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     stack = Published(tmp_path_factory.mktemp("local"), "local", publish=False)
     stack.up()
     yield stack
-    docker("image", "rm", "--force", stack.refs()["torch"])
+    docker("image", "rm", "--force", *stack.built())
     forget(r"/mnt/resolve|/srv/install-component", 100_000_000)
 
 

@@ -29,7 +29,7 @@ from tests.fakes.upstreams.megatron_upstreams import Upstreams as Megatron
 from tests.fakes.upstreams.server import Server
 from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
-from tests.images.engine import DOCKERFILES, build
+from tests.images.engine import CHECKED, DOCKERFILES, build
 from tests.images.family import conftest as family
 from tests.images.universal import conftest as universal
 
@@ -86,6 +86,7 @@ def in_chains(dockerfile: str, world: World, variations: Iterable[chain.Variatio
         built = chain.built(stack, world, **more)
         images = [image for image in built.planned.values() if image.spec.dockerfile == dockerfile]
         builds += [chain.build_arguments(image, built.names) for image in images]
+        builds += [(chain.checks_arguments(image, built.names), [CHECKED]) for image in images if image.content.checks]
     world.server.close()
     return Builds(dockerfile.partition("/")[0], world.cache, world.server.url, builds)
 
@@ -102,7 +103,7 @@ def of_universal(dockerfile: str) -> Builds:
 
 def of_ngc(world: ngc.Upstreams, *more: dict[str, Any]) -> Builds:
     """Return the builds of a stack by default and with each set of further keys."""
-    builds: list[Build] = [(world.arguments(**keys), []) for keys in ({}, *more)]
+    builds: list[Build] = [(world.arguments(**keys), flags) for keys in ({}, *more) for flags in ([], [CHECKED])]
     world.server.close()
     return Builds(world.image, world.cache, world.server.url, builds)
 

@@ -13,6 +13,7 @@ from toolchain.pulumi_run.run_progress import RunProgress
 
 _STACK: Final = "pulumi:pulumi:Stack"
 _IMAGES: Final = ("slipway:image:ImageVariant", "slipway:image:BuildProduct")
+_CHECKS: Final = "slipway:checks:Checks"
 _BUILD: Final = "docker:index/image:Image"
 _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """A value that only an update gives (sdk/go/common/resource/plugin/rpc.go)."""
@@ -27,7 +28,7 @@ _COUNTS: Final = {
     "delete": ("deleted", "to delete"),
     "same": ("unchanged", "unchanged"),
 }
-_BUILT: Final = {"images", "products", "plan", "planFiles"}
+_BUILT: Final = {"images", "products", "plan", "planFiles", "checkFiles"}
 """The outputs that the images' own lines cover."""
 _LONGEST_VALUE: Final = 200
 _LEAD: Final = 20
@@ -109,11 +110,25 @@ class RunReport:
                 self._unchanged.append(name)
             elif op in _MARKS:
                 self._progress.say(*_image(name, step))
+        elif kind == _CHECKS:
+            self._checks(step)
         elif kind != _STACK and op in _MARKS and self._images.get(_parent(step), _default(step)) == "same":
             self._unchanged = [image for image in self._unchanged if image != _parent(step).rpartition("::")[2]]
             self._progress.say(*_resource(name, step))
         if not self._preview and step.get("provider") and op in _MARKS and op != "replace":
             self._progress.begin(_title(step))
+
+    def _checks(self, step: Mapping[str, Any]) -> None:
+        """Report changed checks of an unchanged image. The line of a changed image covers its checks."""
+        op, of_image = step["op"], self._images.get(_parent(step), _default(step))
+        self._images[step["urn"]] = of_image if op == "same" else op
+        if op in _MARKS and of_image == "same":
+            name = _parent(step).rpartition("::")[2]
+            self._unchanged = [image for image in self._unchanged if image != name]
+            if op == "delete":
+                self._progress.say(f"- {name}: no checks")
+            else:
+                self._progress.say(f"{_MARKS[op]} {name}: checks run again", *_values(*_sides(step, "inputs")))
 
     def _end(self, step: Mapping[str, Any]) -> None:
         outputs = (step.get("new") or {}).get("outputs") or {}
@@ -124,7 +139,10 @@ class RunReport:
         seconds = self._progress.end(_title(step))
         if step["type"] == _BUILD and not self._preview and step["op"] in _MARKS and step["op"] != "delete":
             digest = str(outputs.get("repoDigest", "")).rpartition("@")[2]
-            self._progress.say(f"{_name(step)}: done in {seconds}: {digest}")
+            passed = f"${_CHECKS}$" in step["urn"]
+            self._progress.say(
+                f"{_name(step)}: " + (f"passed in {seconds}" if passed else f"done in {seconds}: {digest}")
+            )
 
     def _summary(self, content: Mapping[str, Any]) -> Iterator[str]:
         if self._unchanged:
@@ -152,7 +170,7 @@ def _parent(step: Mapping[str, Any]) -> str:
 
 def _default(step: Mapping[str, Any]) -> str:
     """Return the operation on a parent without an event. An image's resources are deleted before the image."""
-    of_image = any(f"::{kind}::" in _parent(step) for kind in _IMAGES)
+    of_image = any(f"::{kind}" in _parent(step) for kind in _IMAGES)
     return "delete" if of_image and step["op"] == "delete" else "same"
 
 

@@ -108,6 +108,12 @@ class _Scope:
         return _Scope({**arguments, **self.environment}, dict(self.environment), self.complete)
 
 
+def is_named(dockerfile: Dockerfile, name: str) -> bool:
+    """Return whether a stage has a name, which is in small letters."""
+    firsts = (instruction.words for instruction in dockerfile.instructions if instruction.keyword == "FROM")
+    return any(len(words) == 3 and words[2].lower() == name for words in firsts)
+
+
 def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str) -> Reach:
     """Return what the build of a target can read.
 

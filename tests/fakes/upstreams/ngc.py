@@ -12,7 +12,7 @@ from stacks.config.stack_file import ROOT, read_stack
 from stacks.versions.efa_ngc import ngc_release
 from tests.fakes.upstreams import upstreams as world
 from tests.fakes.upstreams.server import Server
-from tests.images.engine import Image, base_image, build, docker, unique
+from tests.images.engine import CHECKED, Image, base_image, build, docker, unique
 from tests.images.published import Published
 
 
@@ -97,7 +97,7 @@ class Upstreams:
         config = self.values(stack, **more)
         [image] = plan.make(stack or self.stack, config).images
         self.parent(config["ngc"])
-        return {**image.args, **image.content.label_args}
+        return {**image.args, **image.checks_args, **image.content.label_args}
 
     def published(self, folder: Path, **more: Any) -> Published:
         """Build and push the stack's image with `pulumi up` from the branch `main`; ``folder`` gets its state."""
@@ -108,8 +108,9 @@ class Upstreams:
         return stack
 
     def built(self, stack: str | None = None, **more: Any) -> Image:
-        """Build a stack's image without Pulumi."""
+        """Build a stack's image and its checks without Pulumi."""
         tag = unique(self.image)
-        done = build(tag, self.arguments(stack, **more), image=self.image)
-        assert done.returncode == 0, done.stdout[-8000:]
+        for flag in (CHECKED, f"--tag={tag}"):
+            done = build("", self.arguments(stack, **more), flag, image=self.image)
+            assert done.returncode == 0, done.stdout[-8000:]
         return Image(tag)

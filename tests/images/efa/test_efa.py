@@ -12,7 +12,7 @@ from oci import client
 from tests.fakes.upstreams.efa_upstreams import Upstreams
 from tests.images.differences import check_differ, environment, files, unlisted, variables
 from tests.images.efa.conftest import Built
-from tests.images.engine import Image, build, check_planted
+from tests.images.engine import CHECKED, Image, build, check_planted
 from tests.images.published import Published
 
 
@@ -227,7 +227,7 @@ def test_efa_2310_has_upstream_versions(built: Built) -> None:
     ],
 )
 def test_efa_build_mistake_is_one_line(upstreams: Upstreams, wrong: dict[str, str], message: str) -> None:
-    done = build("", {**upstreams.arguments(), **wrong}, image="efa")
+    done = build("", {**upstreams.arguments(), **wrong}, CHECKED, image="efa")
     assert done.returncode != 0
     assert message in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")

@@ -128,5 +128,5 @@ def test_check_of_faulty_image_fails(built: Built, check: str) -> None:
 )
 def test_build_with_failing_check_fails(built: Built, context: Path, folder: str, stack: str, name: str) -> None:
     images = built(stack)
-    arguments, flags = chain.build_arguments(images.planned[name], images.names)
-    check_planted(context, folder, arguments, *flags, image=name)
+    arguments = chain.checks_arguments(images.planned[name], images.names)
+    check_planted(context, folder, arguments, image=name)

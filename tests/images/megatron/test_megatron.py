@@ -11,7 +11,7 @@ import pytest
 from oci import client
 from tests.fakes.upstreams.megatron_upstreams import Upstreams
 from tests.images.differences import check_differ, environment, variables
-from tests.images.engine import Image, build, check_planted, docker
+from tests.images.engine import CHECKED, Image, build, check_planted, docker
 from tests.images.megatron.conftest import Built
 from tests.images.published import Published
 
@@ -214,7 +214,7 @@ def test_megatron_build_mistake_is_one_line(
 ) -> None:
     """The other steps are in the engine's cache."""
     assert image
-    done = build("", {**upstreams.arguments(), **wrong}, image="megatron")
+    done = build("", {**upstreams.arguments(), **wrong}, CHECKED, image="megatron")
     assert done.returncode != 0
     assert message in done.stdout
     assert "hunter2" not in done.stdout.replace("--build-arg", "")

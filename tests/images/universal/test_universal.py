@@ -188,5 +188,5 @@ def test_cpu_wheels_import_outside_a_container(built: Built, world: World, tmp_p
 
 def test_build_with_failing_check_fails(built: Built, context: Path) -> None:
     images = built(STACK, **CPU, train=[{}])
-    arguments, flags = chain.build_arguments(images.planned["train"], images.names)
-    check_planted(context, "universal/checks/build", arguments, *flags, image="universal")
+    arguments = chain.checks_arguments(images.planned["train"], images.names)
+    check_planted(context, "universal/checks/build", arguments, image="universal")

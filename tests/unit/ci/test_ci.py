@@ -228,6 +228,22 @@ def test_public_state_keeps_listed_keys_only() -> None:
     assert public_state.images(state) == {"a": {"ref": "r/a@sha256:1", "digest": "sha256:1", "tag": "t"}}
 
 
+def test_public_state_has_checks_apart_from_images() -> None:
+    state = exported()
+    inputs = {"args": {}, "files": {"a/checks/one": "0123456789ab"}}
+    checks = f"{COMPONENT.removesuffix('::a')}$slipway:checks:Checks::a-checks"
+    build = f"{checks.removesuffix('::a-checks')}$docker:index/image:Image::a-checks"
+    state["deployment"]["resources"] += [
+        {"urn": checks, "type": "slipway:checks:Checks", "custom": False, "parent": COMPONENT, "inputs": inputs},
+        {"urn": build, "type": "docker:index/image:Image", "custom": True, "id": "x", "parent": checks},
+    ]
+    public = public_state.public(state, "c" * 40)
+    assert list(public_state.images(public)) == ["a"]
+    assert public_state.checks(public) == {"a-checks": inputs}
+    unbuilt = public_state.state(public, ["a-checks"])["deployment"]["resources"]
+    assert {it["urn"] for it in unbuilt} == {ROOT_URN, PROVIDER, COMPONENT, IMAGE, checks}
+
+
 def test_public_state_with_secret_is_refused() -> None:
     with pytest.raises(SlipwayError, match=r"^the stack's outputs have a secret, so they stay private; "):
         public_state.public(exported(plan={"a": {"args": {"TOKEN": SECRET}}}), "c" * 40)

@@ -13,6 +13,7 @@ import pytest
 from ci import public_state, published_branch, pulumi_stack
 from ci.verbs import preview
 from stacks import plan
+from stacks.identity.context import digest
 from stacks.identity.history import BRANCH_VARIABLE
 from tests.fakes.pulumi_mocks import planned
 
@@ -52,6 +53,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(preview, "comparison", lambda *arguments: f"{arguments[2]}\n")
     monkeypatch.setattr(pulumi_stack, "temporary", temporary)
     monkeypatch.setattr(public_state, "images", lambda published: published["images"])
+    monkeypatch.setattr(public_state, "checks", lambda published: published.get("checks", {}))
     monkeypatch.setattr(public_state, "state", lambda _, unbuilt: unbuilt)
     monkeypatch.setenv(BRANCH_VARIABLE, "")
     return recording
@@ -89,6 +91,41 @@ def test_preview_builds_the_images_with_other_tags(
     monkeypatch.setattr(published_branch, "stack", lambda *_: published)
     assert preview.run(argparse.Namespace(stack="t", to=tmp_path)) == status
     assert (stack.calls, (tmp_path / "t.txt").read_text()) == (calls, report)
+
+
+CHECKS = {"args": {}, "files": {"torch/Dockerfile": digest(b"FROM checks\n")[:12], "check": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("tag", "published", "calls"),
+    [
+        ("abc1234-base", CHECKS, [("load", [])]),
+        (
+            "abc1234-base",
+            {},
+            [("load", ["torch-checks"]), ("preview", ["torch-checks"]), ("up", ["torch-checks"])],
+        ),
+        (
+            "older",
+            CHECKS,
+            [(call, ["torch", "torch-checks"]) for call in ("load", "preview", "up")],
+        ),
+    ],
+)
+def test_preview_runs_changed_checks_again(
+    tag: str,
+    published: Mapping[str, Any],
+    calls: list[Any],
+    stack: Stack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    images = [planned("torch", checks={"check": "1"})]
+    monkeypatch.setattr(plan, "make", lambda _: argparse.Namespace(images=images))
+    state = {"images": {"torch": {"tag": tag}}, "checks": {"torch-checks": published}}
+    monkeypatch.setattr(published_branch, "stack", lambda *_: state)
+    preview.run(argparse.Namespace(stack="t", to=tmp_path))
+    assert stack.calls == calls
 
 
 @pytest.mark.parametrize(("published", "differing"), [(None, ["torch"]), ({"outputs": {}}, [])])

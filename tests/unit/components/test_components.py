@@ -141,6 +141,62 @@ def test_product_is_looked_up_before_its_build(publish: bool) -> None:
     assert ("hunter2" in repr(inputs)) == publish
 
 
+CHECKED = {"torch": {"torch/checks/10-one": "1" * 64}}
+
+
+CHECKED_TAG = "pulumi-python:dynamic/image:CheckedTag"
+
+
+def test_checks_are_a_build_from_the_pushed_image() -> None:
+    recorder, values = run(checks=CHECKED)
+    image = planned("torch", checks=CHECKED["torch"])
+    files = {"torch/Dockerfile": digest(b"FROM checks\n")[:12], "torch/checks/10-one": "1" * 12}
+    assert recorder.of_type("slipway:checks:Checks") == {"torch-checks": {"args": {}, "files": files}}
+    checks, built = recorder.image("torch-checks"), recorder.image("torch")
+    assert (built["skipPush"], built["imageName"]) == (False, "r.example/x/torch:unchecked--abc1234-base")
+    digits = DIGEST.removeprefix("sha256:")
+    assert (checks["skipPush"], checks["imageName"]) == (True, f"r.example/x/torch_checks:{digits}")
+    assert image.content.checks
+    assert checks["build"]["context"] == image.content.checks.folder != built["build"]["context"]
+    arguments = {"V": "1", "CHECKED_IMAGE": f"r.example/x/torch@{DIGEST}"}
+    assert (checks["build"]["target"], checks["build"]["args"]) == ("checks", arguments)
+    assert values["outputs"]["checkFiles"] == {"torch": file_list(files)}
+    assert "torch/checks/10-one" not in repr(values["outputs"]["planFiles"])
+
+
+def test_image_with_checks_is_tagged_after_them() -> None:
+    recorder, values = run(checks=CHECKED)
+    tagged = recorder.of_type(CHECKED_TAG)["torch-tag"]
+    ref = f"r.example/x/torch@{DIGEST}"
+    assert {key: tagged[key] for key in ("ref", "tag", "checked")} == {
+        "ref": ref,
+        "tag": "abc1234-base",
+        "checked": DIGEST.removeprefix("sha256:"),
+    }
+    assert values["outputs"]["images"]["torch"] == {"ref": ref, "digest": DIGEST, "tag": "abc1234-base"}
+    assert recorder.image("extras")["imageName"] == "r.example/x/extras:abc1234-base"
+    order = [name for typ, name in recorder.resources if typ in {"docker:index/image:Image", CHECKED_TAG}]
+    assert order == ["torch", "torch-checks", "torch-tag", "extras"]
+
+
+def test_unpushed_image_is_checked_under_its_local_name() -> None:
+    recorder, values = run(checks=CHECKED, publish=False)
+    assert recorder.image("torch")["imageName"] == "r.example/x/torch:abc1234-base"
+    given = recorder.image("torch-checks")["build"]["args"]
+    assert given == {"V": "1", "CHECKED_IMAGE": "r.example/x/torch:abc1234-base", "CHECKED_IMAGE_ID": DIGEST}
+    assert not recorder.of_type(CHECKED_TAG)
+    assert values["outputs"]["images"]["torch"]["ref"] == DIGEST
+    names = [name for typ, name in recorder.resources if typ == "docker:index/image:Image"]
+    assert names == ["torch", "torch-checks", "extras"]
+
+
+def test_stack_without_checks_declares_none() -> None:
+    recorder, values = run()
+    assert not recorder.of_type("slipway:checks:Checks")
+    assert not recorder.of_type(CHECKED_TAG)
+    assert "checkFiles" not in values["outputs"]
+
+
 @pytest.mark.parametrize(
     ("parent", "asks"),
     [("r.example/base/cuda", ("me", True)), ("r.example:5000/base/cuda", ()), ("docker.io/acme/cuda", ())],

@@ -55,6 +55,7 @@ def test_extra_tags_on_a_branch_have_its_prefix(branch: str, monkeypatch: pytest
             "slipway:extraTags.0: 'a1b2c3d-base-cuda12.1.1': looks like a tag that never moves",
         ),
         (["keep-mine"], "slipway:extraTags.0: 'keep-mine': tags that begin with"),
+        (["unchecked--mine"], "slipway:extraTags.0: 'unchecked--mine': tags that begin with"),
         (["sha256-abc"], "slipway:extraTags.0: 'sha256-abc': tags that begin with"),
         (["la test"], "slipway:extraTags.0: 'la test': expected a tag such as latest"),
         (["latest", "latest"], "slipway:extraTags: '['latest', 'latest']': one of them is repeated"),

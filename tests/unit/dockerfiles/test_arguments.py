@@ -10,6 +10,7 @@ import pytest
 from stacks import flavors, plan
 from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError
+from stacks.identity.content import CHECKS
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.helpers import dockerfile_stages as dockerfile
 
@@ -84,7 +85,8 @@ def every_spec() -> dict[str, ImageSpec]:
 @pytest.mark.parametrize("name", every_spec())
 def test_dockerfile_arguments_equal_those_of_its_images(name: str) -> None:
     spec = every_spec()[name]
-    taken = dockerfile.of(spec).arguments(spec.target)
+    stages = dockerfile.of(spec)
+    taken = {**stages.arguments(spec.target), **({} if spec.product else stages.arguments(CHECKS))}
     given = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args, *([PRODUCT_ARG] if spec.product else [])}
     assert sorted(given - set(taken)) == [], "given but not taken"
     assert sorted(argument for argument, default in taken.items() if not default and argument not in given) == []

@@ -12,10 +12,12 @@ import pytest
 
 from stacks.config.stack_file import ROOT
 from stacks.plan import MIRROR_ARGS
-from stacks.spec import CONTEXT
+from stacks.spec import CHECKED_ARG, CONTEXT
 
 FOLDER = ROOT / CONTEXT
 DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/Dockerfile"))
+CHECKED = re.compile(rf"^ARG {CHECKED_ARG}=(\S+)$", re.MULTILINE)
+"""The stage whose image the checks try; a stack gives them the finished one."""
 NAME = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 OUTSIDE = re.compile(r"\$\{\w+\}")
 MOUNT = re.compile(r"--mount=type=bind,(\S+)")
@@ -84,6 +86,16 @@ def lineage(by_name: dict[str, Stage], name: str) -> list[Stage]:
     """
     parent = by_name[name].parent
     return [*lineage(by_name, parent), by_name[parent]] if parent in by_name else []
+
+
+def environment(by_name: dict[str, Stage], name: str, dockerfile: str) -> set[str]:
+    """Return the variables that a stage has from the stages or the image of this Dockerfile that it stands on."""
+    parent = by_name[name].parent
+    if parent == f"${{{CHECKED_ARG}}}":
+        parent = CHECKED.findall((FOLDER / dockerfile).read_text())[0]
+    older = [*lineage(by_name, parent), by_name[parent]] if parent in by_name else []
+    steps = [step for stage in (*older, by_name[name]) for step in stage.steps]
+    return {rest.partition("=")[0] for kind, rest in steps if kind == "ENV"}
 
 
 def mounts(by_name: dict[str, Stage], step: str) -> Places:
@@ -160,12 +172,7 @@ def test_step_reads_only_arguments_of_its_stage(dockerfile: str) -> None:
     for name, stage in by_name.items():
         have = {argument for older in lineage(by_name, name) for argument in declared(older.steps)}
         # What is set for all of an image, or by the image outside on which a stage stands, needs no declaration.
-        have |= {
-            rest.partition("=")[0]
-            for older in (*lineage(by_name, name), stage)
-            for kind, rest in older.steps
-            if kind == "ENV"
-        }
+        have |= environment(by_name, name, dockerfile)
         for kind, rest in stage.steps:
             if kind == "ARG":
                 have.add(rest.partition("=")[0])
@@ -195,7 +202,8 @@ def test_stage_on_outside_image_runs_as_root_after_nonce(dockerfile: str) -> Non
         line = [*lineage(by_name, name), stage]
         steps = [step for each in line for step in each.steps]
         kinds = [kind for kind, _ in steps]
-        if not OUTSIDE.fullmatch(line[0].parent) or "RUN" not in kinds:
+        # Checks run as the user of the image that they try.
+        if not OUTSIDE.fullmatch(line[0].parent) or CHECKED_ARG in line[0].parent or "RUN" not in kinds:
             continue
         before = steps[: kinds.index("RUN")]
         users = [rest for kind, rest in before if kind == "USER"]

@@ -13,7 +13,7 @@ from stacks.flavors import nccl
 from stacks.flavors.universal import universal_config
 from stacks.identity.dockerfile.declarations import arguments
 from stacks.lock import REFRESH_ARG
-from stacks.spec import CONTEXT, PRODUCT_ARG
+from stacks.spec import CHECKED_ARG, CONTEXT, PRODUCT_ARG
 from tests.unit.dockerfiles.test_arguments import every_spec
 
 FOLDER = ROOT / CONTEXT
@@ -21,7 +21,9 @@ DOCKERFILES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob
 SCRIPTS = sorted(
     path
     for path in FOLDER.rglob("*")
-    if path.is_file() and "checks" not in path.parts and not path.name.endswith((".md", "Dockerfile", ".dockerignore"))
+    if path.is_file()
+    and "checks" not in path.relative_to(FOLDER).parts
+    and not path.name.endswith((".md", "Dockerfile", ".dockerignore"))
 )
 ADDRESS = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9./_-]*")
 MIRRORS = re.compile(r"APT_MIRROR|GIT_MIRROR|CA_CERTIFICATE|(PYTHON|TORCH)_INDEX_URL|DOWNLOADS_\w+")
@@ -70,6 +72,7 @@ def test_readme_marks_exactly_the_arguments_set_by_hand(dockerfile: str) -> None
         "LABEL_BASE_NAME",
         REFRESH_ARG,
         PRODUCT_ARG,
+        CHECKED_ARG,
     }
 
 

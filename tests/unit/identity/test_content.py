@@ -198,3 +198,64 @@ def test_source_outside_the_context_is_refused(root: Path, instruction: str, mes
 def test_content_without_dockerfile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SlipwayError, match="a/Dockerfile: there is no such Dockerfile"):
         made(tmp_path)
+
+
+CHECKED = f"""\
+ARG CHECKED_IMAGE=final
+{DOCKERFILE}
+FROM ${{CHECKED_IMAGE}} AS Checks
+ARG CHECKED=1
+RUN --mount=type=bind,source=common,target=/mnt /mnt/check
+FROM final
+"""
+
+
+def test_checks_are_made_of_their_files_and_the_image(root: Path) -> None:
+    content = made(root, CHECKED)
+    assert content.checks is not None
+    assert content.checks.spec.target == "checks"
+    assert content.checks.siblings == {"CHECKED_IMAGE": content.spec.name}
+    assert list(content.checks.files) == ["common/check"]
+    assert content.checks.arguments == {"CHECKED_IMAGE": "final", "CHECKED": "1"}
+    assert content.checks.checks is None
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("common/check", "edited\n"), ("a/Dockerfile", CHECKED.replace("/mnt/check", "/mnt/check again", 2))],
+    ids=["script", "instruction"],
+)
+def test_edit_of_checks_changes_their_content_alone(root: Path, path: str, text: str) -> None:
+    before = made(root, CHECKED)
+    (root / path).write_text(text)
+    after = made(root)
+    assert fingerprint(after) == fingerprint(before)
+    assert (after.folder, after.listing) == (before.folder, before.listing)
+    assert before.checks
+    assert after.checks
+    assert after.checks.folder != before.checks.folder
+
+
+def test_edit_of_image_leaves_the_content_of_its_checks(root: Path) -> None:
+    before = made(root, CHECKED)
+    (root / "a/run").write_text("edited\n")
+    after = made(root)
+    assert fingerprint(after) != fingerprint(before)
+    assert before.checks
+    assert after.checks
+    assert after.checks.folder == before.checks.folder
+
+
+def test_stage_named_checks_that_tries_no_image_is_no_gate(root: Path) -> None:
+    assert made(root, CHECKED.replace("FROM ${CHECKED_IMAGE}", "FROM final")).checks is None
+
+
+@pytest.mark.parametrize(("text", "fields"), [(DOCKERFILE, {}), (CHECKED, {"product": True})])
+def test_image_without_checks_stage_and_product_have_none(root: Path, text: str, fields: dict[str, Any]) -> None:
+    assert made(root, text, **fields).checks is None
+
+
+def test_missing_file_of_checks_is_refused(root: Path) -> None:
+    with pytest.raises(SlipwayError) as error:
+        made(root, CHECKED.replace("FROM final\n", "COPY a/none /\nFROM final\n"))
+    assert str(error.value).endswith("COPY: a/none: the context has no such file; see the ignore file too")

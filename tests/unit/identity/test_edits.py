@@ -14,7 +14,7 @@ from stacks.identity.content import Contents
 from stacks.identity.context import Folder
 from stacks.identity.fingerprint import fingerprints
 from stacks.spec import CONTEXT
-from tests.helpers.contents import checkout_fingerprints
+from tests.helpers.contents import checkout_contents, checkout_fingerprints
 
 FAMILY = ("base-cu132", "nccl-cu132")
 STACKS = ("local", "base-cu132", "nccl-cu132", "efa", "aks-megatron", "universal-cu132")
@@ -48,6 +48,20 @@ def compiled(changed: Mapping[str, set[str]]) -> set[str]:
 def built(stack: str, *, but: tuple[str, ...] = ()) -> set[str]:
     """Return the images and products of a stack, without those whose name ends so."""
     return {spec.name for spec in plan.resolve(stack)[1] if not spec.name.endswith(but or "/")}
+
+
+def checked(context: Path) -> Mapping[str, set[str]]:
+    """Return the images of each stack whose checks run again, without empty ones."""
+    contents = Contents(Folder(context))
+    again = {}
+    for stack in STACKS:
+        pairs = [(checkout_contents().of(spec), contents.of(spec)) for spec in plan.resolve(stack)[1]]
+        again[stack] = {
+            after.spec.name
+            for before, after in pairs
+            if before.checks and after.checks and before.checks.folder != after.checks.folder
+        }
+    return {stack: names for stack, names in again.items() if names}
 
 
 def add(path: Path, text: str) -> None:
@@ -195,7 +209,7 @@ def test_way_to_install_packages_rebuilds_all(context: Path) -> None:
     ("script", "kept"),
     [
         ("add-user", ("-source", "-wheel", "-build", "nccl-builder", "install", "dist")),
-        ("install-wheels", ("-source", "-wheel", "-build", "nccl-builder", "install", "dist")),
+        ("install-wheels", ("-source", "-wheel", "-build", "nccl-builder", "nccl-tests", "install", "dist")),
         ("install-nccl", ("-source", "hpcx-build", "gdrcopy-build", "perftest-build", "nvbandwidth-build")),
     ],
 )
@@ -204,12 +218,37 @@ def test_shared_script_rebuilds_no_product_without_it(context: Path, script: str
     assert rebuilt(context)["nccl-cu132"] == built("nccl-cu132", but=kept)
 
 
-def test_check_of_torch_rebuilds_no_product(context: Path) -> None:
-    add(context / "torch/checks/build/40-matmul.py", "# A comment.\n")
-    assert rebuilt(context) == {
+@pytest.mark.parametrize(
+    ("check", "again"),
+    [
+        (
+            "torch/checks/build/40-matmul.py",
+            {"local": {"torch"}, "base-cu132": {"torch"}, "nccl-cu132": {"torch"}, "universal-cu132": {"train"}},
+        ),
+        ("nccl-tests/checks/mpi", {"nccl-cu132": {"nccl-tests"}}),
+        ("torch-extras/checks/build/10-extras.py", {"base-cu132": {"torch-extras"}, "nccl-cu132": {"torch-extras"}}),
+        ("efa/checks/build/10-removed", {"efa": {"efa"}}),
+        ("megatron/checks/build/10-user", {"aks-megatron": {"megatron-lm"}}),
+        ("universal/checks/build/10-torch.sh", {"universal-cu132": {"train"}}),
+    ],
+)
+def test_check_of_its_own_runs_again_and_rebuilds_nothing(
+    context: Path, check: str, again: dict[str, set[str]]
+) -> None:
+    add(context / check, "# A comment.\n")
+    assert rebuilt(context) == {}
+    assert checked(context) == again
+
+
+def test_shared_check_runs_again_and_rebuilds_nothing(context: Path) -> None:
+    add(context / "common/checks/run", "# A comment.\n")
+    assert rebuilt(context) == {}
+    assert checked(context) == {
         "local": {"torch"},
         "base-cu132": {"torch", "torch-extras"},
-        "nccl-cu132": {"torch", "torch-extras"},
+        "nccl-cu132": {"nccl-tests", "torch", "torch-extras"},
+        "efa": {"efa"},
+        "aks-megatron": {"megatron-lm"},
         "universal-cu132": {"train"},
     }
 

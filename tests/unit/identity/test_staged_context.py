@@ -86,6 +86,18 @@ def test_folder_of_edited_content_is_another(root: Path) -> None:
     assert (root / second.folder / "a/run").read_text() == "z"
 
 
+def test_checks_have_a_folder_of_their_own(root: Path) -> None:
+    text = "ARG CHECKED_IMAGE=image\nFROM scratch AS image\nCOPY a/run /\nFROM ${CHECKED_IMAGE} AS checks\nCOPY a/deep /\nFROM image\n"
+    (root / CONTEXT / "a/Dockerfile").write_text(text)
+    content = planned(root)
+    staged_context.write([content], root)
+    assert content.checks
+    assert sorted(tree(root / content.folder)) == ["Dockerfile", "Dockerfile.dockerignore", "a", "a/run"]
+    checks = tree(root / content.checks.folder).keys()
+    assert "a/deep/file" in checks
+    assert "a/run" not in checks
+
+
 def test_folder_that_exists_is_used_as_it_is(root: Path) -> None:
     content = planned(root)
     staged_context.write([content], root)

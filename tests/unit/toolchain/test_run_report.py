@@ -117,6 +117,48 @@ def test_report_of_new_parent_digest_names_it(report: Report) -> None:
     ]
 
 
+CHECKS = f"{VARIANT}$slipway:checks:Checks"
+CHECKED: list[dict[str, Any]] = [{"args": {}, "files": {"torch/checks/one": digit}} for digit in "12"]
+
+
+def checks(op: str, before: Any, after: Any) -> list[dict[str, Any]]:
+    """Return the events of a step of the checks of `torch`, and of their build."""
+    component = step(CHECKS, "torch-checks", op, before, after, parent=f"{URN}{VARIANT}::torch")
+    component["resourcePreEvent"]["metadata"]["type"] = "slipway:checks:Checks"
+    builds = ({"imageName": "r/torch_checks:t1", "build": {"context": context}} for context in "ab")
+    build = step(IMAGE, "torch-checks", op, *builds, parent=f"{URN}{CHECKS}::torch-checks")
+    return [component, build]
+
+
+def test_report_of_changed_check_is_its_file(report: Report) -> None:
+    events = [step(VARIANT, "torch", "same", contents(), contents()), *checks("update", *CHECKED)]
+    passed = ended(IMAGE, "torch-checks", "update", {"repoDigest": "sha256:1"})
+    passed["resOutputsEvent"]["metadata"]["urn"] = f"{URN}{CHECKS}${IMAGE}::torch-checks"
+    assert report(*events, passed, summary(update=2, same=2)) == [
+        "~ torch: checks run again",
+        "    ~ files torch/checks/one: 1 -> 2",
+        "torch-checks: passed in 0 s",
+        "Resources: 2 updated, 2 unchanged (3 s)",
+    ]
+
+
+@pytest.mark.parametrize("op", ["update", "create"])
+def test_report_of_changed_image_covers_its_checks(report: Report, op: str) -> None:
+    before = contents() if op == "update" else None
+    events = [step(VARIANT, "torch", op, before, contents(tag="t2")), *checks(op, *CHECKED)]
+    assert report(*events, preview=True) == (["~ torch", "    ~ tag: t1 -> t2"] if op == "update" else ["+ torch: t2"])
+
+
+def test_report_of_unchanged_checks_is_nothing(report: Report) -> None:
+    events = [step(VARIANT, "torch", "same", contents(), contents()), *checks("same", CHECKED[0], CHECKED[0])]
+    assert report(*events, summary(same=4)) == ["Unchanged: torch", "Resources: 4 unchanged (3 s)"]
+
+
+def test_report_of_removed_checks_names_the_image(report: Report) -> None:
+    events = [step(VARIANT, "torch", "same", contents(), contents()), *checks("delete", CHECKED[0], None)]
+    assert report(*events[:2]) == ["- torch: no checks"]
+
+
 def test_report_of_failed_build_has_whole_error(report: Report, log: io.StringIO) -> None:
     error = "error building image r/torch:t1: step 'RUN false' failed:\n    line 1\n    line 2"
     events = [

@@ -1,0 +1,73 @@
+"""``Checks``: an image's checks, a build that starts from the finished image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_docker as docker
+
+from components.registry.interface import Login, Registry
+from stacks.identity import staged_context
+from stacks.identity.content import Content
+from stacks.plan import PlannedImage
+
+
+def build_inputs(content: Content, args: Mapping[str, pulumi.Input[str]]) -> docker.DockerBuildArgs:
+    """Return the inputs of a build from the folder that has its content."""
+    return docker.DockerBuildArgs(
+        # Relative to the program's folder, because docker.Image compares them literally.
+        context=content.folder,
+        dockerfile=f"{content.folder}/{staged_context.DOCKERFILE}",
+        platform=content.spec.platform,
+        target=content.spec.target,
+        args={**args, **content.label_args},
+    )
+
+
+def access(registry: Registry, login: Login) -> docker.RegistryArgs:
+    """Return a registry and its login as inputs of a build."""
+    return docker.RegistryArgs(server=registry.server, username=login.username, password=login.password)
+
+
+@dataclass(frozen=True)
+class ChecksArgs:
+    """The arguments of :class:`Checks`.
+
+    ``content`` is what the checks' build reads. ``ref`` is the image to check: ``repository@sha256:...`` once pushed,
+    else its bare id. ``parents`` has the build arguments that name the image and its siblings.
+    """
+
+    image: PlannedImage
+    content: Content
+    ref: pulumi.Output[str]
+    parents: Mapping[str, pulumi.Input[str]]
+    registry: Registry
+    login: Login
+
+
+class Checks(pulumi.ComponentResource):
+    """The checks of one image. Their build starts from the image, and its result stays on the engine.
+
+    The component's inputs are what the checks read and the image does not, so that a preview names the changed check.
+    The image has none of them, so its tag stays.
+    """
+
+    checked: pulumi.Output[str]
+    """The hexadecimal part of the digest, or the id, of the image that passed. The state of the last checks has it."""
+
+    def __init__(self, name: str, args: ChecksArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        image = args.image
+        super().__init__("slipway:checks:Checks", name, dict(image.checks_contents), opts)
+        build = docker.Image(
+            name,
+            # No image of a stack has an underscore in its name. The name is the one output that says what was checked.
+            image_name=args.ref.apply(lambda ref: f"{image.repository}_checks:{ref.rpartition(':')[2]}"),
+            build=build_inputs(args.content, {**image.checks_args, **args.parents}),
+            registry=access(args.registry, args.login),
+            skip_push=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.checked = build.image_name.apply(lambda checked: checked.rpartition(":")[2])
+        self.register_outputs({"checked": self.checked})

@@ -1,0 +1,64 @@
+"""``CheckedTag``: the tag of a pushed image, which it gets after its checks passed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import Resource
+
+from components.action import login_inputs
+from components.registry.interface import Login
+from components.supply_chain.extra_tag import TagImage
+from oci import client, credentials
+from stacks.errors import SlipwayError
+
+
+@dataclass(frozen=True)
+class CheckedTagArgs:
+    """The image as ``repository@sha256:...``, its tag, the login that may push it, and what was checked.
+
+    ``checked`` is the hexadecimal part of a digest.
+    """
+
+    ref: pulumi.Input[str]
+    checked: pulumi.Input[str]
+    tag: str
+    login: Login
+
+
+class TagChecked(TagImage):
+    """Points a tag at an image that was checked."""
+
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
+        """Tag the image; return its new name.
+
+        Raises:
+            SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
+                or as for a tag.
+        """
+        ref, checked = props["ref"], props["checked"]
+        if ref.rpartition(":")[2] != checked:
+            raise SlipwayError(
+                f"{ref}: not tagged {props['tag']}, because the last checks were those of sha256:{checked}; "
+                "name the image's checks among the targets, or none"
+            )
+        repository, digest = ref.split("@")
+        name = f"{repository}:{props['tag']}"
+        # A registry with immutable tags may refuse even the digest that a tag has.
+        if client.Repository(name, login).visible_digest() == digest:
+            return {"name": name}
+        return super().run_as(props, login)
+
+
+class CheckedTag(Resource, module="image", name="CheckedTag"):
+    """The tag of an image that passed its checks. It stays in the registry when the stack is destroyed."""
+
+    ref: pulumi.Output[str]
+    """``repository@sha256:...``; known once the image has its tag."""
+
+    def __init__(self, name: str, args: CheckedTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        inputs = {"ref": args.ref, "checked": args.checked, "tag": args.tag, "name": None, **login_inputs(args.login)}
+        super().__init__(TagChecked(), name, inputs, opts)
