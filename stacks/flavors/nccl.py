@@ -123,8 +123,8 @@ def images(config: Config) -> list[ImageSpec]:
         contents = {"PARENT_CUDA": config.cuda, "PARENT_DISTRO": config.distro, "PARENT_NCCL": config.nccl}
         return family(config, Variant("nccl", builder=parent, base=parent, nccl=config.nccl, parent_args=contents))
     builder, tests = Sibling(image="nccl-builder"), Sibling(image="nccl-tests")
-    own = [_hpcx(config), _builder(config), *_tools(config), _nccl_tests(config)]
-    return [*own, *family(config, Variant("nccl", builder=builder, base=tests, nccl=config.nccl))]
+    variant = Variant("nccl", builder=builder, base=tests, nccl=config.nccl)
+    return [_hpcx(config), _builder(config), *_tools(config), _nccl_tests(config), *family(config, variant)]
 
 
 def _build(config: Config, target: str, parent: Parent, title: str, **args: str) -> ImageSpec:

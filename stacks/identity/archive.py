@@ -17,14 +17,11 @@ from typing import Final
 
 from stacks.errors import SlipwayError
 from stacks.identity import git
-from stacks.identity.context import IGNORE, digest, no_dockerfile
+from stacks.identity.context import IGNORE, MOST_LINKS, digest, no_dockerfile
 from stacks.identity.ignore import Matcher, PatternError, parse
 
 ATTRIBUTES: Final = ".gitattributes"
 _EXPORT_ALL: Final = b"\n* -export-ignore -export-subst\n"
-
-_MOST_LINKS: Final = 40
-"""The most links that Linux follows in one path (path_resolution(7))."""
 
 
 def archives(root: Path, commit: str, folders: Sequence[str]) -> dict[str, bytes]:
@@ -120,7 +117,7 @@ class ArchivedContext:
 
     def _follow(self, path: str) -> str:
         """Return the path behind a path's symbolic links, which are followed within the context only."""
-        for _ in range(_MOST_LINKS):
+        for _ in range(MOST_LINKS):
             prefixes = accumulate(path.split("/"), posixpath.join)
             link = next((prefix for prefix in prefixes if prefix in self._links), None)
             if link is None:

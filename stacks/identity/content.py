@@ -17,7 +17,7 @@ from typing import Final
 
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import context
-from stacks.identity.context import Context
+from stacks.identity.context import MOST_LINKS, Context
 from stacks.identity.dockerfile import instructions, stages
 from stacks.identity.dockerfile.instructions import Dockerfile
 from stacks.identity.dockerfile.stages import Source
@@ -30,9 +30,6 @@ _FOLDER_DIGITS: Final = 16
 
 CHECKS: Final = "checks"
 """The stage that tries an image's promises on it. It is a target of its own and no part of the image."""
-
-_MOST_LINKS: Final = 40
-"""The most links that Linux follows in one path (path_resolution(7))."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +181,7 @@ class _Files:
     def _resolve(self, path: str, source: Source) -> tuple[str, set[str]]:
         """Return the path behind links, and the links."""
         links: set[str] = set()
-        for _ in range(_MOST_LINKS):
+        for _ in range(MOST_LINKS):
             parts = path.split("/")
             prefixes = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
             link = next((prefix for prefix in prefixes if self._context.link(prefix) is not None), None)
@@ -198,7 +195,7 @@ class _Files:
                     source.instruction, f"{one_line(link)}: this link leads out of the context, to {one_line(target)}"
                 )
             path = "" if path == "." else path
-        raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: more than {_MOST_LINKS} links")
+        raise self._dockerfile.error(source.instruction, f"{one_line(source.path)}: more than {MOST_LINKS} links")
 
     def _matches(self, pattern: str) -> Iterator[str]:
         """Yield the files and folders that a pattern names, by the rule of Go's filepath.Match: `*` stops at `/`.

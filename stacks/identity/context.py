@@ -11,13 +11,16 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from stacks.errors import SlipwayError
 from stacks.identity.ignore import Matched, Matcher, PatternError, join, parse
 
 IGNORE = ".dockerignore"
 """The name of a context's ignore file; after a Dockerfile's name, that of the Dockerfile's own ignore file."""
+
+MOST_LINKS: Final = 40
+"""The most links that Linux follows in one path (path_resolution(7))."""
 
 
 @dataclass(frozen=True)

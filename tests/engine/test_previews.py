@@ -96,8 +96,8 @@ def whole_folder(project: Project) -> Path:
     """Return the first folder of several files that a build of the stack reads whole; where it can, an image's own."""
     context = project.root / CONTEXT
     for image in project.plan().images:
-        own = Path(image.spec.dockerfile).parent
-        paths = sorted(map(Path, image.content.files), key=lambda path: own not in path.parents)
+        folder = Path(image.spec.dockerfile).parent
+        paths = sorted(map(Path, image.content.files), key=lambda path: folder not in path.parents)
         folders = Counter(path.parent for path in paths)
         probes = {folder: context / folder / "probe.txt" for folder, files in folders.items() if files > 1}
         for probe in probes.values():

@@ -43,7 +43,8 @@ HEREDOC = re.compile(r"\d*<<(?P<chomp>-?)(?P<space>[\t\r ]*)(?P<name>[^<]*)")
 """A word that begins a here-document."""
 _HEREDOC_NAME = re.compile(r"""(?P<quote>['"]?)(?P<name>[^\s'"\\$]+)(?P=quote)""")
 _ARRAYS = {"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VOLUME"}
-_SEPARATOR = r"[\t\v\f\r ]+"
+SEPARATOR = r"[\t\v\f\r ]+"
+"""What lies between words."""
 _BLANK = "\t\n\v\f\r "
 _HEREDOC_KEYWORDS = {"RUN", "COPY", "ADD"}
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z][A-Za-z0-9]*)\s*=\s*(.+?)\s*")
@@ -86,7 +87,7 @@ class Instruction:
     def words(self) -> list[str]:
         """The arguments of ``COPY``, ``ADD`` and ``FROM``: those of a JSON array, else the words between spaces."""
         array = json_array(self.rest)
-        return re.split(_SEPARATOR, self.rest) if array is None else array
+        return re.split(SEPARATOR, self.rest) if array is None else array
 
     def render(self) -> str:
         """Return the instruction in its one form, with single spaces around the flags."""
@@ -222,7 +223,7 @@ def _check(instruction: Instruction, escape: str, path: str) -> None:
 
 def _split(text: str, escape: str) -> tuple[str, list[str], str]:
     """Return an instruction's keyword, its flags, and what follows them."""
-    keyword, *after = re.split(_SEPARATOR, text.strip(SPACE), maxsplit=1)
+    keyword, *after = re.split(SEPARATOR, text.strip(SPACE), maxsplit=1)
     flags, rest = _flags(after[0], escape) if after else ([], "")
     return keyword, flags, rest.strip(SPACE)
 
@@ -233,7 +234,7 @@ def _spaced(keyword: str, rest: str, escape: str) -> str:
     if array is not None and not _BYTES.search(rest):
         return json.dumps(array)
     if keyword in {"ADD", "COPY", "EXPOSE", "FROM"}:
-        return " ".join(re.split(_SEPARATOR, rest))
+        return " ".join(re.split(SEPARATOR, rest))
     words = split_words(rest, escape) if keyword in {"ARG", "ENV", "LABEL"} else []
     return " ".join(words) if words and (keyword == "ARG" or "=" in words[0]) else rest
 

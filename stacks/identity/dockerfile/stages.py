@@ -16,6 +16,7 @@ from stacks.errors import one_line
 from stacks.identity.dockerfile.expansion import ExpansionError, expand
 from stacks.identity.dockerfile.instructions import (
     HEREDOC,
+    SEPARATOR,
     Dockerfile,
     DockerfileError,
     Instruction,
@@ -336,7 +337,7 @@ class _Search:
         words = split_words(instruction.rest, self._dockerfile.escape)
         if words and "=" in words[0]:
             return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
-        name, *value = re.split(r"[\t\v\f\r ]+", instruction.rest, maxsplit=1)
+        name, *value = re.split(SEPARATOR, instruction.rest, maxsplit=1)
         return [(name, value[0] if value else "")]
 
     def _expand(self, instruction: Instruction, word: str, scope: _Scope) -> str:

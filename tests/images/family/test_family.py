@@ -246,9 +246,9 @@ def test_published_wheels_and_parent_make_the_same_image(built: Built, world: Wo
     torch = {"version": "2.0.1", "vision": "0.15.2", "audio": "2.0.2", "source": "wheel"}
     parent = compiled.names["nccl-tests"] + ":latest"
     images = built("nccl-cu118", torch=torch, mirrors={**world.mirrors, "torchIndex": index}, ncclTests=parent)
-    own = {"nccl-tests", "nccl-builder"}
-    own |= {f"{name}-build" for name in ("hpcx", "gdrcopy", "perftest", "nvbandwidth", "nccl-tests")}
-    assert set(compiled.planned) - set(images.planned) == own | {
+    nccl = {"nccl-tests", "nccl-builder"}
+    nccl |= {f"{name}-build" for name in ("hpcx", "gdrcopy", "perftest", "nvbandwidth", "nccl-tests")}
+    assert set(compiled.planned) - set(images.planned) == nccl | {
         f"{name}-{product}" for name in ("torch", "vision", "audio") for product in ("source", "wheel")
     }
     for name in RUN:

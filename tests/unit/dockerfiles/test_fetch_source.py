@@ -9,24 +9,20 @@ from pathlib import Path
 import pytest
 
 from stacks.config.stack_file import ROOT
+from tests.helpers.sample_repository import Checkout
 
 SCRIPT = ROOT / "dockerfiles" / "common" / "build" / "fetch-source"
 NO_HOST = "http://127.0.0.1:9"
 
 
-def _git(*words: str, folder: Path) -> None:
-    identity = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture
 def mirror(tmp_path: Path) -> str:
     """A mirror with one repository, whose tag ``v1`` has a file."""
-    repository = tmp_path / "mirror" / "owner" / "name"
-    repository.mkdir(parents=True)
-    (repository / "file").write_text("content\n")
-    for words in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "--message", "A file"), ("tag", "v1")):
-        _git(*words, folder=repository)
+    repository = Checkout(tmp_path / "mirror" / "owner" / "name")
+    repository.root.mkdir(parents=True)
+    repository.git("init", "-q")
+    repository.commit("file", "content\n")
+    repository.git("tag", "v1")
     return (tmp_path / "mirror").as_uri()
 
 
