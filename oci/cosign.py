@@ -38,6 +38,9 @@ _MAJOR: Final = 2
 """The major version of cosign with these options and this format of signatures."""
 _UNSIGNED: Final = range(10, 14)
 """Exit codes of cosign for an image that lacks the required signature (its package errors)."""
+_ORIGIN: Final = ("--certificate-github-workflow-repository", "--certificate-github-workflow-ref")
+"""cosign's options for the repository and the ref that a job of GitHub ran for (v2.6.3,
+cmd/cosign/cli/options/certificate.go; pkg/cosign/verify.go, ``validateCertExtensions``)."""
 _TIMEOUT: Final = 1800
 """Seconds for one program: Syft reads the whole image."""
 _ATTESTATION_LIMIT: Final = "2GB"
@@ -167,7 +170,12 @@ def _signing_options(signing: Signing) -> list[str]:
 def _options(signer: Signer) -> Iterator[Sequence[str]]:
     """Yield the options by which cosign recognizes a signer; a public key is written to a temporary file."""
     if signer.identity and signer.issuer:
-        yield ["--certificate-identity", signer.identity, "--certificate-oidc-issuer", signer.issuer]
+        options = {
+            "--certificate-identity": signer.identity,
+            "--certificate-oidc-issuer": signer.issuer,
+            **dict(zip(_ORIGIN, signer.origin, strict=True)),
+        }
+        yield [word for name, value in options.items() if value for word in (name, value)]
         return
     key = str(signer.public_key)
     ignore_log = [] if signer.transparency_log else ["--insecure-ignore-tlog=true"]

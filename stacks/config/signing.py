@@ -16,6 +16,13 @@ from stacks.config.model import Model
 from stacks.references import covering
 
 _KMS = r"(awskms|azurekms|gcpkms|hashivault)://[!-~]+"
+_WORKFLOW = re.compile(r"https://[^/]+/([^/]+/[^/]+)/\.github/workflows/[^/@]+@(refs/[!-~]+)")
+"""The identity of a job of GitHub Actions: the workflow that it is written in, and that workflow's ref.
+
+In a called workflow, this is the called one, whoever calls it (sigstore/fulcio v1.8.8,
+pkg/identity/github/principal.go, line 198). The certificate has the caller's repository and ref in extensions of their
+own (lines 208 and 209).
+"""
 _PEM = re.compile(r"-----BEGIN PUBLIC KEY-----\n[A-Za-z0-9+/=\n]+-----END PUBLIC KEY-----\n?")
 
 
@@ -49,6 +56,18 @@ class Signer(Model):
     issuer: str | None = Field(
         None, description="OpenID Connect issuer of the identity, such as https://token.actions.githubusercontent.com."
     )
+    repository: str | None = Field(
+        None,
+        pattern=r"^[\w.-]+/[\w.-]+$",
+        description="Without a key, for a workflow of GitHub that other repositories may call: the only repository, "
+        "OWNER/NAME, whose call counts. Default: the repository in identity.",
+    )
+    ref: str | None = Field(
+        None,
+        pattern=r"^refs/[!-~]+$",
+        description="Likewise the only branch or tag whose run counts, such as refs/heads/main. "
+        "Default: the ref in identity.",
+    )
     transparency_log: bool = Field(
         default=True, description="Whether the signature is in Sigstore's public log; without a key it always is."
     )
@@ -60,6 +79,9 @@ class Signer(Model):
             raise ValueError(f"'{missing}' is missing: identity and issuer go together")
         if (self.public_key is None) == (self.identity is None):
             raise ValueError("give publicKey, or identity and issuer: either identifies the signer")
+        for name in ("repository", "ref"):
+            if self.public_key and getattr(self, name):
+                raise ValueError(f"{name}: a key has no {name}; leave this out, or give identity and issuer")
         if self.identity and not self.transparency_log:
             raise ValueError(
                 "transparencyLog: without a key, only the log proves when an image was signed; leave this key out"
@@ -70,10 +92,18 @@ class Signer(Model):
     def who(self) -> str:
         """The signer, for messages."""
         if self.identity:
-            return f"{self.identity} (by {self.issuer})"
+            stated = [f"{name} {value}" for name in ("repository", "ref") if (value := getattr(self, name))]
+            return f"{self.identity} ({', '.join([f'by {self.issuer}', *stated])})"
         return "public key " + "".join(
             line for line in str(self.public_key).splitlines() if not line.startswith("-----")
         )
+
+    @property
+    def origin(self) -> tuple[str | None, str | None]:
+        """The repository and the ref whose run may sign; None where the identity is no workflow of GitHub."""
+        match = _WORKFLOW.fullmatch(self.identity or "")
+        repository, ref = match.groups() if match else (None, None)
+        return self.repository or repository, self.ref or ref
 
     def as_signer(self) -> dict[str, Any]:
         """Return the signer as a stack's YAML has it, without the private key and what is attested."""

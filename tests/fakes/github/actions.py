@@ -87,10 +87,18 @@ class Run:
 
 
 class Actions:
-    """A repository on GitHub: its bare remote, the variables and secrets that it defines, and where its API is."""
+    """A repository on GitHub: its bare remote, the variables and secrets that it defines, and where its API is.
 
-    def __init__(self, folder: Path, remote: Path, variables: Mapping[str, str], api: str = "") -> None:
+    ``workflows`` is the repository and ref whose workflows a caller uses: somebody else's, where it is given.
+    """
+
+    def __init__(
+        self, folder: Path, remote: Path, variables: Mapping[str, str], api: str = "", name: str = "acme/slipway",
+        workflows: str = "",
+    ) -> None:  # fmt: skip
         self.folder = folder
+        self.name = name
+        self.workflows = workflows
         self.remote = remote
         self.variables = dict(variables)
         self.secrets: dict[str, str] = {}
@@ -149,7 +157,7 @@ class _Workflow:
             needs = job.get("needs", [])
             names = [needs] if isinstance(needs, str) else needs
             job_contexts = {**contexts, "needs": {need: contexts["needs"][need] for need in names}}
-            done, outputs = self._job(key, job, job_contexts)
+            done, outputs = self._job(key, job, job_contexts, name)
             ended += done
             results = {ended_job.result for ended_job in done}
             worst = next((result for result in ("failure", "cancelled") if result in results), "success")
@@ -169,9 +177,17 @@ class _Workflow:
             "event": {"repository": {"default_branch": "main"}, **self.event.payload},
             "token": "the-jobs-own-token",
             "actor": "someone",
+            "repository": self.actions.name,
+            "server_url": "https://github.com",
         }
 
-    def _job(self, key: str, job: dict[str, Any], contexts: dict[str, Any]) -> tuple[list[Job], dict[str, Any]]:
+    def _workflow_ref(self, name: str) -> str:
+        repository, _, ref = (self.actions.workflows or f"{self.actions.name}@{self.event.ref}").partition("@")
+        return f"{repository}/{WORKFLOWS}/{name}@{ref}"
+
+    def _job(
+        self, key: str, job: dict[str, Any], contexts: dict[str, Any], called: str
+    ) -> tuple[list[Job], dict[str, Any]]:
         needed = {need["result"] for need in contexts["needs"].values()}
         condition = str(job.get("if", "true")).removeprefix("${{").removesuffix("}}")
         regardless = "always()" in condition or "cancelled()" in condition
@@ -181,11 +197,11 @@ class _Workflow:
         ended: list[Job] = []
         outputs: dict[str, Any] = {}
         for cell in matrix:
-            done, outputs = self._cell(job, {**contexts, "matrix": cell})
+            done, outputs = self._cell(job, {**contexts, "matrix": cell}, called)
             ended += done
         return ended, outputs
 
-    def _cell(self, job: dict[str, Any], contexts: dict[str, Any]) -> tuple[list[Job], dict[str, Any]]:
+    def _cell(self, job: dict[str, Any], contexts: dict[str, Any], called: str) -> tuple[list[Job], dict[str, Any]]:
         name = interpolate(job["name"], contexts)
         if "uses" in job:
             values = {name: value(text, contexts) for name, text in job.get("with", {}).items()}
@@ -197,7 +213,7 @@ class _Workflow:
         place.mkdir()
         ended = Job(name, "success", value(job["runs-on"], contexts), permissions=job.get("permissions", {}))
         steps: dict[str, Any] = {}
-        contexts = {**contexts, "steps": steps, "env": {}}
+        contexts = {**contexts, "steps": steps, "env": {}, "job": {"workflow_ref": self._workflow_ref(called)}}
         variables = {key: interpolate(str(text), contexts) for key, text in job.get("env", {}).items()}
         for step in job["steps"]:
             condition = str(step.get("if", "true"))
@@ -237,7 +253,7 @@ class _Workflow:
             "GITHUB_REF": self.event.ref,
             "GITHUB_REF_NAME": ref_name,
             "GITHUB_REF_TYPE": "branch",
-            "GITHUB_REPOSITORY": "acme/slipway",
+            "GITHUB_REPOSITORY": self.actions.name,
             "GITHUB_SERVER_URL": "https://github.com",
             "GITHUB_SHA": self.event.sha,
             **{name: str(file) for name, file in files.items()},
@@ -245,7 +261,7 @@ class _Workflow:
         }
         done = subprocess.run(
             ["bash", "-e", "-c", f"{SUDO}\n{line}"],
-            cwd=place / "checkout",
+            cwd=place / "checkout" if (place / "checkout").is_dir() else place,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

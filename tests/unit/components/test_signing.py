@@ -53,6 +53,11 @@ def test_config_by_default_signs_tags_and_trusts_nothing() -> None:
         ),
         ({"key": KMS}, f"public key {KMS}", False),
         (JOB, f"{JOB['identity']} (by {JOB['issuer']})", True),
+        (
+            {**JOB, "repository": "acme/images", "ref": "refs/tags/v1"},
+            f"{JOB['identity']} (by {JOB['issuer']}, repository acme/images, ref refs/tags/v1)",
+            True,
+        ),
     ],
 )
 def test_signing_of_each_kind_names_its_signer(signing: dict[str, Any], who: str, log: bool) -> None:
@@ -68,6 +73,10 @@ def test_signing_of_each_kind_names_its_signer(signing: dict[str, Any], who: str
         ("signing", {"publicKey": PUBLIC}, "'key' is missing: where cosign finds the private key"),
         ("signing", {**JOB, "key": KMS}, "give publicKey, or identity and issuer"),
         ("signing", {**JOB, "key": "cosign.key"}, "give key, or identity and issuer"),
+        ("signing", {"key": KMS, "repository": "acme/x"}, "repository: a key has no repository; leave this out"),
+        ("trust", {"docker.io": {"publicKey": PUBLIC, "ref": "refs/heads/main"}}, "ref: a key has no ref; leave"),
+        ("signing", {**JOB, "repository": "acme"}, "repository"),
+        ("signing", {**JOB, "ref": "main"}, "ref"),
         ("signing", {"identity": "me"}, "'issuer' is missing: identity and issuer go together"),
         ("signing", {**JOB, "transparencyLog": False}, "without a key, only the log proves when"),
         ("signing", {"key": "vault://x", "publicKey": PUBLIC}, "expected a file's path, env://NAME, or a key of a KMS"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from stacks.config.signing import Signer, Signing
 from tests.helpers.refusals import refusal_line
 
 REF = "r.example/x@sha256:" + "a" * 64
+IDENTITY = "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
+ISSUER = "https://token.actions.githubusercontent.com"
 KEY = "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----\n"
 
 
@@ -26,13 +29,31 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_verify_keyless_trusts_one_identity_of_one_issuer(arguments: Path) -> None:
-    identity = "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
-    issuer = "https://token.actions.githubusercontent.com"
-    cosign.verify(REF, Signer.model_validate({"identity": identity, "issuer": issuer}), None)
+    cosign.verify(REF, Signer.model_validate({"identity": IDENTITY, "issuer": ISSUER}), None)
     command, *options, ref = arguments.read_text().splitlines()
     assert (command, ref) == ("verify", REF)
-    assert options[-4:] == ["--certificate-identity", identity, "--certificate-oidc-issuer", issuer]
+    assert options[2:6] == ["--certificate-identity", IDENTITY, "--certificate-oidc-issuer", ISSUER]
     assert not any(option.endswith("-regexp") or option.startswith("--insecure") for option in options)
+
+
+@pytest.mark.parametrize(
+    ("signer", "repository", "ref"),
+    [
+        ({}, "acme/slipway", "refs/heads/main"),
+        ({"repository": "acme/images", "ref": "refs/tags/v1"}, "acme/images", "refs/tags/v1"),
+        ({"identity": "https://gitlab.com/acme/x//.gitlab-ci.yml@refs/heads/main"}, None, None),
+        ({"identity": "me@example.com"}, None, None),
+    ],
+    ids=["of the identity", "stated", "of GitLab", "of a person"],
+)
+def test_verify_keyless_checks_the_callers_origin(
+    arguments: Path, signer: dict[str, str], repository: str | None, ref: str | None
+) -> None:
+    cosign.verify(REF, Signer.model_validate({"identity": IDENTITY, "issuer": ISSUER, **signer}), None)
+    words = arguments.read_text().splitlines()
+    options = dict(itertools.pairwise(words))
+    assert options.get("--certificate-github-workflow-repository") == repository
+    assert options.get("--certificate-github-workflow-ref") == ref
 
 
 @pytest.mark.parametrize(
