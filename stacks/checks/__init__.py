@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from stacks.checks import budgets, clusters, ec2_site, trust
+from stacks.checks import budgets, clusters, ec2_site, pushes, trust
 from stacks.errors import SlipwayError
 from stacks.graph import Graph
 
@@ -20,6 +20,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     trust.unmatched_keys,
     clusters.missing_charts,
     clusters.validation_image,
+    pushes.products,
 )
 """Rules for every stack."""
 

@@ -64,6 +64,12 @@ RunnerLabel = Annotated[
 ]
 Ami = Annotated[str, AfterValidator(matching(_IDS["ami"], "the id of an image, such as ami-0123456789abcdef0"))]
 Vpc = Annotated[str, AfterValidator(matching(_IDS["vpc"], "the id of a VPC, such as vpc-0123456789abcdef0"))]
+RepositoryName = Annotated[
+    str,
+    AfterValidator(
+        matching(r"[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the name of one repository, such as service, without a wildcard")
+    ),
+]
 Subnet = Annotated[
     str, AfterValidator(matching(r"subnet-[0-9a-f]{8,17}", "a subnet, such as subnet-0123456789abcdef0"))
 ]
@@ -149,6 +155,11 @@ class Ec2Runners(Model):
         0, description="EFA interfaces of each machine: a number, or all that its type has."
     )
     image: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
+    push: tuple[RepositoryName, ...] = Field(
+        (),
+        description="Repositories below the path of slipway:registry, of kind ecr, that jobs may push to, such as "
+        "[service]; never build products. Default: none; jobs pull only.",
+    )
     spot: bool = Field(default=True, description="Take spot capacity first.")
     spot_patience: int = Field(
         5,

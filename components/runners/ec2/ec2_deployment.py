@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
             provider=provider,
             user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in efa_counts},
             code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
-            repositories=_repositories(plan),
+            pull=_repositories(plan, [image.spec.name for image in plan.images] or ["*"]),
+            push=_repositories(plan, config.push),
             labels=config.runner_labels(platform),
         ),
     )
@@ -111,12 +113,11 @@ def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: a
     return Ec2Builder("builder", args)
 
 
-def _repositories(plan: Plan) -> list[str]:
-    """Return the ARNs that a job may push to: the repositories of the stack's images, or all below its prefix."""
+def _repositories(plan: Plan, names: Sequence[str]) -> list[str]:
+    """Return the ARNs of repositories below the registry's path; none of a registry outside of ECR."""
     registry = plan.config.registry
     if not isinstance(registry, EcrRegistry):
         return []
-    names = [image.spec.name for image in plan.images] or ["*"]
     path = registry.repository.partition("/")[2]
     place = f"arn:{ec2_site.partition(registry.region)}:ecr:{registry.region}:{registry.account}"
     return [f"{place}:repository/{path}/{name}" for name in names]

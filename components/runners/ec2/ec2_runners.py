@@ -75,7 +75,8 @@ class Ec2Runners(pulumi.ComponentResource):
         return outputs.apply(
             lambda known: iam_policies.Arns(
                 configs=args.arn("ssm", f"parameter{args.runner_configs}"),
-                repositories=args.repositories,
+                pull=args.pull,
+                push=args.push,
                 github_secret=args.config.github.secret,
                 webhook_secret=args.config.github.webhook_secret,
                 **known,

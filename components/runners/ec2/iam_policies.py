@@ -13,17 +13,11 @@ from typing import Any
 Policy = dict[str, Any]
 Statement = dict[str, Any]
 
-_PUSH = (
-    "ecr:BatchCheckLayerAvailability",
-    "ecr:BatchGetImage",
-    "ecr:CompleteLayerUpload",
-    "ecr:DescribeImages",
-    "ecr:GetDownloadUrlForLayer",
-    "ecr:InitiateLayerUpload",
-    "ecr:PutImage",
-    "ecr:UploadLayerPart",
-)
-"""Actions for pull, push ("Required IAM permissions for pushing an image", ECR user guide) and ``slipway diff``."""
+_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:DescribeImages", "ecr:GetDownloadUrlForLayer")
+"""Actions for pull and ``slipway diff``."""
+
+_PUSH = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
+"""Further actions for push ("Required IAM permissions for pushing an image", ECR user guide)."""
 
 _SESSION = (
     "ssm:UpdateInstanceInformation",
@@ -37,12 +31,16 @@ _SESSION = (
 
 @dataclass(frozen=True)
 class Arns:
-    """The resources that policies name. ``logs`` has log groups by their writer."""
+    """The resources that policies name. ``logs`` has log groups by their writer.
+
+    A job may pull from the repositories ``pull`` and ``push``, and push to ``push`` alone.
+    """
 
     configs: str
     jobs: str
     groups: Sequence[str]
-    repositories: Sequence[str]
+    pull: Sequence[str]
+    push: Sequence[str]
     github_secret: str
     webhook_secret: str
     logs: Mapping[str, str]
@@ -60,9 +58,12 @@ def runner(arns: Arns) -> Policy:
     ``<role's id>:<instance's id>``).
     """
     tagged = {"StringEquals": {"aws:ResourceTag/runner": "${aws:userid}"}}
-    push = [_allow(_PUSH, *arns.repositories), _allow(["ecr:GetAuthorizationToken"], "*")] if arns.repositories else []
+    readable = tuple(dict.fromkeys([*arns.pull, *arns.push]))
+    pull = [_allow(_PULL, *readable), _allow(["ecr:GetAuthorizationToken"], "*")] if readable else []
+    push = [_allow(_PUSH, *arns.push)] if arns.push else []
     return _policy(
         _allow(["ssm:GetParameter"], f"{arns.configs}/*", Condition=tagged),
+        *pull,
         *push,
         _logs(arns, "runner"),
         _allow(_SESSION, "*"),

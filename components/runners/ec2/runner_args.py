@@ -17,7 +17,8 @@ class Ec2RunnersArgs:
 
     ``name`` prefixes the name of every resource. ``config`` is the stack's configuration, ``site`` what AWS answered
     about it. ``user_data`` is by number of EFA interfaces. ``code`` has the text of the functions' files.
-    ``repositories`` are the ARNs that a job may push to. ``labels`` are all labels of a runner.
+    ``pull`` and ``push`` are the ARNs of the repositories that a job may pull from and push to.
+    ``labels`` are all labels of a runner.
     """
 
     name: str
@@ -26,7 +27,8 @@ class Ec2RunnersArgs:
     provider: aws.Provider
     user_data: Mapping[int, str]
     code: Mapping[str, str]
-    repositories: Sequence[str]
+    pull: Sequence[str]
+    push: Sequence[str]
     labels: Sequence[str]
 
     @property

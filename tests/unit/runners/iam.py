@@ -89,9 +89,12 @@ MAY: dict[str, list[Ask]] = {
     "runner": [
         _config(SELF),
         Ask("ecr:GetAuthorizationToken"),
-        Ask("ecr:PutImage", f"{ECR}/ml/torch"),
-        Ask("ecr:UploadLayerPart", f"{ECR}/ml/torch"),
         Ask("ecr:BatchGetImage", f"{ECR}/ml/torch"),
+        Ask("ecr:BatchGetImage", f"{ECR}/ml/torch-wheels"),
+        *(
+            Ask(f"ecr:{action}", f"{ECR}/ml/service")
+            for action in ("BatchGetImage", "InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "PutImage")
+        ),
         Ask("logs:PutLogEvents", f"{LOGS}:/{NAME}/runner:log-stream:i-0/slipway-setup"),
         Ask("ssmmessages:OpenDataChannel"),
         Ask("ssm:UpdateInstanceInformation"),
@@ -162,9 +165,14 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("ssm:StartSession", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0fedcba9876543210"),
         Ask("secretsmanager:GetSecretValue", GITHUB),
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
-        Ask("ecr:PutImage", f"{ECR}/prod/api"),
-        Ask("ecr:DeleteRepository", f"{ECR}/ml/torch"),
-        Ask("ecr:BatchDeleteImage", f"{ECR}/ml/torch"),
+        *(Ask("ecr:PutImage", f"{ECR}/{name}") for name in ("ml/torch", "ml/torch-wheels", "prod/api")),
+        Ask("ecr:InitiateLayerUpload", f"{ECR}/ml/torch-wheels"),
+        Ask("ecr:BatchGetImage", f"{ECR}/prod/api"),
+        *(
+            Ask(f"ecr:{action}", f"{ECR}/ml/{name}")
+            for action in ("DeleteRepository", "BatchDeleteImage")
+            for name in ("torch", "service")
+        ),
         Ask("autoscaling:TerminateInstanceInAutoScalingGroup", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
         Ask("autoscaling:SetDesiredCapacity", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),
         Ask("autoscaling:SetInstanceHealth", f"{GROUP}:uuid:autoScalingGroupName/{NAME}-spot"),

@@ -17,7 +17,8 @@ ARNS = iam_policies.Arns(
     configs=iam.CONFIG,
     jobs=iam.TABLE,
     groups=[f"{iam.GROUP}:uuid:autoScalingGroupName/{iam.NAME}-{kind}" for kind in ("spot", "on-demand")],
-    repositories=[f"{iam.ECR}/ml/torch", f"{iam.ECR}/ml/torch-extras"],
+    pull=[f"{iam.ECR}/ml/torch", f"{iam.ECR}/ml/torch-wheels"],
+    push=[f"{iam.ECR}/ml/service"],
     github_secret=iam.GITHUB,
     webhook_secret=iam.WEBHOOK,
     logs={whose: f"{iam.LOGS}:/{iam.NAME}/{whose}" for whose in ("runner", "webhook", "keeper")},
@@ -94,7 +95,7 @@ def test_policy_with_a_planted_fault_fails_the_checks(whose: str, number: int) -
 
 
 def test_runner_policy_without_ecr_grants_no_push() -> None:
-    bare = iam_policies.runner(iam_policies.Arns(**{**vars(ARNS), "repositories": []}))
+    bare = iam_policies.runner(iam_policies.Arns(**{**vars(ARNS), "pull": [], "push": []}))
     assert not [action for statement in bare["Statement"] for action in statement["Action"] if action.startswith("ecr")]
 
 

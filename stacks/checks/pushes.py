@@ -1,0 +1,50 @@
+"""``runners.push``: the repositories that jobs on EC2 may push to, which hold no build product of any stack.
+
+A product is taken by its tag, which may move: whoever may push it decides what images are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from stacks import graph as graphs
+from stacks.config.ec2 import Ec2Runners
+from stacks.config.registries.ecr import EcrRegistry
+from stacks.config.stack_file import read_stack, stack_names
+from stacks.errors import SlipwayError
+from stacks.graph import Graph
+
+_KEY = "slipway:runners.push"
+
+
+def products(graph: Graph) -> Iterator[str]:
+    """Yield a message for each repository that holds products, of this stack or of another one in the checkout."""
+    runners, registry = graph.config.runners, graph.config.registry
+    if not isinstance(runners, Ec2Runners) or not runners.push:
+        return
+    if not isinstance(registry, EcrRegistry):
+        yield f"{_KEY}: slipway:registry is of kind {registry.kind}; a machine's role pushes to ECR: leave push out"
+        return
+    owners = _owners(graph, registry.repository)
+    for name in runners.push:
+        if name in owners:
+            yield (
+                f"{_KEY}: '{name}': stack {owners[name]} keeps a build product there, which its images are made of: "
+                "leave it out, or have the job push to a repository of its own"
+            )
+
+
+def _owners(graph: Graph, repository: str) -> dict[str, str]:
+    """Return the stacks by the name of each product that they have below a registry's path."""
+    stack = graph.where.removeprefix("stack ")
+    owners = {spec.name: stack for spec in graph.specs if spec.product}
+    for other in stack_names(graph.root):
+        with suppress(SlipwayError):  # a mistake of another stack is that stack's
+            values = read_stack(other, graph.root)
+            if other == stack or repository not in str(values.get("registry")):
+                continue
+            theirs = graphs.unlocked(values, f"stack {other}", graph.root)
+            if theirs.config.registry.repository == repository:
+                owners |= {spec.name: other for spec in theirs.specs if spec.product}
+    return owners
