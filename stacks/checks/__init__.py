@@ -20,6 +20,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     trust.unmatched_keys,
     clusters.missing_charts,
     clusters.validation_image,
+    clusters.unnamed_pools,
     pushes.products,
 )
 """Rules for every stack."""

@@ -27,6 +27,23 @@ def missing_charts(graph: Graph) -> Iterator[str]:
         )
 
 
+def unnamed_pools(graph: Graph) -> Iterator[str]:
+    """Yield a message for each privileged pod that any node of the cluster may get: who is on it has the node."""
+    runners = graph.config.runners
+    if not isinstance(runners, KubernetesRunners):
+        return
+    for key in runners.unpooled:
+        part, other = (
+            ("the build service", "build.rootless: true")
+            if key.startswith("build.")
+            else (f"the Docker daemon beside each runner of profile {runners.profile}", "daemon: false")
+        )
+        yield (
+            f"slipway:runners.{key}: {part} is privileged, and would run on any node: give the labels of a pool for it "
+            f"alone, such as {{acme.example/pool: builds}}, or {other}"
+        )
+
+
 def validation_image(graph: Graph) -> Iterator[str]:
     """Yield a message for each reason why the cluster cannot run the image that it checks."""
     config, runners, validation = graph.config, graph.config.runners, _validation(graph)

@@ -23,6 +23,9 @@ _BUILD, _CONTROLLER = "-build", "-controller"
 """Endings of the namespaces of the build service and of the controller, after the runners' namespace."""
 
 _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
+_NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
+_ANY_NODE = frozenset({"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"})
+"""Labels that the kubelet gives to every node ("Well-Known Labels, Annotations and Taints")."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -50,6 +53,7 @@ def _free_namespace(value: str) -> str:
     return value
 
 
+NodeLabel = Annotated[str, AfterValidator(matching(_NODE_LABEL, "a node's label, such as acme.example/pool"))]
 Quantity = Annotated[str, AfterValidator(_quantity)]
 Label = Annotated[
     str,
@@ -102,7 +106,45 @@ class Arc(Model):
     )
 
 
-class BuildService(Model):
+class Toleration(Model):
+    """A taint of nodes that pods may run on all the same, as Kubernetes writes it."""
+
+    key: NonEmpty = Field(description="Key of the taint, such as dedicated.")
+    operator: Literal["Equal", "Exists"] = Field("Equal", description="Whether its value counts.")
+    value: str | None = Field(None, description="Value of the taint, for the operator Equal.")
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = Field(
+        None, description="Effect of the taint. Default: any."
+    )
+
+    @model_validator(mode="after")
+    def _value(self) -> Self:
+        if (self.value is None) != (self.operator == "Exists"):
+            raise ValueError("give a value with the operator Equal, and none with Exists")
+        return self
+
+
+class Pool(Model):
+    """The nodes that pods run on, in addition to what the profile says of them."""
+
+    node_selector: dict[NodeLabel, str] = Field(
+        default_factory=dict,
+        description="Labels of a pool of nodes for these pods alone. What is privileged needs them on nodes of the "
+        "profile cpu, because a job can get from there to the whole node.",
+    )
+    tolerations: tuple[Toleration, ...] = Field(
+        (), description="Taints of that pool, which keep other pods away from it."
+    )
+    runtime_class: Label | None = Field(
+        None, description="Runtime class of the pods, such as kata-qemu. Default: the cluster's."
+    )
+
+    @property
+    def dedicated(self) -> bool:
+        """Whether the labels select a part of the cluster's nodes, and not those of a platform."""
+        return any(key not in _ANY_NODE for key in self.node_selector)
+
+
+class BuildService(Pool):
     """A Docker daemon that all builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
 
     cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
@@ -155,7 +197,7 @@ class Validation(Model):
         return bool(_LABEL.fullmatch(self.image))
 
 
-class KubernetesRunners(Model):
+class KubernetesRunners(Pool):
     """GitHub Actions runners on a Kubernetes cluster, on nodes of one profile."""
 
     kind: Literal["kubernetes"] = Field(description="Runners on a Kubernetes cluster.")
@@ -196,6 +238,9 @@ class KubernetesRunners(Model):
     cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon requests.")
     memory: Quantity = Field("16Gi", description="Memory that each Docker daemon requests; also its limit.")
     cache: Quantity = Field("200Gi", description="Size of the volume for each Docker daemon's layers.")
+    disk: Quantity = Field(
+        "100Gi", description="Most that each job writes to its node's disk, beside that volume; a pod with more ends."
+    )
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     grace: int = Field(
         720,
@@ -244,6 +289,13 @@ class KubernetesRunners(Model):
                 "organization's github.url"
             )
         return self
+
+    @property
+    def unpooled(self) -> tuple[str, ...]:
+        """The keys under which a pool is missing for what is privileged: nothing keeps it to nodes of its own."""
+        runners = self.daemon and not node(self.profile).pool and not self.dedicated
+        service = self.build is not None and not self.build.rootless and not self.build.dedicated
+        return (*(["nodeSelector"] if runners else []), *(["build.nodeSelector"] if service else []))
 
     @property
     def build_namespace(self) -> str:

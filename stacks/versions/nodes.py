@@ -24,6 +24,7 @@ class Node:
         name: of the profile, such as ``eks-p5``.
         selector: labels that only such nodes have.
         tolerations: of the taints that such pools are given, as Kubernetes writes them.
+        pool: whether labels and taints set such nodes apart from the cluster's other nodes.
         arch: of its CPUs, such as ``amd64``.
         limits: the most of each extended resource that one pod can have.
         hugepages: size of the 2 MiB pages that go with EFA; None where there is none.
@@ -34,6 +35,7 @@ class Node:
     name: str
     selector: Mapping[str, str]
     tolerations: tuple[Mapping[str, str], ...]
+    pool: bool
     arch: str
     limits: Mapping[str, int]
     hugepages: str | None = None

@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.control_plane import Cluster, control_plane
 from tests.cluster.programs import program
 from tests.engine.project import Project
+from tests.fakes.kubernetes.node_pools import POOL
 from tests.provider.conftest import shell  # noqa: F401 - a fixture for what is below
 from tests.provider.plugin import CHECKOUT
 
@@ -71,7 +72,11 @@ class RunnersProject(Project):
             "namespace": self.namespace,
             "github": {"url": "https://github.com/acme", "secret": "github"},
             "arc": {"charts": "charts"},
+            "nodeSelector": POOL,
+            "disk": "2Gi",
         }
+        if runners and "build" in runners:
+            runners = {**runners, "build": {"nodeSelector": POOL, **runners["build"]}}
         super().configure(**{"flavor": "runners", **values}, runners={**settings, **(runners or {})})
 
     def exported(self) -> str:

@@ -19,6 +19,7 @@ import docker
 
 from tests.cluster.control_plane import Cluster, free_port, until
 from tests.cluster.programs import program
+from tests.fakes.kubernetes.node_pools import POOL
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 
@@ -186,6 +187,7 @@ def machine(cluster: Cluster, image: str) -> Iterator[Machine]:
             f"--root-dir={folder / 'kubelet'}",
             f"--cert-dir={folder / 'certificates'}",
             f"--hostname-override={NODE}",
+            f"--node-labels={','.join(f'{key}={value}' for key, value in POOL.items())}",
             f"--node-ip={GATEWAY}",
         )
         until(lambda: _ready(cluster), description="the node is ready")

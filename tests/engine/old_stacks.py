@@ -121,7 +121,7 @@ def kubernetes(root: Path) -> Iterator[Stack]:
         "kind": "kubernetes",
         "profile": "eks-p5",
         "github": {"url": "https://github.com/acme", "secret": "github"},
-        "build": {"address": f"127.0.0.1:{port}"},
+        "build": {"address": f"127.0.0.1:{port}", "nodeSelector": {"acme.example/pool": "builds"}},
         "validation": {"image": "link0", "command": ["true"]},
     }
     with _build_service(cluster, port):

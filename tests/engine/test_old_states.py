@@ -1,4 +1,4 @@
-"""States that commit 25ac601 wrote, under today's code: contexts and tags of images move once, and nothing else."""
+"""States that commit 25ac601 wrote, under today's code: contexts and tags of images move once, and what runners may do."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ UPDATED = {
     "signed": IMAGE
     | {f"pulumi-python:dynamic/image:{name}" for name in ("ExtraTag", "Provenance", "Sbom", "Signature")},
     "ecr": IMAGE | {"pulumi-python:dynamic/image:ExtraTag"},
-    "kubernetes": IMAGE,
-    "ec2": IMAGE | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")},
+    "kubernetes": IMAGE
+    | {
+        "slipway:runners:KubernetesRunners",
+        "kubernetes:apps/v1:Deployment",
+        "kubernetes:helm.sh/v3:Release",
+    },
+    "ec2": IMAGE
+    | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")}
+    | {"aws:iam/rolePolicy:RolePolicy"},
 }
-"""By stack: the types of the resources that are updated, which are images and what has their names or digests."""
+"""By stack: the types of the resources that are updated, which are images, what has their names or digests, and runners."""
 REPLACED = {"kubernetes": {"kubernetes:batch/v1:Job"}}
 """By stack: likewise those that are replaced. The job of the GPU checks is; Kubernetes lets no job have another image."""
 

@@ -88,7 +88,7 @@ def github() -> Iterator[GitHub]:
 def test_push_publishes_each_stack_on_its_own_runners(published: World) -> None:
     first = published.first
     assert first.results == {
-        "affected stacks": "success", "one / up": "success", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / caller": "success", "one / up": "success", "two / caller": "success", "two / up": "success", "branch published": "success",
     }, first.log  # fmt: skip
     assert first.job("one / up").runs_on == ["ubuntu-24.04"]
     assert first.job("two / up").runs_on == ["self-hosted", "builders"]
@@ -121,7 +121,12 @@ def test_stack_with_new_repository_is_published_there(world: World) -> None:
     yaml = world.repository.root / "stacks/Pulumi.two.yaml"
     yaml.write_text(yaml.read_text().replace(f"{world.repository.path}/two", f"{world.repository.path}/new"))
     run = world.actions().run("publish.yml", world.repository.push())
-    assert run.results == {"affected stacks": "success", "two / up": "success", "branch published": "success"}, run.log
+    assert run.results == {
+        "affected stacks": "success",
+        "two / caller": "success",
+        "two / up": "success",
+        "branch published": "success",
+    }, run.log
     assert "two: not published at " in run.job("affected stacks").log
     assert f"{world.repository.path}/new/link0@" in world.published_state("two")["outputs"]["images"]["link0"]["ref"]
 
@@ -139,7 +144,7 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
     event = world.repository.push("one cannot be built, two is another")
     failed = world.actions().run("publish.yml", event)
     assert failed.results == {
-        "affected stacks": "success", "one / up": "failure", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / caller": "success", "one / up": "failure", "two / caller": "success", "two / up": "success", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.upto() == world.event.sha
     assert world.published_state("one")["commit"] == world.event.sha
@@ -176,7 +181,7 @@ def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     world.repository.configure("two", word="three", runsOn=["self-hosted", "builders"])
     failed = world.actions().run("publish.yml", world.repository.push("one cannot be built, two is another"))
     assert failed.results == {
-        "affected stacks": "success", "one / up": "failure", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / caller": "success", "one / up": "failure", "two / caller": "success", "two / up": "success", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.published_state("two")["outputs"]["images"]["link0"]["digest"] != before["digest"]
     world.repository.write("dockerfiles/link1/Dockerfile", kept)
@@ -197,9 +202,14 @@ def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     world.repository.configure("two", word="four")
     later = world.repository.push("later")
     run = world.actions().run("publish.yml", later)
-    assert run.results == {"affected stacks": "success", "two / up": "success", "branch published": "success"}, run.log
+    assert run.results == {
+        "affected stacks": "success",
+        "two / caller": "success",
+        "two / up": "success",
+        "branch published": "success",
+    }, run.log
     run = world.actions().run("build.yml", older, inputs={"folder": "link0", "build-args": "WORD=three"})
-    assert run.results == {"resolve": "success", "link0 / up": "failure"}, run.log
+    assert run.results == {"resolve": "success", "link0 / caller": "success", "link0 / up": "failure"}, run.log
     assert (
         f"stack two: the last update was from {later.sha[:7]}, a later commit than {older.sha[:7]}; "
         "start the workflow `publish` on the current main"
@@ -221,7 +231,12 @@ def test_removed_image_is_previewed_and_deleted(world: World) -> None:
     world.repository.git("merge", "-q", "--ff-only", request.sha)
     event = world.repository.push()
     run = world.actions().run("publish.yml", event)
-    assert run.results == {"affected stacks": "success", "one / up": "success", "branch published": "success"}, run.log
+    assert run.results == {
+        "affected stacks": "success",
+        "one / caller": "success",
+        "one / up": "success",
+        "branch published": "success",
+    }, run.log
     assert set(world.published_state("one")["outputs"]["images"]) == {"link0"}
     assert world.upto() == event.sha
 
@@ -319,7 +334,7 @@ def test_build_workflow_builds_one_image(world: World) -> None:
     event = world.repository.push()
     inputs = {"folder": "dockerfiles/link0", "image-name": "link0", "build-args": "WORD=one\n", "tag-suffix": "chain"}
     run = world.actions().run("build.yml", event, inputs=inputs)
-    assert run.results == {"resolve": "success", "link0 / up": "success"}, run.log
+    assert run.results == {"resolve": "success", "link0 / caller": "success", "link0 / up": "success"}, run.log
     outputs = run.job("link0 / up").outputs
     assert outputs["tag"] == f"{event.sha[:7]}-chain"
     assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]

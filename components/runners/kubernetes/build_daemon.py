@@ -11,13 +11,15 @@ from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import CLIENT, Spec, placement, priority_class
+from components.runners.kubernetes.pod import CLIENT, Spec, on_disk, placement, priority_class
 from stacks.config.kubernetes import BuildService, KubernetesRunners
 
 NAME = "build"
 BUILDKIT = "moby/buildkit:v0.25.2-rootless"
 _CERTIFICATES = "/certs"
 _SOCKET = "/run/slipway"
+_SCRATCH = "4Gi"
+"""Most that each container writes to its node's disk: layers and builds are on the volume."""
 _PROFILE = "cpu"
 """The profile of the service's node. The daemon stays, needs no GPU, and would keep a GPU node alive for ever."""
 
@@ -134,7 +136,9 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
         "securityContext": kind["container"],
         "readinessProbe": ready,
         "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", _STOP.format(port=kind["port"])]}}},
-        "resources": {"requests": {"cpu": build.cpu, "memory": build.memory}, "limits": {"memory": build.memory}},
+        "resources": on_disk(
+            _SCRATCH, {"requests": {"cpu": build.cpu, "memory": build.memory}, "limits": {"memory": build.memory}}
+        ),
         "volumeMounts": [
             {"name": "layers", "mountPath": kind["state"]},
             {"name": "certificates", "mountPath": _CERTIFICATES, "readOnly": True},
@@ -142,7 +146,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
         ],
     }
     pod = {
-        **placement(_PROFILE),
+        **placement(_PROFILE, build),
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),
@@ -180,7 +184,7 @@ def _cleanup(image: str, state: str) -> Spec:
             "seccompProfile": {"type": "RuntimeDefault"},
             "readOnlyRootFilesystem": True,
         },
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": on_disk(_SCRATCH, {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}),
         "volumeMounts": [{"name": "layers", "mountPath": state, "readOnly": True}, _SOCKET_MOUNT],
     }
 

@@ -6,7 +6,7 @@ import hashlib
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
-from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, pins, placement, resources
+from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources
 from oci import docker_login
 from stacks.config.kubernetes import KubernetesRunners, Validation
 
@@ -57,8 +57,8 @@ def job(
         volumes.append({"name": "checks", "configMap": {"name": NAME}})
         # Changed checks replace the Job; a changed ConfigMap alone would run nothing.
         metadata["annotations"] = {"slipway/checks": hashlib.sha256(text.encode()).hexdigest()[:12]}
+    container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
     if requested:
-        container["resources"] = resources(requested)
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own
         volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": config.shm}})
     if pins(config):
@@ -67,7 +67,7 @@ def job(
         container["securityContext"]["runAsUser"] = 0
     container["volumeMounts"] = mounts
     pod: Spec = {
-        **placement(config.profile),
+        **placement(config.profile, config),
         "serviceAccountName": ACCOUNT,
         "automountServiceAccountToken": False,
         "restartPolicy": "Never",

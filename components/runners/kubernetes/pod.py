@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.config.kubernetes import KubernetesRunners
+from stacks.config.kubernetes import KubernetesRunners, Pool
 from stacks.versions.nodes import EFA, INFINIBAND, node
 
 Spec = dict[str, Any]
@@ -24,6 +24,10 @@ CLIENT = "/etc/slipway/build"
 """The folder with a job's certificate for the build service."""
 _USER: Spec = {"runAsUser": 1001, "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 """The user of GitHub's runner image."""
+_LITTLE = "1Gi"
+"""What a container may write that has its layers, or its work, on a volume; also what any requests."""
+_EXTERNALS_SIZE = "4Gi"
+"""The size of the volume with the runner's Node.js, which has several versions."""
 _DOCKER_GROUP = "123"
 """The group of ``docker`` in GitHub's runner image."""
 
@@ -60,16 +64,33 @@ def scheduling(config: KubernetesRunners) -> Spec:
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": labels(config)},
     }
-    return {**placement(config.profile), "topologySpreadConstraints": [spread]}
+    return {**placement(config.profile, config), "topologySpreadConstraints": [spread]}
 
 
-def placement(profile: str) -> Spec:
-    """Return the node selector and tolerations of a profile."""
+def placement(profile: str, pool: Pool) -> Spec:
+    """Return the node selector, tolerations and runtime class of pods on a pool's nodes of a profile."""
     row = node(profile)
-    spec: Spec = {"nodeSelector": dict(row.selector)}
-    if row.tolerations:
-        spec["tolerations"] = [dict(toleration) for toleration in row.tolerations]
+    tolerations = [
+        *map(dict, row.tolerations),
+        *(toleration.model_dump(by_alias=True, exclude_none=True) for toleration in pool.tolerations),
+    ]
+    spec: Spec = {"nodeSelector": {**row.selector, **pool.node_selector}}
+    if tolerations:
+        spec["tolerations"] = tolerations
+    if pool.runtime_class:
+        spec["runtimeClassName"] = pool.runtime_class
     return spec
+
+
+def on_disk(most: str, resources: Mapping[str, Mapping[str, str]] | None = None) -> Spec:
+    """Return a container's resources with a limit of what it writes to its node's disk.
+
+    It requests little of that, because a scheduler counts the request of each pod as used.
+    """
+    wanted = {kind: dict((resources or {}).get(kind, {})) for kind in ("requests", "limits")}
+    wanted["requests"]["ephemeral-storage"] = _LITTLE
+    wanted["limits"]["ephemeral-storage"] = most
+    return wanted
 
 
 def priority_class(config: KubernetesRunners) -> str:
@@ -115,6 +136,7 @@ def _externals(image: str) -> Spec:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
+        "resources": on_disk(_EXTERNALS_SIZE),
         "volumeMounts": [{"name": "dind-externals", "mountPath": "/home/runner/tmpDir"}],
     }
 
@@ -130,7 +152,10 @@ def _daemon(config: KubernetesRunners, image: str) -> Spec:
         "securityContext": {"privileged": True},
         "restartPolicy": "Always",
         "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
-        "resources": {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": {"memory": config.memory}},
+        "resources": on_disk(
+            _EXTERNALS_SIZE,
+            {"requests": {"cpu": config.cpu, "memory": config.memory}, "limits": {"memory": config.memory}},
+        ),
         "volumeMounts": _mounts(mounts),
     }
 
@@ -156,8 +181,7 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
         "securityContext": {**_USER, "privileged": False, "capabilities": {"drop": ["NET_RAW"]}},
         "volumeMounts": _mounts(mounts),
     }
-    if requested:
-        container["resources"] = resources(requested)
+    container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
     if pins(config):
         # Exempts root, and so sudo, from a node's limit of pinned memory. The runner's own user is not exempt, because
         # Kubernetes sets no ambient capabilities (capabilities(7)).
@@ -166,12 +190,13 @@ def _runner(config: KubernetesRunners, image: str, service: Spec | None) -> Spec
 
 
 def _volumes(config: KubernetesRunners, service: Spec | None) -> list[Spec]:
-    volumes: list[Spec] = [{"name": "work", "emptyDir": {}}]
+    volumes: list[Spec] = [{"name": "work", "emptyDir": {"sizeLimit": config.disk}}]
     if config.daemon:
         claim: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": config.cache}}}
         if config.storage_class:
             claim["storageClassName"] = config.storage_class
-        volumes += [{"name": name, "emptyDir": {}} for name in ("dind-sock", "dind-externals")]
+        sizes = {"dind-sock": _LITTLE, "dind-externals": _EXTERNALS_SIZE}
+        volumes += [{"name": name, "emptyDir": {"sizeLimit": size}} for name, size in sizes.items()]
         volumes.append({"name": "layers", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
     if service:
         volumes.append({"name": "build-client", "secret": {"secretName": service["secret"]}})

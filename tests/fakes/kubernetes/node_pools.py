@@ -17,10 +17,18 @@ def offered(profile: str) -> dict[str, str]:
     return {**{name: str(count) for name, count in row.limits.items()}, **pages}
 
 
+POOL = {"acme.example/pool": "ci"}
+"""The labels that the cluster's owner gives to the nodes of runners."""
+
+
 @contextmanager
 def pool(cluster: Cluster, profile: str, **resources: str) -> Iterator[None]:
-    """Add one node of a profile with its pool's taints, and a plain one; ``resources`` replace the profile's."""
+    """Add one node of a profile with its pool's labels and taints, and a plain one.
+
+    ``resources`` replace the profile's.
+    """
     row = profile_of(profile)
     taints = [entry["key"] for entry in row.tolerations]
-    with node(cluster, "plain", {}, {}), node(cluster, profile, row.selector, resources or offered(profile), taints):
+    labels = {**row.selector, **POOL}
+    with node(cluster, "plain", {}, {}), node(cluster, profile, labels, resources or offered(profile), taints):
         yield

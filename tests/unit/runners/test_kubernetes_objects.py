@@ -25,6 +25,7 @@ from stacks.errors import SlipwayError
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
 
 GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+POOL = {"acme.example/pool": "ci"}
 RUNNER, DOCKER = "r.example/runner:1", "r.example/docker:1"
 
 
@@ -76,6 +77,10 @@ def refusal(**values: Any) -> str:
         ({"profile": "eks-p5", "gpus": 0, "validation": {"image": "torch"}}, ": validation: runners of eks-p5 have no GPU, which"),
         ({"group": "ml", "github": {"url": "https://github.com/acme/images", "secret": "s"}}, ": group 'ml': a repository has no runner groups"),
         ({"build": {"address": "builds.example"}}, "build.address: expected host:port, such as builds.acme.internal:2376"),
+        ({"nodeSelector": {"a b": "c"}}, "nodeSelector.a b.[key]: expected a node's label, such as acme.example/pool"),
+        ({"tolerations": [{"key": "a"}]}, "tolerations.0: give a value with the operator Equal, and none with Exists"),
+        ({"runtimeClass": "Kata!"}, "runtimeClass: expected 1 to 63 lower-case letters, digits and -"),
+        ({"disk": "100"}, "disk: a size needs a unit: 100Gi?"),
         ({"proflie": "cpu"}, ": unknown key 'proflie' (did you mean 'profile'?)"),
     ],
 )  # fmt: skip
@@ -113,8 +118,8 @@ def test_runner_of_a_profile_requests_its_devices(values: dict[str, Any], limits
     config = runners(**values)
     assert pod.devices(config) == limits
     (runner,) = pod.template(config, RUNNER, DOCKER)["spec"]["containers"]
-    assert runner.get("resources", {}).get("limits", {}) == limits
-    assert bool(limits) == ("cpu" in runner.get("resources", {}).get("requests", {}))  # huge pages are refused without
+    assert runner["resources"]["limits"] == {**limits, "ephemeral-storage": "100Gi"}
+    assert bool(limits) == ("cpu" in runner["resources"]["requests"])  # huge pages are refused without
     pinned = bool({EFA, INFINIBAND} & limits.keys())
     assert runner["securityContext"]["capabilities"].get("add", []) == (["IPC_LOCK"] if pinned else [])
     checked = gpu_validation.job(config, Validation(image="torch"))["spec"]["template"]["spec"]["containers"][0]
@@ -235,7 +240,7 @@ REMOTE = {"kind": "generic", "repository": "r.example/x"}
 
 def stack(root: Path, **keys: Any) -> str:
     """Resolve a stack with runners; return what is said of it."""
-    block = {"kind": "kubernetes", "github": GITHUB, **keys.pop("runners", {})}
+    block = {"kind": "kubernetes", "github": GITHUB, "nodeSelector": POOL, **keys.pop("runners", {})}
     with pytest.raises(SlipwayError) as caught:
         plan.specs({"flavor": "local", "runners": block, **keys}, "stack t", root)
     return str(caught.value)
@@ -265,7 +270,11 @@ def stack(root: Path, **keys: Any) -> str:
             "slipway:runners.validation.image: 'torch': slipway:publish is false, and no cluster can pull what is not pushed: leave out validation or publish: false, or give a reference with a tag or a digest",
         ),
         (
-            {"platform": "linux/arm64", "buildOn": "runners", "runners": {"build": {}, "profile": "eks-p5"}},
+            {
+                "platform": "linux/arm64",
+                "buildOn": "runners",
+                "runners": {"build": {"nodeSelector": POOL}, "profile": "eks-p5"},
+            },
             "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out",
         ),
         (

@@ -1,0 +1,103 @@
+"""A job gets out of its privileged pod: whatever else runs on that node is its prey, and so is the node's disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.runners.kubernetes import build_daemon, pod
+from stacks import plan
+from stacks.config.kubernetes import KubernetesRunners
+from stacks.errors import SlipwayError
+from stacks.versions.nodes import node_names
+
+GITHUB = {"url": "https://github.com/acme", "secret": "github"}
+POOL = {"acme.example/pool": "ci"}
+ANY = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+TAINT = {"key": "acme.example/pool", "value": "ci", "effect": "NoSchedule"}
+TAKES_ANY_POD: tuple[dict[str, str], ...] = (
+    {**ANY, "kubernetes.io/hostname": "database"},
+    {**ANY, "kubernetes.io/hostname": "payments", "acme.example/tier": "production"},
+)
+"""The labels of nodes of others, without a taint."""
+
+
+def pods(root: Path, **runners: Any) -> list[dict[str, Any]]:
+    """Return the pods that a stack may run, unless it is refused before anything is built."""
+    values = {"kind": "kubernetes", "github": GITHUB, **runners}
+    try:
+        plan.specs({"flavor": "runners", "runners": values}, "stack t", root)
+    except SlipwayError as error:
+        assert "is privileged, and would run on any node: give the labels of a pool for it alone" in str(error)
+        return []
+    config = KubernetesRunners.model_validate(values)
+    daemons = [build_daemon.deployment(config, config.build, "docker:1", "digest")] if config.build else []
+    return [pod.template(config, "runner:1", "docker:1")["spec"], *(one["spec"]["template"]["spec"] for one in daemons)]
+
+
+def containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*spec.get("initContainers", []), *spec["containers"]]
+
+
+def escapes(spec: dict[str, Any]) -> bool:
+    """Tell whether a privileged pod gets onto a node of others."""
+    privileged = any(one.get("securityContext", {}).get("privileged") for one in containers(spec))
+    return privileged and any(spec["nodeSelector"].items() <= labels.items() for labels in TAKES_ANY_POD)
+
+
+@pytest.mark.parametrize("profile", node_names())
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"nodeSelector": {"kubernetes.io/os": "linux"}},
+        {"nodeSelector": POOL},
+        {"build": {}},
+        {"nodeSelector": POOL, "build": {"nodeSelector": ANY}},
+        {"build": {}, "daemon": False},
+        {"nodeSelector": POOL, "build": {"nodeSelector": POOL, "tolerations": [TAINT]}},
+        {"build": {"rootless": True}, "daemon": False},
+    ],
+    ids=str,
+)
+def test_privileged_pod_stays_off_nodes_of_others(tmp_path: Path, profile: str, more: dict[str, Any]) -> None:
+    declared = pods(tmp_path, profile=profile, **more)
+    assert not [spec["nodeSelector"] for spec in declared if escapes(spec)]
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_job_cannot_fill_its_nodes_disk(tmp_path: Path, daemon: bool) -> None:
+    build = {"nodeSelector": POOL}
+    declared = pods(tmp_path, daemon=daemon, nodeSelector=POOL, build=build, disk="50Gi")
+    assert len(declared) == 2
+    for spec in declared:
+        assert all("ephemeral-storage" in one["resources"]["limits"] for one in containers(spec))
+    (work,) = (volume for spec in declared for volume in spec["volumes"] if volume["name"] == "work")
+    assert work["emptyDir"] == {"sizeLimit": "50Gi"}
+
+
+def test_pool_of_a_stack_reaches_every_pod_of_jobs(tmp_path: Path) -> None:
+    pool = {
+        "nodeSelector": POOL,
+        "tolerations": [TAINT, {"key": "x", "operator": "Exists"}],
+        "runtimeClass": "kata-qemu",
+    }
+    declared = pods(tmp_path, profile="eks-p5", **pool, build={**pool, "nodeSelector": {"acme.example/pool": "builds"}})
+    runner, service = declared
+    assert runner["nodeSelector"] == {"node.kubernetes.io/instance-type": "p5.48xlarge", **POOL}
+    assert runner["tolerations"][1:] == service["tolerations"] == [
+        {**TAINT, "operator": "Equal"}, {"key": "x", "operator": "Exists"},
+    ]  # fmt: skip
+    assert service["nodeSelector"] == {**ANY, "acme.example/pool": "builds"}
+    assert runner["runtimeClassName"] == service["runtimeClassName"] == "kata-qemu"
+
+
+def test_missing_pools_are_refused_in_a_line_each(tmp_path: Path) -> None:
+    values = {"flavor": "runners", "runners": {"kind": "kubernetes", "github": GITHUB, "build": {}}}
+    with pytest.raises(SlipwayError) as caught:
+        plan.specs(values, "stack t", tmp_path)
+    assert [line.partition(": ")[2].partition(": ")[0] for line in str(caught.value).splitlines()] == [
+        "slipway:runners.nodeSelector", "slipway:runners.build.nodeSelector",
+    ]  # fmt: skip
