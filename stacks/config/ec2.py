@@ -24,6 +24,7 @@ _SECRET = re.compile(
     r"[\w/+=.@-]+-[A-Za-z0-9]{6}"
 )
 _TOPIC = re.compile(r"arn:aws(?:-\w+)*:sns:(?P<region>[a-z0-9-]+):[0-9]{12}:[\w-]+")
+_POLICY = re.compile(r"arn:aws(?:-\w+)*:iam::(?:(?P<account>[0-9]{12})|aws):policy/[\w/+=,.@-]+")
 _REGION = re.compile(r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]")
 _TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -57,6 +58,7 @@ Arn = Annotated[
 Topic = Annotated[str, AfterValidator(matching(_TOPIC, "the ARN of an SNS topic"))]
 Region = Annotated[str, AfterValidator(matching(_REGION, "a region such as eu-west-1"))]
 InstanceType = Annotated[str, AfterValidator(matching(_TYPE, "an instance type such as g5.xlarge"))]
+Policy = Annotated[str, AfterValidator(matching(_POLICY, "the ARN of an IAM policy"))]
 RunnerLabel = Annotated[
     str,
     AfterValidator(matching(_LABEL, "a label of at most 64 letters, digits and . _ -, such as gpu")),
@@ -191,6 +193,11 @@ class Ec2Runners(Model):
         default=False,
         description="Create VPC endpoints for the AWS services that runners call, for subnets without a route to them.",
     )
+    permissions_boundary: Policy | None = Field(
+        None,
+        description="ARN of the IAM policy that bounds the roles which the stack creates, such as that of "
+        "docs/runners/ec2-boundary.json. Default: none.",
+    )
     alarm: Alarm = Field(
         default_factory=lambda: Alarm.model_validate({}), description="The alarm for a job that waits too long."
     )
@@ -228,11 +235,12 @@ class Ec2Runners(Model):
             "github.secret": _SECRET.fullmatch(self.github.secret),
             "github.webhookSecret": _SECRET.fullmatch(self.github.webhook_secret),
             # The topic may be in any account: its own policy says who may publish.
+            "permissionsBoundary": _POLICY.fullmatch(self.permissions_boundary or ""),
             "alarm.topic": _TOPIC.fullmatch(self.alarm.topic or ""),
         }
         for key, match in arns.items():
             for part, value in match.groupdict().items() if match else ():
-                if value != getattr(self, part):
+                if value and value != getattr(self, part):
                     raise ValueError(f"{key} is in {part} {value}; the runners are in {getattr(self, part)}")
         if self.github.secret == self.github.webhook_secret:
             raise ValueError(

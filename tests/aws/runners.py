@@ -28,6 +28,8 @@ TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:alarms"
 NAME = "slipway-t"
 """What the stack's runners are called."""
 
+BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/slipway-boundary"
+
 RUNNERS: dict[str, Any] = {
     "kind": "ec2",
     "region": REGION,
@@ -117,7 +119,8 @@ class RunnersProject(AwsProject):
     def runners(self, *, without: tuple[str, ...] = (), **values: Any) -> None:
         """Write the stack's YAML; ``values`` are what differs from :data:`RUNNERS`, keys of the stack in ``stack``."""
         stack = values.pop("stack", {})
-        runners = {key: value for key, value in {**RUNNERS, **values}.items() if key not in without}
+        whole = {**RUNNERS, "push": ["service"], "permissionsBoundary": BOUNDARY, **values}
+        runners = {key: value for key, value in whole.items() if key not in without}
         self.configure(
             **{
                 "registry": {"repository": f"{self.host}/ml", "create": False},

@@ -20,7 +20,7 @@ from stacks.config.ec2 import AMI_PARAMETER, Ec2Runners
 from stacks.config.stack_file import ROOT
 from tests.aws.conftest import ACCOUNT, NO_SIGN, REGION
 from tests.aws.faults import overlooked
-from tests.aws.runners import HOOK_SECRET, NAME, RUNNERS, SECRET, TOPIC, RunnersProject, image
+from tests.aws.runners import BOUNDARY, HOOK_SECRET, NAME, RUNNERS, SECRET, TOPIC, RunnersProject, image
 from tests.aws.test_ecr import UNCHANGED, operations
 from tests.fakes.aws.resource_reads import unpacked
 from tests.fakes.aws.resource_types import RUNNERS as KINDS
@@ -219,7 +219,9 @@ def check_scaling_groups(project: RunnersProject) -> None:
         assert group["HealthCheckType"] == "EC2"
         assert group["NewInstancesProtectedFromScaleIn"] is True
         assert group["CapacityRebalance"] is (kind == "spot")
-        assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == ["AZRebalance"]
+        assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == [
+            "AZRebalance", "ReplaceUnhealthy",
+        ]  # fmt: skip
         assert sorted(group["VPCZoneIdentifier"].split(",")) == sorted(one["SubnetId"] for one in subnets)
         assert [(tag["Key"], tag["Value"], tag["PropagateAtLaunch"]) for tag in group["Tags"]] == [
             ("slipway", NAME, True)
@@ -251,6 +253,7 @@ def check_roles(project: RunnersProject) -> None:
         assert role["AssumeRolePolicyDocument"] == iam_policies.trust(f"{service}.amazonaws.com")
         (inline,) = project.api("iam").list_role_policies(RoleName=f"{NAME}-{whose}")["PolicyNames"]
         assert inline == whose
+        assert role["PermissionsBoundary"]["PermissionsBoundaryArn"] == BOUNDARY
         assert not project.api("iam").list_attached_role_policies(RoleName=f"{NAME}-{whose}")["AttachedPolicies"]
         policy = re.sub(r"(?<=autoScalingGroup:)[0-9a-f-]{36}", "uuid", json.dumps(project.policy(whose)))
         assert iam.mistakes(json.loads(policy), whose) == []
@@ -268,6 +271,8 @@ def check_functions(project: RunnersProject) -> None:
             "Role": f"arn:aws:iam::{ACCOUNT}:role/{NAME}-{whose}",
         }
         assert {key: functions[f"{NAME}-{whose}"][key] for key in expected} == expected
+        reserved = project.api("lambda").get_function(FunctionName=f"{NAME}-{whose}")["Concurrency"]
+        assert reserved["ReservedConcurrentExecutions"] == {"keeper": 1, "webhook": 20}[whose]
     both = {"JOBS": f"{NAME}-jobs", "GITHUB_SCOPE": "acme", "LABELS": "self-hosted,linux,x64,gpu"}
     settings = {"OWN_LABELS": "gpu", "WEBHOOK_SECRET": HOOK_SECRET, "RETRIES": "1"}
     assert functions[f"{NAME}-webhook"]["Environment"]["Variables"] == {**both, **settings}

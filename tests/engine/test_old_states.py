@@ -26,7 +26,7 @@ UPDATED = {
     },
     "ec2": IMAGE
     | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")}
-    | {"aws:iam/rolePolicy:RolePolicy"},
+    | {"aws:autoscaling/group:Group", "aws:ec2/launchTemplate:LaunchTemplate", "aws:lambda/function:Function"},
 }
 """By stack: the types of the resources that are updated, which are images, what has their names or digests, and runners."""
 REPLACED = {"kubernetes": {"kubernetes:batch/v1:Job"}}

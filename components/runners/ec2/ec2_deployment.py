@@ -104,6 +104,7 @@ def _builder(name: str, config: ec2.Ec2Runners, site: ec2_site.Site, provider: a
         pinned=config.image is not None,
         network=network,
         provider=provider,
+        boundary=config.permissions_boundary,
     )
     if not pulumi.runtime.is_dry_run():
         try:

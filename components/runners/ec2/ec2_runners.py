@@ -36,6 +36,7 @@ class Ec2Runners(pulumi.ComponentResource):
             runner,
             name=runner,
             assume_role_policy=json.dumps(iam_policies.trust("ec2.amazonaws.com")),
+            permissions_boundary=args.config.permissions_boundary,
             tags=args.tags,
             opts=self._opts,
         )

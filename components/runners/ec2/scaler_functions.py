@@ -18,6 +18,9 @@ METRICS = "Slipway/Runners"
 
 _RUNTIME = "python3.13"
 
+_DELIVERIES = 20
+"""Most deliveries at a time: some 200 a second, and a bound on what strangers can have the webhook cost."""
+
 
 class ScalerFunctions:
     """Declares the functions, each with its role, and the alarm on what the keeper measures.
@@ -47,7 +50,7 @@ class ScalerFunctions:
             "WEBHOOK_SECRET": config.github.webhook_secret,
             "RETRIES": str(config.retries),
         }
-        function = self._function("webhook", iam_policies.webhook, environment, 10)
+        function = self._function("webhook", iam_policies.webhook, environment, 10, _DELIVERIES)
         name = f"{self._args.name}-webhook"
         url = aws.lambda_.FunctionUrl(name, function_name=function.name, authorization_type="NONE", opts=self._opts)
         # GitHub signs its calls but has no AWS identity, so the URL is open and the function checks the signature.
@@ -93,7 +96,7 @@ class ScalerFunctions:
             "GITHUB_API": config.github.api,
             "GITHUB_SECRET": config.github.secret,
         }
-        function = self._function("keeper", lambda arns: iam_policies.keeper(arns, METRICS), environment, 55)
+        function = self._function("keeper", lambda arns: iam_policies.keeper(arns, METRICS), environment, 55, 1)
         name = f"{self._args.name}-keeper"
         rule = aws.cloudwatch.EventRule(
             name, name=name, schedule_expression="rate(1 minute)", tags=self._args.tags, opts=self._opts
@@ -107,7 +110,8 @@ class ScalerFunctions:
             source_arn=rule.arn,
             opts=self._opts,
         )
-        # A failed round is not repeated: the next one does everything that is due. Two rounds never overlap.
+        # A failed round is not repeated: the next one does everything that is due. Two rounds never overlap: only one
+        # is admitted at a time (reserved concurrency), even where the schedule fires twice.
         never: dict[str, Any] = {"maximum_retry_attempts": 0, "maximum_event_age_in_seconds": 60}
         aws.lambda_.FunctionEventInvokeConfig(name, function_name=function.name, **never, opts=self._opts)
         aws.cloudwatch.EventTarget(
@@ -121,13 +125,18 @@ class ScalerFunctions:
         policy: Callable[[iam_policies.Arns], iam_policies.Policy],
         environment: Mapping[str, pulumi.Input[str]],
         seconds: int,
+        at_once: int,
     ) -> aws.lambda_.Function:
-        """Declare a function, its role and the role's policy; ``seconds`` is its timeout."""
+        """Declare a function, its role and the role's policy.
+
+        ``seconds`` is its timeout, and ``at_once`` the most calls that run at a time.
+        """
         full = f"{self._args.name}-{name}"
         role = aws.iam.Role(
             full,
             name=full,
             assume_role_policy=json.dumps(iam_policies.trust("lambda.amazonaws.com")),
+            permissions_boundary=self._args.config.permissions_boundary,
             tags=self._args.tags,
             opts=self._opts,
         )
@@ -146,6 +155,7 @@ class ScalerFunctions:
             code=pulumi.AssetArchive(code),
             timeout=seconds,
             memory_size=256,
+            reserved_concurrent_executions=at_once,
             environment={"variables": {**self._environment, **environment}},
             logging_config={"log_format": "Text", "log_group": self._logs[name].name},
             tags=self._args.tags,

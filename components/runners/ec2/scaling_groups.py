@@ -128,7 +128,8 @@ def _group(
         # Only the keeper changes the number of machines and picks those that end. Auto Scaling ends none, neither to
         # shrink the group nor to balance its zones.
         protect_from_scale_in=True,
-        suspended_processes=["AZRebalance"],
+        # Nor does it put a new machine in the place of one that has ended itself: the keeper sees to that, for jobs.
+        suspended_processes=["AZRebalance", "ReplaceUnhealthy"],
         capacity_rebalance=kind == "spot",
         max_instance_lifetime=args.config.max_lifetime * 24 * 3600,
         health_check_type="EC2",

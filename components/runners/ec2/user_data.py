@@ -39,6 +39,7 @@ def user_data(config: Ec2Runners, platform: str, *, name: str, gpus: int, efa: i
         "/etc/slipway/runner.env": _environment(config, platform, name, gpus, efa),
         "/etc/slipway/logs.json": json.dumps(_logs(name), indent=1) + "\n",
         "/usr/local/sbin/slipway-setup": _script("setup"),
+        "/usr/local/sbin/slipway-end": _script("end"),
     }
     return _filled("cloud-config.yaml", contents)
 
@@ -69,8 +70,12 @@ def _filled(template: str, contents: Mapping[str, str]) -> str:
 
 def _environment(config: Ec2Runners, platform: str, name: str, gpus: int, efa: int) -> str:
     architecture = {"linux/amd64": "x64", "linux/arm64": "arm64"}[platform]
+    # Where some machines always wait for jobs, the keeper ends the others that no job came to.
+    idle = config.max_lifetime * 24 * 60 if config.min_runners else config.idle
     values = {
         "REGION": config.region,
+        "BOOT": config.boot,
+        "IDLE": idle,
         "CONFIGS": f"/{name}/runners",
         "GPUS": gpus,
         "EFA": efa,

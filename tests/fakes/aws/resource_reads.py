@@ -226,6 +226,8 @@ def role(client: Client, name: str, _: Properties) -> Found:
     description = client.get_role(RoleName=name)["Role"]
     trust = json.dumps(description["AssumeRolePolicyDocument"])
     inputs = {"name": name, "assumeRolePolicy": trust, "tags": tags(description.get("Tags", []))}
+    if boundary := description.get("PermissionsBoundary"):
+        inputs["permissionsBoundary"] = boundary["PermissionsBoundaryArn"]
     return Found(inputs, {"arn": description["Arn"], "uniqueId": description["RoleId"]})
 
 
@@ -275,7 +277,12 @@ def function(client: Client, name: str, _: Properties) -> Found:
     description = answer["Configuration"]
     inputs = _only(camel(description), "role", "runtime", "architectures", "handler", "timeout", "memorySize")
     variables = description["Environment"]["Variables"]  # named as the user has them
-    more = {"environment": {"variables": variables}, "tags": answer.get("Tags", {})}
+    reserved = answer.get("Concurrency", {}).get("ReservedConcurrentExecutions", -1)
+    more = {
+        "environment": {"variables": variables},
+        "tags": answer.get("Tags", {}),
+        "reservedConcurrentExecutions": int(reserved),
+    }
     return Found({**inputs, **more, "name": name}, {"arn": description["FunctionArn"]})
 
 

@@ -293,14 +293,22 @@ def _update_endpoint(client: Client, name: str, olds: Properties, news: Properti
 
 
 def _create_role(client: Client, inputs: Properties) -> tuple[str, Properties]:
+    bounded = {"PermissionsBoundary": boundary} if (boundary := inputs.get("permissionsBoundary")) else {}
     response = client.create_role(
-        RoleName=inputs["name"], AssumeRolePolicyDocument=inputs["assumeRolePolicy"], Tags=tags(inputs["tags"])
+        RoleName=inputs["name"],
+        AssumeRolePolicyDocument=inputs["assumeRolePolicy"],
+        Tags=tags(inputs["tags"]),
+        **bounded,
     )["Role"]
     return inputs["name"], {**inputs, "arn": response["Arn"], "uniqueId": response["RoleId"]}
 
 
 def _update_role(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
     client.update_assume_role_policy(RoleName=name, PolicyDocument=news["assumeRolePolicy"])
+    if boundary := news.get("permissionsBoundary"):
+        client.put_role_permissions_boundary(RoleName=name, PermissionsBoundary=boundary)
+    elif olds.get("permissionsBoundary"):
+        client.delete_role_permissions_boundary(RoleName=name)
     return {**olds, **news}
 
 
@@ -373,13 +381,20 @@ def _create_function(client: Client, inputs: Properties) -> tuple[str, Propertie
         Code={"ZipFile": _zip(inputs["code"])},
         Tags=inputs["tags"],
     )
+    _reserve(client, inputs)
     return inputs["name"], {**inputs, "arn": response["FunctionArn"]}
 
 
 def _update_function(client: Client, name: str, olds: Properties, news: Properties) -> Properties:
     client.update_function_code(FunctionName=name, ZipFile=_zip(news["code"]), Architectures=news["architectures"])
     client.update_function_configuration(**_configuration(news))
+    _reserve(client, news)
     return {**olds, **news}
+
+
+def _reserve(client: Client, inputs: Properties) -> None:
+    count = int(inputs["reservedConcurrentExecutions"])
+    client.put_function_concurrency(FunctionName=inputs["name"], ReservedConcurrentExecutions=count)
 
 
 def _create_function_url(client: Client, inputs: Properties) -> tuple[str, Properties]:

@@ -36,6 +36,7 @@ WITNESSES = {
     r"git (fetch origin|show FETCH_HEAD:)": '"fetch", "-q", "origin", "published"',
     r"cosign verify-attestation ": '"verify-attestation"',
     r"aws secretsmanager create-secret ": "create_secret",
+    r"aws iam create-policy --policy-name slipway-boundary ": "ec2-boundary.json",
     r"ssh -F \.slipway/builder/": "ssh -F .slipway/builder/",
     r"pip install ": "pip install",
     r'eval "\$\(slipway completion (bash|zsh)\)"$': "completion",

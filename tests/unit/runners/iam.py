@@ -79,6 +79,10 @@ INSTANCE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0"
 VOLUME = f"arn:aws:ec2:{REGION}:{ACCOUNT}:volume/vol-0123456789abcdef0"
 DOCUMENT = f"arn:aws:ssm:{REGION}::document"
 OURS = {"aws:ResourceTag/slipway": NAME}
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/{NAME}-runner"
+BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/slipway-boundary"
+BOUNDED = {"iam:PermissionsBoundary": BOUNDARY}
+UNBOUNDED: list[dict[str, str]] = [{}, {"iam:PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/mine"}]
 
 
 def _key(user: str, **tags: str) -> Ask:
@@ -116,6 +120,11 @@ MAY: dict[str, list[Ask]] = {
         Ask("ec2:CreateTags", INSTANCE, OURS),
         Ask("ssm:StartSession", INSTANCE, OURS),
         Ask("ssm:StartSession", f"{DOCUMENT}/AWS-StartSSHSession"),
+        *(
+            Ask(f"iam:{action}", ROLE, BOUNDED)
+            for action in ("CreateRole", "PutRolePolicy", "PutRolePermissionsBoundary")
+        ),
+        *(Ask("iam:PassRole", ROLE, {"iam:PassedToService": f"{to}.amazonaws.com"}) for to in ("ec2", "lambda")),
     ],
     "webhook": [
         Ask("secretsmanager:GetSecretValue", WEBHOOK),
@@ -213,6 +222,13 @@ MAY_NOT: dict[str, list[Ask]] = {
         Ask("ssm:SendCommand", INSTANCE, OURS),
         Ask("secretsmanager:GetSecretValue", GITHUB),
         Ask("iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/admin"),
+        *(Ask(f"iam:{action}", ROLE, bound) for action in ("CreateRole", "PutRolePolicy") for bound in UNBOUNDED),
+        Ask("iam:PutRolePermissionsBoundary", ROLE, UNBOUNDED[1]),
+        *(Ask(f"iam:{action}", ROLE, BOUNDED) for action in ("DeleteRolePermissionsBoundary", "AttachRolePolicy")),
+        Ask("iam:CreateRole", f"arn:aws:iam::{ACCOUNT}:role/admin", BOUNDED),
+        *(Ask(f"iam:{action}", BOUNDARY) for action in ("CreatePolicyVersion", "SetDefaultPolicyVersion")),
+        Ask("iam:PassRole", ROLE, {"iam:PassedToService": "sagemaker.amazonaws.com"}),
+        Ask("iam:PassRole", ROLE),
         Ask("ecr:PutImage", f"{ECR}/ml/torch"),
     ],
     "webhook": [

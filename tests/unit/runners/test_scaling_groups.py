@@ -36,4 +36,4 @@ def test_scaling_groups_end_no_machine_by_themselves() -> None:
     assert sorted(groups) == ["runners-on-demand", "runners-spot"]
     for group in groups.values():
         assert group["protectFromScaleIn"] is True
-        assert group["suspendedProcesses"] == ["AZRebalance"]
+        assert group["suspendedProcesses"] == ["AZRebalance", "ReplaceUnhealthy"]

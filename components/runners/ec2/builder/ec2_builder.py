@@ -28,6 +28,7 @@ class Ec2BuilderArgs:
 
     ``name`` is the name of every resource. ``image`` is the machine image: ``pinned`` by the configuration, or else
     today's newest. ``network`` is the subnet and zone of machine and volume.
+    ``boundary`` is the ARN of the policy that bounds its role.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Ec2BuilderArgs:
     pinned: bool
     network: Network
     provider: aws.Provider
+    boundary: str | None = None
 
 
 class Ec2Builder(pulumi.ComponentResource):
@@ -83,6 +85,7 @@ class Ec2Builder(pulumi.ComponentResource):
             args.name,
             name=args.name,
             assume_role_policy=json.dumps(iam_policies.trust("ec2.amazonaws.com")),
+            permissions_boundary=args.boundary,
             tags=self._tags,
             opts=self._opts,
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from http.client import HTTPException
 from typing import Any
 
 Credentials = Mapping[str, str]
@@ -22,22 +24,22 @@ _TRIES = 4
 _PAGES, _LATELY, _AT_ONCE = 5, 1800, 20
 """Most pages of deliveries that are looked at, seconds that they go back, and most that are made again at once."""
 
-_SECONDS = 10
+_SECONDS = 8.0
 """Longest wait for one answer."""
 
 
 class Refused(Exception):
-    """GitHub's answer to a request that it did not carry out; ``status`` is that of HTTP."""
+    """A request that GitHub did not carry out; ``status`` is that of HTTP, or 0 where there is no answer."""
 
     def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"GitHub answers {status}: {said}")
+        super().__init__(f"GitHub answers {status}: {said}" if status else f"GitHub does not answer: {said}")
         self.status = status
         self._said = said.lower()
 
     @property
     def passes(self) -> bool:
         """Whether the same may be carried out later ("Rate limits for the REST API": 403 as well as 429)."""
-        return self.status >= 500 or self.status == 429 or "rate limit" in self._said
+        return not self.status or self.status >= 500 or self.status == 429 or "rate limit" in self._said
 
     @property
     def running(self) -> bool:
@@ -51,21 +53,39 @@ class GitHub:
     Args:
         api: address, ``https://api.github.com``, ``https://api.<name>.ghe.com`` or ``https://<host>/api/v3``.
         scope: ``owner`` or ``owner/repository``.
-        credentials: who asks.
+        credentials: who asks, once something is asked.
+        until: the time after which nothing is asked any more, in seconds since 1970.
     """
 
-    def __init__(self, api: str, scope: str, credentials: Credentials) -> None:
+    def __init__(self, api: str, scope: str, credentials: Callable[[], Credentials], until: float) -> None:
         self._api = api
+        self._credentials = credentials
+        self._until = until
         self._runners = f"/{'repos' if '/' in scope else 'orgs'}/{scope}/actions/runners"
-        token = credentials.get("token")
-        self._app = None if token else _app(credentials)
-        self._authorization = f"Bearer {token}" if token else self._installation(credentials["installation"])
+
+    @functools.cached_property
+    def _who(self) -> Credentials:
+        return self._credentials()
+
+    @functools.cached_property
+    def _app(self) -> str | None:
+        if self._who.get("token"):
+            return None
+        try:
+            return _app(self._who)
+        except (KeyError, IndexError, ValueError) as error:
+            raise Refused(0, f"the secret has no token and no key of an App: {type(error).__name__}") from None
+
+    @functools.cached_property
+    def _authorization(self) -> str:
+        token = self._who.get("token")
+        return f"Bearer {token}" if token else self._installation(_member(self._who, "installation"))
 
     def runners(self) -> Iterator[dict[str, Any]]:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
         page = 1
         while True:
-            found = self._ask("GET", f"{self._runners}?per_page=100&page={page}")["runners"]
+            found = _member(self._ask("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
             yield from found
             if len(found) < 100:
                 return
@@ -78,7 +98,8 @@ class GitHub:
             Refused: 409 where there is a runner of that name.
         """
         asked = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
-        config: str = self._ask("POST", f"{self._runners}/generate-jitconfig", asked)["encoded_jit_config"]
+        answer = self._ask("POST", f"{self._runners}/generate-jitconfig", asked)
+        config: str = _member(answer, "encoded_jit_config")
         return config
 
     def forget(self, runner: int) -> bool:
@@ -98,7 +119,7 @@ class GitHub:
         Raises:
             Refused: 404 where it is gone, and where who asks may not read the repository.
         """
-        state: str = self._ask("GET", f"/repos/{repository}/actions/jobs/{job}")["status"]
+        state: str = _member(self._ask("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
         return state
 
     def again(self, repository: str, job: int) -> bool:
@@ -136,15 +157,21 @@ class GitHub:
         query: str | None = "per_page=100"
         for _ in range(_PAGES):
             found, headers = self._answer("GET", f"/app/hook/deliveries?{query}", by=app)
+            if not isinstance(found, list):
+                raise Refused(0, "the answer is no list of deliveries")
             yield from found
             more = re.search(r'<[^>]*\?([^>]*)>; rel="next"', headers.get("Link", ""))
-            if more is None or datetime.fromisoformat(found[-1]["delivered_at"]).timestamp() < time.time() - _LATELY:
+            if (
+                more is None
+                or not found
+                or datetime.fromisoformat(found[-1]["delivered_at"]).timestamp() < time.time() - _LATELY
+            ):
                 return
             query = more[1]
 
     def _installation(self, number: str) -> str:
         answer = self._ask("POST", f"/app/installations/{number}/access_tokens", by=self._app)
-        return f"Bearer {answer['token']}"
+        return f"Bearer {_member(answer, 'token')}"
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
         """Return what is answered, or nothing where nothing is."""
@@ -153,22 +180,43 @@ class GitHub:
     def _answer(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None
     ) -> tuple[Any, Mapping[str, str]]:
+        left = self._until - time.time()
+        if left < 1:
+            raise Refused(0, f"{method} {path}: this round has no time left; the next one asks")
+        authorization = by or self._authorization
         request = urllib.request.Request(  # noqa: S310 - the address is the configuration's, and https
             f"{self._api}{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
             headers={
-                "Authorization": by or self._authorization,
+                "Authorization": authorization,
                 "Accept": "application/vnd.github+json",
                 "X-GitHub-Api-Version": "2022-11-28",
                 "User-Agent": "slipway",
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - likewise
+            with urllib.request.urlopen(request, timeout=min(_SECONDS, left)) as answer:  # noqa: S310 - likewise
                 return json.loads(answer.read() or b"null"), answer.headers
         except urllib.error.HTTPError as error:
-            raise Refused(error.code, " ".join(error.read(300).decode(errors="replace").split())) from None
+            raise Refused(error.code, _text(error)) from None
+        # URLError and timeouts are of OSError, and what is no JSON of ValueError.
+        except (OSError, HTTPException, ValueError) as error:
+            raise Refused(0, f"{method} {path}: {type(error).__name__}: {error}") from None
+
+
+def _text(error: urllib.error.HTTPError) -> str:
+    try:
+        return " ".join(error.read(300).decode(errors="replace").split())
+    except (OSError, HTTPException):
+        return ""
+
+
+def _member(answer: Any, name: str) -> Any:
+    """Return a member of an answer. Raises Refused where it has none, as something between here and GitHub answers."""
+    if not isinstance(answer, dict) or name not in answer:
+        raise Refused(0, f"the answer has no '{name}'")
+    return answer[name]
 
 
 def _app(credentials: Credentials) -> str:

@@ -6,15 +6,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from .aws import client
+from .aws import FAILURES, client, secret
 from .decide import Decision, Machine, Rules, Runner, decide
-from .github import GitHub, Refused
+from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Known
 
 CERTAIN = 120
@@ -27,6 +28,15 @@ _ASKED = 50
 """Most jobs that GitHub is asked for at once, the longest waiting first."""
 
 
+_ROUND = 42.0
+"""Seconds of a round in which GitHub is asked. Lambda ends it at 55, and AWS's own calls take the rest at most."""
+
+_LEFT = "GitHub gives it to no runner here: may the runner group its repository?"
+
+Groups = dict[str, dict[str, Any]]
+"""What AWS says of each group, by kind of capacity."""
+
+
 def handle(_event: object, _context: object) -> None:
     """Do one round."""
     Keeper(os.environ).round()
@@ -34,6 +44,8 @@ def handle(_event: object, _context: object) -> None:
 
 class Keeper:
     """One round's view of AWS and GitHub.
+
+    Whatever fails of either, or of the network, costs the call that it fails, and what stands on its answer.
 
     Args:
         environment: of the function, as ``components.runners.ec2.component`` writes it.
@@ -53,45 +65,104 @@ class Keeper:
         self._ec2 = client("ec2")
         self._ssm = client("ssm")
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
-        secret = client("secretsmanager").get_secret_value(SecretId=environment["GITHUB_SECRET"])["SecretString"]
-        self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], json.loads(secret))
+        credentials = partial(_credentials, environment["GITHUB_SECRET"])
+        until = time.time() + _ROUND
+        self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], credentials, until)
 
-    def round(self) -> Decision:
-        """Look, decide and act, then tell CloudWatch how long the oldest job has waited; return the decision.
+    def round(self) -> Decision | None:
+        """Look, decide and act, then tell CloudWatch how long the oldest job has waited.
 
-        That is told also where GitHub or AWS fail in between: then the alarm rings rather than nothing.
+        Returns:
+            The decision; None where AWS does not tell of the groups.
         """
-        known = self._jobs.known()
-        jobs = known.waiting
+        known = _answer("read the jobs", self._jobs.known)
+        jobs = known.waiting if known else []
         try:
-            return self._act(known)
+            # In this order: a machine that has a configuration had its runner before, and one whose runner signs off
+            # since AWS takes it away is seen to be gone.
+            prepared = _answer("read the configurations", self._prepared)
+            runners = _answer("list the runners", self._runners)
+            groups = _answer("describe the groups", self._described)
+            done = None
+            if groups is not None:
+                machines = self._machines(groups)
+                done = decide(time.time(), self._rules, known.waiting if known else None, machines, runners, prepared)
+                # A configuration stays for as long as it is not known whether its machine was lost.
+                configured = prepared or set() if runners is not None else set()
+                self._act(done, groups, machines, runners or [], jobs, configured)
+            if known:
+                self._still_queued(known)
+                self._again(known)
+            with _refusal("deliver again"):
+                for delivery in self._github.deliver_again():
+                    _say("delivered again", delivery=delivery)
+            with _refusal("explain"):
+                self._explain([job for job in jobs if job.left is None])
+            return done
         finally:
-            waited = time.time() - jobs[0].since if jobs else 0
-            self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
+            if known:  # else the alarm rings for want of a word
+                waited = time.time() - jobs[0].since if jobs else 0
+                with _refusal("measure"):
+                    self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
 
-    def _act(self, known: Known) -> Decision:
-        jobs = self._still_queued(known)
-        # In this order: a machine that has a configuration had its runner before, and one whose runner signs off since
-        # AWS takes it away is seen to be gone.
-        prepared, runners = self._prepared(), self._runners()
-        groups = self._described()
-        machines = self._machines(groups)
-        done = decide(time.time(), self._rules, jobs, machines, runners, prepared)
+    def _act(
+        self,
+        done: Decision,
+        groups: Groups,
+        machines: Sequence[Machine],
+        runners: Sequence[Runner],
+        jobs: Sequence[Job],
+        prepared: Collection[str],
+    ) -> None:
+        """Do what was decided: first what takes AWS alone, since GitHub may take all the time that there is."""
         gone = {machine.id for machine in machines if machine.gone}  # GitHub has nothing to agree to
         ids = {runner.machine: runner.id for runner in runners if runner.machine not in gone}
         kinds = {machine.id: machine.group for machine in machines}
         desired = dict(done.desired)
+        for machine in done.end:
+            desired[kinds[machine]] += 1  # until it is ended, it counts
+        for kind, count in desired.items():
+            with _refusal("resize", group=self._groups[kind]):
+                self._resize(groups[kind], max(count, groups[kind]["DesiredCapacity"]))
+        for machine in done.hold:
+            with _refusal("hold", machine=machine):
+                self._hooked(self._scaling.record_lifecycle_action_heartbeat, self._groups[kinds[machine]], machine)
+        for machine in done.prepare:
+            with _refusal("register", machine=machine):
+                self._prepare(machine)
         for job in jobs:
             if job.id in done.left:
-                self._jobs.leave(job)
-                _say("left", job=job.id, why="GitHub gives it to no runner here: may the runner group its repository?")
+                with _refusal("leave", job=job.id):
+                    self._jobs.leave(job)
+                    _say(
+                        "left",
+                        job=job.id,
+                        why="GitHub gives it to no runner here: may the runner group its repository?",
+                    )
         for runner in done.forget:
             with _refusal("forget", runner=runner):
                 self._github.forget(runner)
                 _say("forgotten", runner=runner)
+        self._let_go(done, groups, desired, kinds, ids, prepared)
+        for kind, count in desired.items():
+            with _refusal("resize", group=self._groups[kind]):
+                self._resize(groups[kind], count)
+        for machine in set(done.lost) - {*done.end, *done.release}:
+            with _refusal("lose", machine=machine):
+                self._over(machine, prepared, done.lost)
+
+    def _let_go(
+        self,
+        done: Decision,
+        groups: Groups,
+        desired: dict[str, int],
+        kinds: Mapping[str, str],
+        ids: Mapping[str, int],
+        prepared: Collection[str],
+    ) -> None:
+        """End machines and let those go that wait to, where GitHub forgets their runners; ``ids`` are the runners'."""
         for machine, why in done.end.items():
             group = groups[kinds[machine]]
-            desired[kinds[machine]] += 1  # until it is ended, it counts
             with _refusal("end", machine=machine):
                 if machine in ids and not self._github.forget(ids[machine]):
                     continue  # it got a job since
@@ -110,53 +181,31 @@ class Keeper:
                     go = self._scaling.complete_lifecycle_action
                     self._hooked(go, self._groups[kinds[machine]], machine, LifecycleActionResult="CONTINUE")
                     _say("released", machine=machine)
-        for machine in done.hold:
-            with _refusal("hold", machine=machine):
-                self._hooked(self._scaling.record_lifecycle_action_heartbeat, self._groups[kinds[machine]], machine)
-        for kind, count in desired.items():
-            with _refusal("resize", group=self._groups[kind]):
-                self._resize(groups[kind], count)
-        for machine in done.prepare:
-            with _refusal("register", machine=machine):
-                self._prepare(machine)
-        for machine in set(done.lost) - {*done.end, *done.release}:
-            with _refusal("lose", machine=machine):
-                self._over(machine, prepared, done.lost)
-        self._again(known)
-        with _refusal("deliver again"):
-            for delivery in self._github.deliver_again():
-                _say("delivered again", delivery=delivery)
-        with _refusal("explain"):
-            self._explain([job for job in jobs if job.left is None])
-        return done
 
     @property
     def _prefix(self) -> str:
         return f"{self._name}-"
 
-    def _still_queued(self, known: Known) -> list[Job]:
-        """Return the jobs that wait, without those of which GitHub says that they do not, or not for a runner.
+    def _still_queued(self, known: Known) -> None:
+        """Note of the jobs that wait which of them do not, or not for a runner, as GitHub says: the next round sees it.
 
         Where it does not say (the repository is none that the App may read), a job waits on.
         """
         now = time.time()
         asked = [job for job in known.waiting if now - job.since > CERTAIN][:_ASKED]
         later = [job for job in known.later if now - job.since > LATER][:_ASKED]
-        over = set()
         for job in asked + later:
             with _refusal("ask for", job=job.id):
                 state = self._github.state(job.repository, job.id)
                 if state == "queued":
                     if job in later:
-                        self._jobs.queue(job)  # the next round sees it
+                        self._jobs.queue(job)
                     continue
-                over.add(job.id)
                 if state in {"in_progress", "completed"}:
                     self._jobs.take(job)
                 else:
                     self._jobs.postpone(job)
                 _say("not queued", job=job.id, state=state)
-        return [job for job in known.waiting if job.id not in over]
 
     def _runners(self) -> list[Runner]:
         """Return the runners at GitHub that are of this stack's machines; another's name may begin alike."""
@@ -167,22 +216,16 @@ class Keeper:
             if (match := name.fullmatch(one["name"]))
         ]
 
-    def _described(self) -> dict[str, dict[str, Any]]:
-        """Return what AWS says of each group, by kind of capacity."""
+    def _described(self) -> Groups:
+        """Return what AWS says of each group. Raises Refused where it has none of that name, or not yet."""
         answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self._groups.values()))
         found = {group["AutoScalingGroupName"]: group for group in answer["AutoScalingGroups"]}
+        if missing := set(self._groups.values()) - set(found):
+            raise Refused(0, f"AWS has no group {', '.join(sorted(missing))}")
         return {kind: found[name] for kind, name in self._groups.items()}
 
     def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
-        pages = self._ec2.get_paginator("describe_instances").paginate(
-            Filters=[{"Name": "tag:aws:autoscaling:groupName", "Values": list(self._groups.values())}]
-        )
-        known = {
-            one["InstanceId"]: (one["LaunchTime"].timestamp(), one["State"]["Name"])
-            for page in pages
-            for reservation in page["Reservations"]
-            for one in reservation["Instances"]
-        }
+        known = _answer("describe the machines", self._instances) or {}
         machines = []
         for kind, group in groups.items():
             for one in group["Instances"]:
@@ -199,6 +242,18 @@ class Keeper:
                     )
                 )
         return sorted(machines, key=lambda machine: machine.id)
+
+    def _instances(self) -> dict[str, tuple[float, str]]:
+        """Return when each machine started and how it stands, by EC2's word."""
+        pages = self._ec2.get_paginator("describe_instances").paginate(
+            Filters=[{"Name": "tag:aws:autoscaling:groupName", "Values": list(self._groups.values())}]
+        )
+        return {
+            one["InstanceId"]: (one["LaunchTime"].timestamp(), one["State"]["Name"])
+            for page in pages
+            for reservation in page["Reservations"]
+            for one in reservation["Instances"]
+        }
 
     def _prepared(self) -> set[str]:
         pages = self._ssm.get_paginator("get_parameters_by_path").paginate(Path=self._path, WithDecryption=False)
@@ -248,11 +303,12 @@ class Keeper:
                     _say("not run again", job=job.id, why=str(refused))
                 self._jobs.again(job)
 
-    def _resize(self, group: Mapping[str, Any], count: int) -> None:
+    def _resize(self, group: dict[str, Any], count: int) -> None:
         name = group["AutoScalingGroupName"]
         count = min(count, group["MaxSize"])  # there are more where the most was lowered: they end with their jobs
         if group["DesiredCapacity"] != count:
             self._scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=count, HonorCooldown=False)
+            group["DesiredCapacity"] = count
             _say("resized", group=name, machines=count)
 
     def _hooked(self, call: Any, group: str, machine: str, **more: str) -> None:
@@ -283,13 +339,34 @@ class Keeper:
         )
 
 
+Seen = TypeVar("Seen")
+
+
+def _answer(what: str, look: Callable[[], Seen]) -> Seen | None:
+    """Return what there is to see, or None where GitHub or AWS does not show it."""
+    with _refusal(what):
+        return look()
+    return None
+
+
 @contextmanager
 def _refusal(what: str, **about: object) -> Iterator[None]:
     """Go on with the rest where GitHub or AWS refuses one thing, and say so: the next round tries it again."""
     try:
         yield
-    except (Refused, ClientError) as refused:
+    except (Refused, *FAILURES) as refused:
         _say("refused", to=what, why=str(refused), **about)
+
+
+def _credentials(arn: str) -> Credentials:
+    """Return who asks GitHub, from Secrets Manager. Raises Refused where the secret is not JSON."""
+    try:
+        credentials = json.loads(secret(arn))
+    except ValueError:
+        credentials = None
+    if not isinstance(credentials, dict):
+        raise Refused(0, f"the secret {arn} is no JSON object with a token, or with app, installation and privateKey")
+    return credentials
 
 
 def _say(what: str, **about: object) -> None:

@@ -1,0 +1,66 @@
+"""The scaler on a virtual clock, over random histories in which GitHub, AWS and the network fail at random.
+
+``SLIPWAY_HISTORIES=10000 python -m pytest tests/unit/runners/test_scaler_faults.py`` plays more of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import urllib.request
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from components.runners.ec2.scaler import github, jobs, keeper, webhook
+from tests.fakes.aws.runner_world import ENVIRONMENT, MINUTE, Faults, Killed, World
+
+HISTORIES = int(os.environ.get("SLIPWAY_HISTORIES", "30"))
+FAULTY, ALL = 90 * MINUTE, 240 * MINUTE
+
+
+def played(seed: int, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> World:
+    """Return a world after four hours, of which an hour and a half is faulty."""
+    dead = seed * 7919 % 90 * MINUTE
+    world = World(
+        seed,
+        Faults(**{"rate": (0.02, 0.2, 0.5)[seed % 3], "dead": (dead, dead + 25 * MINUTE), "until": FAULTY, **faults}),
+        8,
+    )
+    with monkeypatch.context() as patch:
+        for module in (keeper, jobs, github):
+            patch.setattr(module, "time", SimpleNamespace(time=world.time))
+        for module in (keeper, webhook):
+            patch.setattr(module, "client", world.client)
+            patch.setattr(module, "secret", world.secret)
+        patch.setattr(urllib.request, "urlopen", world.urlopen)
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        while world.now < world.start + ALL:
+            begun = world.now
+            world.tick(webhook)
+            if not world.faults.dead[0] <= begun - world.start < world.faults.dead[1]:
+                world.killed_at = begun + 55
+                with contextlib.suppress(Killed):
+                    keeper.Keeper(ENVIRONMENT).round()
+                world.killed_at = float("inf")
+            world.now = max(begun + MINUTE, world.now)
+    return world
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_faults_lose_no_job_and_keep_no_machine(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(part, HISTORIES, 3):
+        world = played(seed, monkeypatch)
+        unfinished = {job.id: job.state for job in world.jobs.values() if job.state != "completed" and not job.again}
+        assert not unfinished, f"history {seed}: jobs {unfinished}"
+        late = {one.id: (one.ended or world.now) - one.used_until for one in world.machines.values()}
+        assert max(late.values()) <= 10 * MINUTE, f"history {seed}: {late}"
+
+
+def test_machines_end_themselves_once_no_scaler_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(6):
+        world = played(seed, monkeypatch, rate=0.0, dead=(20 * MINUTE + seed * MINUTE, ALL))
+        assert world.machines
+        assert all(one.ended and one.ended - one.used_until <= 10 * MINUTE for one in world.machines.values())
