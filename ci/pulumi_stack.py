@@ -17,7 +17,7 @@ import yaml
 
 from ci.actions import variable
 from ci.identity import token, tokens
-from oci.cosign import PASSWORD
+from oci.cosign import PASSWORD, WITHHELD
 from stacks.config.load import without_secure
 from stacks.plan import Plan
 from toolchain import environment, ready
@@ -125,6 +125,13 @@ def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
         SlipwayError: no backend is set, or the job has no identity.
         ToolchainError: the machine cannot be prepared, or the backend is inaccessible.
     """
+    variable("PULUMI_BACKEND_URL")
+    with _folder(checkout) as folder, _withheld(folder), _shared(checkout, stack, folder) as opened:
+        yield opened
+
+
+@contextmanager
+def _shared(checkout: Checkout, stack: str, folder: Path) -> Iterator[Stack]:
     backend = variable("PULUMI_BACKEND_URL")
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
@@ -133,7 +140,7 @@ def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
     variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
     variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
     tracked = stack_command.check_name(checkout, stack)
-    with _folder(checkout) as folder, tokens(folder) as token_files:
+    with tokens(folder) as token_files:
         configuration = folder / tracked.name
         write(configuration, tracked.read_text(encoding="utf-8"), mode=0o600)
         opened = Stack(checkout, name, configuration, variables | token_files)
@@ -197,9 +204,38 @@ def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[s
     """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
     stack_command.check_name(checkout, stack)
-    with alone(checkout, "ci"):
-        variables = environment.variables(checkout, ready.ready(checkout, stack, pushing=pushing))
+    with alone(checkout, "ci"), _hidden(*_SHARED_STATE):
+        parts = ready.ready(checkout, stack, pushing=pushing)
+    variables = environment.variables(checkout, parts)
     return defined({key: value for key, value in variables.items() if key != "PULUMI_CONFIG_PASSPHRASE_FILE"})
+
+
+@contextmanager
+def _hidden(*names: str) -> Iterator[dict[str, str]]:
+    """Take variables out of the environment, and so out of every child's, for a while; yield them."""
+    values = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield values
+    finally:
+        os.environ.update(values)
+
+
+@contextmanager
+def _withheld(folder: Path) -> Iterator[None]:
+    """Withhold the signing key and its password from every child: a file has them, which those that sign read."""
+    with _hidden(PASSWORD, _KEY) as values:
+        kept = defined(values)
+        if not kept:
+            yield
+            return
+        file = folder / "withheld.json"
+        write(file, json.dumps(kept), mode=0o600)
+        os.environ[WITHHELD] = str(file)
+        try:
+            yield
+        finally:
+            del os.environ[WITHHELD]
+            file.unlink(missing_ok=True)
 
 
 def defined(variables: Mapping[str, str]) -> dict[str, str]:

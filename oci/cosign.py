@@ -34,6 +34,26 @@ PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
 PASSWORD: Final = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 """Environment variable with the password of a private key in a file or variable; may be empty."""
 
+WITHHELD: Final = "SLIPWAY_WITHHELD"
+"""Environment variable with the path of a JSON file of variables: secrets that only programs which need them get."""
+
+_INHERITED: Final = re.compile(
+    r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|SSL_CERT_(FILE|DIR)|DOCKER_CONFIG|REGISTRY_AUTH_FILE"
+    r"|GNUPGHOME|PASSWORD_STORE_DIR|DBUS_SESSION_BUS_ADDRESS"
+    r"|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy"
+    # Of KMSes and of registries' credential helpers, and where Sigstore's services are.
+    r"|(AWS|AZURE|GOOGLE|CLOUDSDK|VAULT|TUF)_\w+|TRANSIT_SECRET_ENGINE_PATH|SIGSTORE_(?!ID_TOKEN)\w+"
+)
+"""The variables that both programs inherit. They need no others."""
+
+_IDENTITY: Final = (
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+    "SIGSTORE_ID_TOKEN",
+    "SPIFFE_ENDPOINT_SOCKET",
+)
+"""The variables by which cosign proves the job's identity (cosign v2.6.3, pkg/providers), to sign without a key."""
+
 _MAJOR: Final = 2
 """The major version of cosign with these options and this format of signatures."""
 _UNSIGNED: Final = range(10, 14)
@@ -73,11 +93,11 @@ def check(signing: Signing | None) -> None:
     if key is None or ("://" in key and not key.startswith("env://")):
         return
     where = "slipway:signing.key"
-    if key.startswith("env://") and not os.environ.get(key.removeprefix("env://")):
+    if key.startswith("env://") and not _variable(key.removeprefix("env://")):
         raise SlipwayError(f"{where}: '{key}': the variable is not set; set it to the private key")
     if "://" not in key and not Path(key).is_file():
         raise SlipwayError(f"{where}: '{one_line(key)}': no such file; `cosign generate-key-pair` makes one")
-    if PASSWORD not in os.environ:
+    if _variable(PASSWORD) is None:
         raise SlipwayError(f"{where}: ${PASSWORD} is not set; set it to the key's password, empty if it has none")
 
 
@@ -87,7 +107,7 @@ def sign(ref: str, signing: Signing, login: Login | None) -> str:
     Raises:
         SlipwayError: signing or verification fails.
     """
-    _run(["cosign", "sign", "--yes", *_signing_options(signing), ref], ref, login)
+    _run(["cosign", "sign", "--yes", *_signing_options(signing), ref], ref, login, _secrets(signing))
     verify(ref, signing, login)
     return _attached(ref, "sig")
 
@@ -102,7 +122,7 @@ def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: Signing,
         file = Path(folder, f"{kind}.json")
         file.write_text(json.dumps(predicate), encoding="utf-8")
         words = ["cosign", "attest", "--yes", "--replace", "--type", PREDICATES[kind][0], "--predicate", str(file)]
-        _run([*words, *_signing_options(signing), ref], ref, login)
+        _run([*words, *_signing_options(signing), ref], ref, login, _secrets(signing))
     attested(ref, kind, signing, login)
     return _attached(ref, "att")
 
@@ -188,8 +208,36 @@ def _options(signer: Signer) -> Iterator[Sequence[str]]:
         yield ["--key", file.name, *ignore_log]
 
 
-def _run(words: Sequence[str], subject: str, login: Login | None) -> str:
-    """Run a program and return its standard output; ``subject`` begins the error."""
+def _secrets(signing: Signing) -> Sequence[str]:
+    """Return the names of the variables that signing needs beyond those that every program gets."""
+    if signing.key is None:
+        return _IDENTITY
+    if signing.key.startswith("env://"):
+        return signing.key.removeprefix("env://"), PASSWORD
+    return () if "://" in signing.key else (PASSWORD,)
+
+
+def _variable(name: str) -> str | None:
+    """Return a variable of the environment, or of the file with those that are withheld from it."""
+    if name in os.environ:
+        return os.environ[name]
+    file = os.environ.get(WITHHELD)
+    if not file:
+        return None
+    try:
+        value: str | None = json.loads(Path(file).read_text(encoding="utf-8")).get(name)
+    except (OSError, ValueError):
+        raise SlipwayError(f"{WITHHELD}: '{one_line(file)}' is no readable JSON file; unset the variable") from None
+    return value
+
+
+def _run(words: Sequence[str], subject: str, login: Login | None, secrets: Sequence[str] = ()) -> str:
+    """Run a program and return its standard output.
+
+    ``subject`` begins the error. ``secrets`` are the variables that the program gets beyond :data:`_INHERITED`.
+    """
+    inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
+    needed = {name: value for name in secrets if (value := _variable(name)) is not None}
     with _docker_config(login) as variables:
         try:
             completed = subprocess.run(
@@ -199,7 +247,8 @@ def _run(words: Sequence[str], subject: str, login: Login | None) -> str:
                 text=True,
                 errors="replace",
                 env={
-                    **os.environ,
+                    **inherited,
+                    **needed,
                     **variables,
                     "COSIGN_MAX_ATTACHMENT_SIZE": _ATTESTATION_LIMIT,
                     "COSIGN_EXPERIMENTAL": "0",
