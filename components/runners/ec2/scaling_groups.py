@@ -128,7 +128,9 @@ def _group(
         # Only the keeper changes the number of machines and picks those that end. Auto Scaling ends none, neither to
         # shrink the group nor to balance its zones.
         protect_from_scale_in=True,
-        # Nor does it put a new machine in the place of one that has ended itself: the keeper sees to that, for jobs.
+        # Nor does it put a new machine in the place of one that has ended itself ("Auto Scaling stops replacing
+        # instances that are marked as unhealthy", "How suspended processes affect other processes"). The keeper does,
+        # if a job waits.
         suspended_processes=["AZRebalance", "ReplaceUnhealthy"],
         capacity_rebalance=kind == "spot",
         max_instance_lifetime=args.config.max_lifetime * 24 * 3600,

@@ -296,6 +296,27 @@ def test_decide_without_spot_takes_on_demand_at_once() -> None:
     assert decide(0, rules, [Job(1, "a/b", 0)], [], [], set()).desired == {ON_DEMAND: 1}
 
 
+def test_decide_without_runners_list_starts_but_ends_none() -> None:
+    """GitHub is away: a machine that has been up for long has its job, and a young one is for those that wait."""
+    there = [
+        *machines(0, 4900),
+        Machine("i-2", SPOT, 4900, gone=True),
+        Machine("i-3", SPOT, 0, leaving=True, waits=True),
+    ]
+    prepared = {"i-0", "i-1", "i-3"}
+    jobs = [Job(number, "a/b", 4990) for number in range(2)]
+    done = decide(5000, RULES, jobs, there, None, prepared)
+    assert (done.end, done.hold, done.release, done.lost) == ({"i-2": "it was taken away"}, ["i-3"], [], ())
+    assert done.desired == {SPOT: 3, ON_DEMAND: 0}
+    assert decide(5000, RULES, jobs, there[:2], None, None).end == {}
+
+
+def test_decide_without_jobs_table_changes_no_number() -> None:
+    online = [Runner(0, "i-0", online=True, busy=False)]
+    done = decide(5000, RULES, None, machines(0, 4900), online, {"i-0"})
+    assert (done.end, done.desired, done.prepare) == ({}, {SPOT: 2, ON_DEMAND: 0}, ["i-1"])
+
+
 @given(
     st.lists(st.floats(0, 5000), max_size=30),
     st.lists(
