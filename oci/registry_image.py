@@ -8,7 +8,7 @@ from typing import Any
 
 from oci.client import IMAGES, INDEXES, Manifest, Repository
 from oci.credentials import Login
-from oci.layers.layer import Index, index
+from oci.layers.layer import Facts, Index, index
 from stacks.errors import SlipwayError
 from stacks.references import split
 
@@ -52,13 +52,13 @@ class Image:
         """The digests of the layers' archives, independent of compression."""
         return [layer.diff_id for layer in self.layers]
 
-    def index(self, layer: Layer) -> Index:
-        """Return the index of one of the layers.
+    def index(self, layer: Layer, facts: Facts | None = None) -> Index:
+        """Return the index of one of the layers; with ``facts``, what these return for each file instead of digests.
 
         Raises:
             SlipwayError: the layer cannot be downloaded, or is corrupt.
         """
-        return self.repository.blob(layer.digest, lambda stream: index(stream, layer.media_type))
+        return self.repository.blob(layer.digest, lambda stream: index(stream, layer.media_type, facts=facts))
 
 
 def fetch(reference: str, login: Login | None = None, platform: str | None = None) -> Image:

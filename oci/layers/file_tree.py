@@ -169,6 +169,39 @@ class FileTree:
                     yield path, child.entry
                     pending.append(child)
 
+    def find(self, path: str) -> tuple[str, Entry | None] | None:
+        """Return the path of a file or folder after following symbolic links, the last one too, and its entry.
+
+        The entry is None for a folder that no layer writes. None for a path that does not exist, or a cycle of links.
+        """
+        ancestors = [("", self.root)]
+        remaining = path.split("/")[::-1]
+        links = 0
+        while remaining:
+            part = remaining.pop()
+            if part in {"", "."}:
+                continue
+            folder, node = ancestors[-1]
+            if not node.folder:
+                return None
+            if part == "..":
+                ancestors = ancestors[:-1] or ancestors
+                continue
+            key = _joined(folder, part)
+            child = (node.children or {}).get(key)
+            if child is None or child.removed:
+                return None
+            if child.entry and child.entry.kind == "symlink":
+                links += 1
+                if links > _MOST_LINKS:
+                    return None
+                if child.entry.target.startswith("/"):
+                    ancestors = ancestors[:1]
+                remaining.extend(reversed(child.entry.target.split("/")))
+                continue
+            ancestors.append((key, child))
+        return ancestors[-1][0], ancestors[-1][1].entry
+
     def unread_above(self, floor: int) -> int:
         """Return the number of unread layers above layer ``floor``."""
         return len(self.unread) - bisect_right(self.unread, floor)

@@ -50,7 +50,8 @@ class Entry(NamedTuple):
     ``kind`` is ``file``, ``directory``, ``symlink``, ``device`` or ``fifo``; ``hardlink`` for another name of a file in
     a lower layer. ``size`` is in bytes; ``content`` is half of a file's SHA-256 (16 bytes); ``target`` is a link's
     target or a device's numbers; ``capabilities`` are a program's file capabilities; ``packages`` are those that a
-    package database lists. ``member`` is the file's header in an index without contents.
+    package database lists. ``member`` is the file's header in an index without contents. ``facts`` are what a reader
+    of contents returned for the file.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Entry(NamedTuple):
     capabilities: str = ""
     packages: packages.Packages | None = None
     member: tarfile.TarInfo | None = None
+    facts: Any = None
 
     @property
     def writable(self) -> bool:
@@ -82,8 +84,14 @@ class Index:
     opaque: set[str] = field(default_factory=set)
 
 
-def index(stream: IO[bytes], media_type: str, *, contents: bool = True) -> Index:
+Facts = Callable[[str, int, IO[bytes]], Any]
+"""Returns what is worth to know of the file at a path, by its size in bytes and its content."""
+
+
+def index(stream: IO[bytes], media_type: str, *, contents: bool = True, facts: Facts | None = None) -> Index:
     """Read a layer's archive without writing to disk; without ``contents`` only its headers.
+
+    With ``facts`` this reads each file instead, for :attr:`Entry.facts`.
 
     Raises:
         Unreadable: the archive is malformed, or its compression unknown.
@@ -91,7 +99,7 @@ def index(stream: IO[bytes], media_type: str, *, contents: bool = True) -> Index
     layer = Index()
     with opened(stream, media_type) as archive:
         for member in members(archive):
-            _add(layer, archive, member, contents)
+            _add(layer, archive, member, contents, facts)
     return layer
 
 
@@ -147,7 +155,9 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 """Decompression by suffix of a layer's media type."""
 
 
-def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool) -> None:
+def _add(
+    layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None
+) -> None:
     path = sys.intern(normal(member.name))  # the other image mostly has the same paths
     folder, name = posixpath.split(path)
     if name == _OPAQUE:
@@ -157,14 +167,19 @@ def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, conten
     elif name.startswith(_WHITEOUT):
         layer.removed.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
     else:
-        layer.entries[path] = _entry(layer, archive, member, path, contents)
+        layer.entries[path] = _entry(layer, archive, member, path, contents, facts)
 
 
-def _entry(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, contents: bool) -> Entry:
+def _entry(
+    layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, contents: bool, facts: Facts | None
+) -> Entry:
     kind = _KINDS.get(member.type, "file")
     mode, owner = _rights(member.mode & _PERMISSIONS, member.uid, member.gid)
     header = None if contents else member
     if kind == "file":
+        if facts:
+            known = facts(path, member.size, cast("IO[bytes]", archive.extractfile(member)))
+            return Entry(kind, mode, owner, member.size, facts=known)
         if header:
             return Entry(kind, mode, owner, member.size, member=header)
         if packages.database(path) and member.size > _DATABASE_LIMIT:

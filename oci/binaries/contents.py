@@ -1,0 +1,89 @@
+"""What an image holds, as far as loading needs it: its file system, its ELF files, and the loader's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import IO, Any, Final
+
+from oci.binaries import elf_file, loader_config
+from oci.binaries.elf_file import Binary
+from oci.layers.file_tree import FileTree
+from oci.layers.layer import Entry, Index
+from oci.registry_image import Image
+
+_LARGEST_TEXT: Final = 4 << 20
+"""Bytes of the largest configuration that is read."""
+
+
+@dataclass
+class Contents:
+    """An image's files as a container sees them.
+
+    ``binaries`` are its ELF files by path, ``texts`` the loader's configuration. Paths are relative to the root.
+    """
+
+    tree: FileTree
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = "/"
+    binaries: dict[str, Binary] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def text(self, path: str) -> bytes | None:
+        """Return the content of a configuration file, after following links."""
+        place = self.tree.find(path)
+        return self.texts.get(place[0]) if place else None
+
+
+def read(image: Image) -> Contents:
+    """Read an image's layers, two at a time, each once; no layer is stored.
+
+    Raises:
+        SlipwayError: a layer cannot be read.
+    """
+
+    def index(layer: Any) -> Index:
+        return image.index(layer, facts)
+
+    with ThreadPoolExecutor(2) as threads:  # most time goes into decompression, for which threads do not wait
+        indexes = list(threads.map(index, image.layers))
+    return of(indexes, image.config)
+
+
+def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
+    """Return the contents of stacked layers, whose entries have :func:`facts`; ``config`` is the image's."""
+    variables = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or [])
+    contents = Contents(FileTree(indexes), variables, str(config.get("WorkingDir") or "/"))
+    for path, entry in contents.tree.paths():
+        if entry is None or entry.facts is None:
+            continue
+        contents.entries[path] = entry
+        if isinstance(entry.facts, Binary):
+            contents.binaries[path] = entry.facts
+        else:
+            contents.texts[path] = entry.facts
+    return contents
+
+
+def facts(path: str, size: int, file: IO[bytes]) -> Binary | bytes | None:
+    """Return what is worth to know of a file: of an ELF file what a loader reads, of configuration all."""
+    start = file.read(len(elf_file.MAGIC))
+    if start == elf_file.MAGIC:
+        return elf_file.read(_Whole(start, file), size)
+    if size <= _LARGEST_TEXT and loader_config.is_configuration(path):
+        return start + file.read()
+    return None
+
+
+class _Whole:
+    """A file of which the start has been read, from its start."""
+
+    def __init__(self, start: bytes, rest: IO[bytes]) -> None:
+        self._start, self._rest = start, rest
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most ``size`` bytes; all without it."""
+        start, self._start = self._start, b""
+        return start + self._rest.read(size if size < 0 else max(0, size - len(start)))

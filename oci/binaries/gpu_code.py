@@ -1,0 +1,61 @@
+"""Machine code and PTX for NVIDIA's GPUs in fat binaries, without CUDA's tools.
+
+NVIDIA does not document the format. Source: FORMAT_SPECIFICATION.md of GrigoryEvko/nvopen-tools (3b50e20, fatbin/),
+compared with cuobjdump 13.2 (tests/unit/oci/test_gpu_code.py). Each header names its architecture, so that compressed
+code need not be decompressed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import IO, Final, NamedTuple
+
+SECTIONS: Final = {b".nv_fatbin", b"__nv_relfatbin"}
+"""Sections of an ELF file with fat binaries; of device code that is linked later in the second."""
+_MAGIC: Final = 0xBA55ED50
+_CONTAINER: Final = struct.Struct("<IHHQ")
+_ENTRY: Final = struct.Struct("<HHIQIIII8xQ")
+"""Kind, version, bytes of the header, of the padded payload, of the payload, unknown, version, architecture, flags."""
+_PTX, _CUBIN, _CUBIN_TOO = 1, 2, 16
+_ARCH_SPECIFIC: Final = 1 << 20
+"""The flag of code for one architecture only, such as sm_90a: as cuobjdump lists libtorch_cuda.so of torch 2.15.0."""
+
+
+class GpuCode(NamedTuple):
+    """Code for one architecture: ``sm`` for machine code or ``ptx``; ``arch`` is 90 for compute capability 9.0."""
+
+    kind: str
+    arch: int
+    variant: str = ""
+
+    def __str__(self) -> str:
+        """Return the name that NVIDIA's compilers have for it."""
+        return f"{'sm' if self.kind == 'sm' else 'compute'}_{self.arch}{self.variant}"
+
+
+def read(file: IO[bytes], start: int, end: int) -> Iterator[GpuCode]:
+    """Yield the code of the fat binaries in a part of a file; malformed ones are skipped."""
+    place = start
+    while place + _CONTAINER.size <= end:
+        file.seek(place)
+        magic, _, header, length = _CONTAINER.unpack(file.read(_CONTAINER.size))
+        if magic != _MAGIC:
+            place += 8  # containers are aligned, with zeros between them
+            continue
+        entry, place = place + header, min(place + header + length, end)
+        while entry + _ENTRY.size <= place:
+            file.seek(entry)
+            kind, _, size, payload, _, _, _, arch, flags = _ENTRY.unpack(file.read(_ENTRY.size))
+            if not size:
+                break
+            if kind in {_CUBIN, _CUBIN_TOO, _PTX}:
+                yield GpuCode("ptx" if kind == _PTX else "sm", arch, "a" if flags & _ARCH_SPECIFIC else "")
+            entry += size + payload
+
+
+def of_cubin(flags: int, abi: int) -> GpuCode:
+    """Return the code of a file of its own, by its ELF header (llvm/include/llvm/BinaryFormat/ELF.h, `EF_CUDA_*`)."""
+    if abi >= 8:
+        return GpuCode("sm", flags >> 8 & 0xFF, "a" if flags & 8 else "")
+    return GpuCode("sm", flags & 0xFF, "a" if flags & 0x800 else "")

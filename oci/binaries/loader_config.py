@@ -1,0 +1,110 @@
+"""The files in an image that tell glibc's loader and ldconfig where libraries are.
+
+Sources, of glibc 2.39: sysdeps/generic/dl-cache.h for `ld.so.cache`, elf/ldconfig.c (`parse_conf`) for `ld.so.conf`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+CACHE: Final = "etc/ld.so.cache"
+CONFIGURATION: Final = "etc/ld.so.conf"
+PRELOAD: Final = "etc/ld.so.preload"
+
+_OLD: Final = b"ld.so-1.7.0\0"
+_NEW: Final = b"glibc-ld.so.cache1.1"
+_EXTENSION: Final = 0xEAA42174
+_HWCAPS_SECTION: Final = 1
+_NAMED: Final = 1 << 30
+"""The bit in the upper half of an entry's hardware capabilities that makes the lower half a folder's number."""
+_ISA_LEVEL: Final = (1 << 10) - 1
+_MOST_INCLUDES: Final = 1000
+
+
+class Cached(NamedTuple):
+    """A library in the cache: what kind it is for, its path, and its folder below ``glibc-hwcaps``, if any."""
+
+    flags: int
+    path: str
+    capabilities: str
+
+
+def is_configuration(path: str) -> bool:
+    """Return whether a file may say where libraries are; ``ld.so.conf`` may include any file that ends in .conf."""
+    return path in {CACHE, CONFIGURATION, PRELOAD} or (path.startswith("etc/") and path.endswith(".conf"))
+
+
+def cached(content: bytes) -> dict[str, list[Cached]]:
+    """Return the libraries of a cache by soname, in its order; none for one that the loader does not read either."""
+    start = 0
+    if content.startswith(_OLD):
+        (count,) = struct.unpack_from("<I", content, len(_OLD))
+        start = (len(_OLD) + 4 + 12 * count + 7) // 8 * 8
+    if content[start : start + len(_NEW)] != _NEW:
+        return {}
+    libraries: dict[str, list[Cached]] = {}
+    try:
+        count, _, _, extensions = struct.unpack_from("<IIB3xI", content, start + len(_NEW))
+        names = list(_capabilities(content, extensions)) if extensions else []
+        for entry in range(count):
+            flags, key, value, _, low, high = struct.unpack_from("<iIIIII", content, start + 48 + 24 * entry)
+            named = high & ~_ISA_LEVEL == _NAMED
+            if (low or high) and not named:
+                continue  # for other processors, before glibc 2.37
+            folder = names[low] if named else ""
+            library = Cached(flags, _string(content, start + value), folder)
+            libraries.setdefault(_string(content, start + key), []).append(library)
+    except (IndexError, ValueError, struct.error):
+        return libraries
+    return libraries
+
+
+def _capabilities(content: bytes, place: int) -> Iterator[str]:
+    """Yield the folders below ``glibc-hwcaps``."""
+    magic, count = struct.unpack_from("<II", content, place)
+    if magic != _EXTENSION:
+        return
+    for section in range(count):
+        tag, _, offset, size = struct.unpack_from("<IIII", content, place + 8 + 16 * section)
+        if tag == _HWCAPS_SECTION:
+            for (name,) in struct.iter_unpack("<I", content[offset : offset + size // 4 * 4]):
+                yield _string(content, name)
+
+
+def _string(content: bytes, place: int) -> str:
+    return content[place : content.index(b"\0", place)].decode(errors="replace")
+
+
+def configured(read: Callable[[str], bytes | None], paths: Iterable[str]) -> list[str]:
+    """Return the folders that ``ld.so.conf`` names, in its order.
+
+    Args:
+        read: returns the content of a file.
+        paths: those of all configuration files, for ``include``.
+    """
+    known = sorted(paths)
+    folders: list[str] = []
+    pending, done = [CONFIGURATION], 0
+    while pending and done < _MOST_INCLUDES:
+        path = pending.pop()
+        done += 1
+        included: list[str] = []
+        for line in (read(path) or b"").decode(errors="replace").splitlines():
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if words[0] == "include":
+                patterns = [posixpath.join(f"/{posixpath.dirname(path)}", word).lstrip("/") for word in words[1:]]
+                included += [one for pattern in patterns for one in known if _matches(one, pattern)]
+            elif words[0] != "hwcap":
+                folders.append(words[0].partition("=")[0])
+        pending += reversed(included)
+    return list(dict.fromkeys(folders))
+
+
+def _matches(path: str, pattern: str) -> bool:
+    return path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
