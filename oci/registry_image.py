@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, Protocol, TypeVar
 
 from oci.client import IMAGES, INDEXES, Manifest, Repository
 from oci.credentials import Login
 from oci.layers.layer import Facts, Index, index
 from stacks.errors import SlipwayError
 from stacks.references import split
+
+
+Result = TypeVar("Result")
+
+
+class Blobs(Protocol):
+    """Where an image's blobs are: a repository of a registry, a layout or an archive."""
+
+    @property
+    def reference(self) -> str:
+        """What names the image, in errors too."""
+
+    def blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
+        """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``."""
+
+    def json(self, digest: str) -> dict[str, Any]:
+        """Return a small blob that is a JSON object."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +43,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its repository, configuration, and layers, the lowest first."""
+    """An image: where its blobs are, its configuration, and its layers, the lowest first."""
 
-    repository: Repository
+    repository: Blobs
     digest: str
     platform: str
     config: Mapping[str, Any]
@@ -70,18 +87,38 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
     repository = Repository(reference, login)
     manifest = repository.manifest()
     if manifest.media_type in INDEXES:
-        digests = _platforms(manifest.content)
-        if platform not in digests:
-            names = ", ".join(f"{name} ({digest})" for name, digest in digests.items()) or "none"
-            problem = f"without an image for {platform}" if platform else "of several images; name one by its digest"
-            raise SlipwayError(f"{reference}: an index {problem}: {names}")
-        return fetch(f"{split(reference)[0]}@{digests[platform]}", login)
+        return fetch(f"{split(reference)[0]}@{chosen(reference, manifest.content, platform)}", login)
     if manifest.media_type not in IMAGES:
         raise SlipwayError(f"{reference}: not an image, its media type is '{manifest.media_type}'")
+    return of(repository, manifest)
+
+
+def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> str:
+    """Return the digest of an index's image for a platform; without one, of its only image.
+
+    Raises:
+        SlipwayError: there is no such image, or there are several.
+    """
+    digests = _platforms(content)
+    if platform is None and len(digests) == 1:
+        return next(iter(digests.values()))
+    if platform not in digests:
+        names = ", ".join(f"{name} ({digest})" for name, digest in digests.items()) or "none"
+        problem = f"without an image for {platform}" if platform else "of several images; name one by its digest"
+        raise SlipwayError(f"{reference}: an index {problem}: {names}")
+    return digests[platform]
+
+
+def of(blobs: Blobs, manifest: Manifest) -> Image:
+    """Return the image of a manifest.
+
+    Raises:
+        SlipwayError: the manifest or the configuration is malformed, or a blob cannot be read.
+    """
     try:
-        return _image(repository, manifest)
+        return _image(blobs, manifest)
     except (KeyError, TypeError, ValueError) as error:
-        raise SlipwayError(f"{reference}: malformed manifest or configuration: {error!r}") from None
+        raise SlipwayError(f"{blobs.reference}: malformed manifest or configuration: {error!r}") from None
 
 
 def _platforms(content: Mapping[str, Any]) -> dict[str, str]:
@@ -99,7 +136,7 @@ def _platform(platform: Mapping[str, Any]) -> str:
     return "/".join(part for part in (platform["os"], platform["architecture"], variant) if part)
 
 
-def _image(repository: Repository, manifest: Manifest) -> Image:
+def _image(repository: Blobs, manifest: Manifest) -> Image:
     descriptor = manifest.content["config"]
     config = repository.json(descriptor["digest"])
     blobs, diff_ids = manifest.content["layers"], config["rootfs"]["diff_ids"]

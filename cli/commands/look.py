@@ -1,4 +1,4 @@
-"""Commands that show what is there: ``list``, ``show``, ``completion``."""
+"""Commands that show what is there: ``list``, ``show``, ``explain``, ``inspect``, ``completion``."""
 
 from __future__ import annotations
 
@@ -78,6 +78,34 @@ def explain(key: str | None, stack: str | None) -> None:
 
     for line in explanation.explain(key, stack) if key else explanation.overview(stack):
         print(line)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway inspect ghcr.io/acme/app:1.0", "an image in a registry"),
+        ("slipway inspect ./app.tar --platform linux/arm64", "of `docker save`, or an OCI layout as file or folder"),
+    ],
+)
+@click.argument("target", metavar="REF | PATH")
+@click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
+@click.pass_context
+def inspect(ctx: click.Context, target: str, platform: str | None, *, as_json: bool) -> None:
+    """Say whether everything in an image loads, without running it.
+
+    REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where a library, a
+    symbol or a version of one is missing.
+    """
+    from cli.inspection import inspection_text
+    from oci.binaries import inspection
+    from oci.local_image import is_local, open_image
+    from oci.registry_image import fetch
+
+    image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
+    result = inspection.inspect(image, platform)
+    print(json.dumps(result.as_json(), indent=2) if as_json else inspection_text.text(result))
+    ctx.exit(1 if result.faults else 0)
 
 
 @click.command(

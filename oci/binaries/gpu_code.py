@@ -1,7 +1,7 @@
 """Machine code and PTX for NVIDIA's GPUs in fat binaries, without CUDA's tools.
 
 NVIDIA does not document the format. Source: FORMAT_SPECIFICATION.md of GrigoryEvko/nvopen-tools (3b50e20, fatbin/),
-compared with cuobjdump 13.2 (tests/unit/oci/test_gpu_code.py). Each header names its architecture, so that compressed
+compared with cuobjdump 13.5 for torch 2.15.0 and NCCL 2.32.3 of the Python index. Each header names its architecture, so that compressed
 code need not be decompressed.
 """
 
@@ -18,12 +18,15 @@ _CONTAINER: Final = struct.Struct("<IHHQ")
 _ENTRY: Final = struct.Struct("<HHIQIIII8xQ")
 """Kind, version, bytes of the header, of the padded payload, of the payload, unknown, version, architecture, flags."""
 _PTX, _CUBIN, _CUBIN_TOO = 1, 2, 16
-_ARCH_SPECIFIC: Final = 1 << 20
-"""The flag of code for one architecture only, such as sm_90a: as cuobjdump lists libtorch_cuda.so of torch 2.15.0."""
+_VARIANTS: Final = {1 << 20: "a", 1 << 21: "f"}
+"""Flags of code for one architecture or one family only, as fatbinary 13.5 writes them for sm_100a and sm_100f."""
 
 
 class GpuCode(NamedTuple):
-    """Code for one architecture: ``sm`` for machine code or ``ptx``; ``arch`` is 90 for compute capability 9.0."""
+    """Code for one architecture: ``sm`` for machine code or ``ptx``; ``arch`` is 90 for compute capability 9.0.
+
+    ``variant`` is ``a`` for code that runs on this architecture only, ``f`` for its family.
+    """
 
     kind: str
     arch: int
@@ -50,12 +53,11 @@ def read(file: IO[bytes], start: int, end: int) -> Iterator[GpuCode]:
             if not size:
                 break
             if kind in {_CUBIN, _CUBIN_TOO, _PTX}:
-                yield GpuCode("ptx" if kind == _PTX else "sm", arch, "a" if flags & _ARCH_SPECIFIC else "")
+                variant = next((name for flag, name in _VARIANTS.items() if flags & flag), "")
+                yield GpuCode("ptx" if kind == _PTX else "sm", arch, variant)
             entry += size + payload
 
 
 def of_cubin(flags: int, abi: int) -> GpuCode:
     """Return the code of a file of its own, by its ELF header (llvm/include/llvm/BinaryFormat/ELF.h, `EF_CUDA_*`)."""
-    if abi >= 8:
-        return GpuCode("sm", flags >> 8 & 0xFF, "a" if flags & 8 else "")
-    return GpuCode("sm", flags & 0xFF, "a" if flags & 0x800 else "")
+    return GpuCode("sm", flags >> 8 & 0xFF if abi >= 8 else flags & 0xFF)

@@ -113,7 +113,8 @@ class Loader:
     """
 
     def __init__(self, contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> None:
-        self._contents, self._machine = contents, machine
+        self._contents = contents
+        self.machine = machine
         self._found: dict[tuple[tuple[str, ...], str], Place | None] = {}
         self._places: dict[str, str | None] = {}
         self._capabilities = CAPABILITIES[level] if machine == X86_64 else ()
@@ -212,7 +213,7 @@ class Loader:
         if "$" not in value:
             return value
         origin = posixpath.dirname(loaded.place.name) if loaded else ""
-        meanings = {"ORIGIN": origin, "LIB": self._lib, "PLATFORM": _PLATFORMS.get(self._machine, "")}
+        meanings = {"ORIGIN": origin, "LIB": self._lib, "PLATFORM": _PLATFORMS.get(self.machine, "")}
         return _TOKEN.sub(lambda token: meanings[token[1] or token[2]], value)
 
     def _absolute(self, path: str) -> str:
@@ -259,7 +260,7 @@ class Loader:
             return Place(name, path, None, f"{name} is {what}")
         if binary.problem:
             return Place(name, path, None, f"{name} is {binary.problem}")
-        if binary.machine != self._machine:
+        if binary.machine != self.machine:
             return None
         return Place(name, path, binary) if binary.loaded else Place(name, path, None, f"{name} is no library")
 

@@ -1,0 +1,1 @@
+"""What ``slipway inspect`` prints."""

@@ -1,0 +1,323 @@
+"""Whether everything in an image loads: its programs, its libraries, and what Python opens."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import stat
+import tomllib
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from oci.binaries.contents import Contents
+from oci.binaries.elf_file import Binary, Machine
+from oci.binaries.loader import DEFAULT_LEVEL, Loader
+
+_EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
+_PYTHON: Final = re.compile(r"(?:^|/)(?:site|dist)-packages/")
+_MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
+_MOST_USERS: Final = 1000
+"""Users of a file that are remembered."""
+
+
+class Fault(NamedTuple):
+    """What keeps a file from being loaded.
+
+    ``kind`` is ``library``, ``version``, ``symbol``, ``file`` or ``loader``; ``missing`` what the file lacks, and
+    ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
+    """
+
+    kind: str
+    file: str
+    missing: str
+    reason: str
+    users: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the fault as one line."""
+        more = f" and {len(self.users) - 2} more" if len(self.users) > 2 else ""
+        users = f"; needed by {', '.join(self.users[:2])}{more}" if self.users else ""
+        return f"{self.file}: {self.missing}{f': {self.reason}' if self.reason else ''}{users}"
+
+
+@dataclass
+class Loading:
+    """What became of an image's ELF files.
+
+    ``host`` has the libraries that only a host provides, ``preloaded`` those that a Python package must have opened
+    before, ``optional`` those that may be missing; each by name with the files that need it. ``sonames`` has the files
+    of each name that several different ones give. ``not_resolved`` says what was not read, and how many files that is.
+    """
+
+    loader: str = ""
+    resolved: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    host: dict[str, list[str]] = field(default_factory=dict)
+    preloaded: dict[str, list[str]] = field(default_factory=dict)
+    optional: dict[str, list[str]] = field(default_factory=dict)
+    sonames: dict[str, list[str]] = field(default_factory=dict)
+    not_resolved: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """What is no fault: ``host`` are patterns of libraries, ``symbols`` of names that a process brings itself."""
+
+    host: tuple[str, ...]
+    optional: tuple[tuple[str, str], ...]
+    symbols: tuple[tuple[str, re.Pattern[bytes]], ...]
+
+    def is_host(self, library: str) -> bool:
+        """Return whether only a host provides a library."""
+        return any(fnmatch.fnmatchcase(library, pattern) for pattern in self.host)
+
+    def is_optional(self, file: str, library: str) -> bool:
+        """Return whether a file at a path may lack a library."""
+        return any(fnmatch.fnmatchcase(file, where) and fnmatch.fnmatchcase(library, name) for where, name in self.optional)
+
+    def brought(self, file: str, symbol: bytes) -> bool:
+        """Return whether the process that opens a file brings a symbol."""
+        return any(fnmatch.fnmatchcase(file, where) and pattern.match(symbol) for where, pattern in self.symbols)
+
+
+@cache
+def exceptions() -> Exceptions:
+    """Return the table of exceptions."""
+    table = tomllib.loads(_EXCEPTIONS.read_text(encoding="utf-8"))
+    return Exceptions(
+        tuple(table["host"]["libraries"]),
+        tuple((file, library) for row in table.get("optional", []) for file in row["files"] for library in row["libraries"]),
+        tuple((file, re.compile(row["symbols"].encode())) for row in table["process"] for file in row["files"]),
+    )
+
+
+def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> Loading:
+    """Resolve each ELF file of an image as the loader of a machine would."""
+    return _Resolution(contents, machine, level).result
+
+
+class _Needs:
+    """Who met a need, and who did not: files by path, in the order of processes."""
+
+    def __init__(self) -> None:
+        self.met: set[tuple[str, str]] = set()
+        self.by_programs: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.by_libraries: dict[tuple[str, str], list[str]] = defaultdict(list)
+
+    def missed(self, key: tuple[str, str], root: str, *, program: bool) -> None:
+        roots = (self.by_programs if program else self.by_libraries)[key]
+        if len(roots) < _MOST_USERS:
+            roots.append(root)
+
+    def unmet(self) -> Iterator[tuple[tuple[str, str], list[str]]]:
+        """Yield each need that a program has and does not get, or that no process meets, and the files that load it."""
+        for key in {**self.by_programs, **self.by_libraries}:
+            if key in self.by_programs or key not in self.met:
+                yield key, [*self.by_programs.get(key, []), *self.by_libraries.get(key, [])]
+
+
+class _Resolution:
+    def __init__(self, contents: Contents, machine: Machine, level: str) -> None:
+        self._contents = contents
+        self._loader = Loader(contents, machine, level)
+        self._sonames = self._named()
+        self.result = Loading()
+        self._libraries, self._versions = _Needs(), _Needs()
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._incomplete: set[str] = set()
+        files = self._selected(machine)
+        if not self._loader.present:
+            self._without_loader(files)
+            return
+        self.result.loader = self._loader.place.name if self._loader.place else ""
+        self.result.resolved = len(files)
+        scopes = {}
+        for path in files:
+            scopes[path] = self._resolve(path)
+        self._report_libraries()
+        self._report_versions()
+        self.result.faults += self._interpreters(files)
+        self.result.faults += _Symbols(contents, scopes, self._incomplete).faults()
+        self.result.sonames = self._ambiguous(files)
+        self.result.faults.sort()
+
+    def _selected(self, machine: Machine) -> list[str]:
+        """Return the files to resolve, and count the others."""
+        files = []
+        for path, binary in sorted(self._contents.binaries.items()):
+            if binary.problem:
+                if self._contents.entries[path].mode & 0o111 or ".so" in path.rpartition("/")[2]:
+                    self.result.faults.append(Fault("file", f"/{path}", "cannot be loaded", binary.problem))
+                else:
+                    self._skip(binary.problem.partition(":")[0])
+            elif not binary.loaded:
+                continue
+            elif binary.machine != machine:
+                self._skip(f"for {binary.machine}")
+            elif _MUSL.search(binary.interpreter) or any(name.startswith("libc.musl-") for name in binary.needed):
+                self._skip("musl")
+            else:
+                files.append(path)
+        return files
+
+    def _skip(self, reason: str) -> None:
+        self.result.not_resolved[reason] = self.result.not_resolved.get(reason, 0) + 1
+
+    def _without_loader(self, files: Iterable[str]) -> None:
+        for path in files:
+            binary = self._contents.binaries[path]
+            if binary.kind == "program" and binary.interpreter:
+                self.result.faults.append(Fault("loader", f"/{path}", f"misses {binary.interpreter}", "no such loader"))
+            else:
+                self._skip("without a loader in the image")
+
+    def _named(self) -> dict[str, list[str]]:
+        """Return the paths of all libraries by soname and by file name."""
+        named: dict[str, list[str]] = defaultdict(list)
+        for path, binary in self._contents.binaries.items():
+            if binary.loaded and not binary.problem:
+                for name in {binary.soname or path.rpartition("/")[2], path.rpartition("/")[2]}:
+                    named[name].append(path)
+        return named
+
+    def _resolve(self, path: str) -> list[str]:
+        """Resolve the process of a file, and return the paths of its objects."""
+        privileged = bool(self._contents.entries[path].mode & (stat.S_ISUID | stat.S_ISGID))
+        process = self._loader.process(path, privileged=privileged)
+        program = self._contents.binaries[path].kind == "program"
+        for by, needed, _ in process.links:
+            self._libraries.met.add((by.place.path, needed))
+        for missing in process.missing:
+            key = (missing.by.place.path, missing.needed)
+            self._libraries.missed(key, path, program=program)
+            self._reasons.setdefault(key, missing.problem)
+            self._incomplete.add(path)
+        for lacking in process.versions():
+            key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
+            self._versions.missed(key, path, program=program)
+        return [loaded.place.path for loaded in process.objects]
+
+    def _report_libraries(self) -> None:
+        table = exceptions()
+        for (path, needed), users in self._libraries.unmet():
+            file, problem = f"/{path}", self._reasons[path, needed]
+            elsewhere = [f"/{one}" for one in self._sonames.get(needed, ()) if one != path]
+            listed = None
+            if table.is_host(needed):
+                listed = self.result.host
+            elif table.is_optional(path, needed):
+                listed = self.result.optional
+            elif not problem and _PYTHON.search(path) and any(_PYTHON.search(one) for one in elsewhere):
+                listed = self.result.preloaded
+            if listed is not None:
+                listed.setdefault(needed, []).append(file)
+                continue
+            reason = problem or self._why(needed, elsewhere)
+            others = tuple(f"/{one}" for one in users if one != path)
+            self.result.faults.append(Fault("library", file, f"misses {needed}", reason, others))
+
+    def _why(self, needed: str, elsewhere: Sequence[str]) -> str:
+        if configured := self._loader.elsewhere(needed):
+            return f"/{configured} is not in /etc/ld.so.cache; run ldconfig"
+        machine = self._contents.binaries
+        wrong = [one for one in elsewhere if machine[one.lstrip("/")].machine != self._loader.machine]
+        if elsewhere and len(wrong) == len(elsewhere):
+            return f"{elsewhere[0]} is for {machine[elsewhere[0].lstrip('/')].machine}"
+        return f"{elsewhere[0]} is in no folder that is searched" if elsewhere else "not in the image"
+
+    def _report_versions(self) -> None:
+        for (path, version), users in self._versions.unmet():
+            others = tuple(f"/{one}" for one in users if one != path)
+            self.result.faults.append(Fault("version", f"/{path}", f"misses version {version}", "", others))
+
+    def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
+        for path in files:
+            binary = self._contents.binaries[path]
+            if binary.kind == "program" and binary.interpreter:
+                place = self._contents.tree.find(binary.interpreter)
+                if place is None or place[0] not in self._contents.binaries:
+                    yield Fault("loader", f"/{path}", f"misses {binary.interpreter}", "no such loader")
+
+    def _ambiguous(self, files: Iterable[str]) -> dict[str, list[str]]:
+        """Return the paths of different libraries with one soname."""
+        given: dict[str, list[str]] = defaultdict(list)
+        for path in files:
+            if soname := self._contents.binaries[path].soname:
+                given[soname].append(path)
+        several = {}
+        for soname, paths in sorted(given.items()):
+            different: list[tuple[Binary, str]] = []
+            for path in paths:
+                if all(self._contents.binaries[path] != binary for binary, _ in different):
+                    different.append((self._contents.binaries[path], f"/{path}"))
+            if len(different) > 1:
+                several[soname] = [path for _, path in different]
+        return several
+
+
+class _Symbols:
+    """The symbols that no file defines.
+
+    A program has what its libraries define. What opens a library may bring more, so that its symbols count as missing
+    only if no file of the image defines them.
+    """
+
+    def __init__(self, contents: Contents, scopes: Mapping[str, Sequence[str]], incomplete: set[str]) -> None:
+        self._contents, self._scopes, self._incomplete = contents, scopes, incomplete
+        self._sorted: dict[str, Sequence[int]] = {}
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield a fault for each file with undefined symbols."""
+        binaries = self._contents.binaries
+        unknown = {hash(name) for path in self._scopes for name in _names(binaries[path])}
+        for path in self._scopes:
+            unknown.difference_update(binaries[path].defined)
+        users: dict[str, list[str]] = defaultdict(list)
+        for path, scope in self._scopes.items():
+            for one in scope:
+                if one != path and len(users[one]) < _MOST_USERS:
+                    users[one].append(path)
+        for path in self._scopes:
+            missing = [name for name in _names(binaries[path]) if hash(name) in unknown]
+            missing = [name for name in missing if not exceptions().brought(path, name)]
+            if path not in self._incomplete and missing:
+                yield self._fault(path, missing, users[path])
+            elif binaries[path].kind == "program" and path not in self._incomplete:
+                if missing := self._of_program(path):
+                    yield self._fault(path, missing, [])
+
+    def _of_program(self, path: str) -> list[bytes]:
+        """Return the symbols of a program itself that none of its libraries defines."""
+        scope = [self._hashes(one) for one in self._scopes[path]]
+        names = _names(self._contents.binaries[path])
+        return [
+            name
+            for name in names
+            if not any(_holds(hashes, hash(name)) for hashes in scope) and not exceptions().brought(path, name)
+        ]
+
+    def _hashes(self, path: str) -> Sequence[int]:
+        if path not in self._sorted:
+            self._sorted[path] = sorted(self._contents.binaries[path].defined)
+        return self._sorted[path]
+
+    def _fault(self, path: str, names: Sequence[bytes], users: Iterable[str]) -> Fault:
+        first = names[0].decode(errors="replace")
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return Fault(
+            "symbol", f"/{path}", f"misses symbol {first}{more}", "no library defines it", tuple(f"/{one}" for one in users)
+        )
+
+
+def _names(binary: Binary) -> list[bytes]:
+    return binary.undefined.split(b"\0")[:-1]
+
+
+def _holds(hashes: Sequence[int], value: int) -> bool:
+    place = bisect_left(hashes, value)
+    return place < len(hashes) and hashes[place] == value

@@ -1,0 +1,249 @@
+"""An image on this machine: an OCI layout as a folder or an archive, or an archive of ``docker save``.
+
+Sources: image-spec v1.1, image-layout.md; moby v28, image/tarexport/tarexport.go (`manifestItem`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import posixpath
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar, cast
+
+from oci.client import IMAGES, INDEXES, Manifest, Unreadable
+from oci.registry_image import Image, chosen, of
+from stacks.errors import SlipwayError
+
+Result = TypeVar("Result")
+
+_LIMIT: Final = 4 << 20
+"""Bytes of the largest manifest or configuration, as of registries."""
+_CHUNK: Final = 1 << 20
+_MOST_INDEXES: Final = 8
+"""Indexes that may lead to each other."""
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
+
+
+def is_local(target: str) -> bool:
+    """Return whether a word names a file or folder of this machine, and not an image in a registry."""
+    return target.startswith((".", "/", "~")) or Path(target).exists()
+
+
+def open_image(target: str, platform: str | None = None) -> Image:
+    """Return the image in a layout or archive; ``platform`` selects one of several.
+
+    Raises:
+        SlipwayError: there is no such file, it is no image, or of several.
+    """
+    path = Path(target).expanduser()
+    if not path.exists():
+        raise SlipwayError(f"{target}: no such file or folder; name an image in a registry as HOST/NAME:TAG")
+    files = _Folder(target, path) if path.is_dir() else _Archive(target, path)
+    try:
+        if files.has("index.json"):
+            return _of_layout(files, platform)
+        if files.has("manifest.json"):
+            return _of_docker(files)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise SlipwayError(f"{target}: malformed layout: {error!r}") from None
+    raise SlipwayError(f"{target}: no OCI layout and no archive of `docker save`: without index.json and manifest.json")
+
+
+class _Files:
+    """The files of a layout, and its blobs: ``names`` has the files of those that are not at the layout's place."""
+
+    def __init__(self, reference: str) -> None:
+        self.reference = reference
+        self.names: dict[str, str] = {}
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file."""
+        raise NotImplementedError
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a file.
+
+        Raises:
+            OSError: it does not exist.
+        """
+        raise NotImplementedError
+        yield
+
+    def blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
+        """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
+
+        Raises:
+            SlipwayError: it does not exist, does not have its digest, or is malformed.
+        """
+        name = self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
+        with self._explained(digest), self.opened(name) as file:
+            source = _Hashed(file)
+            malformed: Unreadable | None = None
+            result: Any = None
+            try:
+                result = read(cast("IO[bytes]", io.BufferedReader(source, _CHUNK)))
+            except Unreadable as error:
+                malformed = error
+            actual = source.finish()
+        if actual != digest and digest not in self.names:
+            raise SlipwayError(f"{self.reference}: a blob is corrupt: its digest is {actual}, not {digest}")
+        if malformed is not None:
+            raise SlipwayError(f"{self.reference}: {digest}: {malformed}")
+        return cast("Result", result)
+
+    def json(self, digest: str) -> dict[str, Any]:
+        """Return a small blob that is a JSON object.
+
+        Raises:
+            SlipwayError: as for :meth:`blob`, or it is none.
+        """
+        content = self.parsed(self.blob(digest, lambda file: file.read(_LIMIT)), digest)
+        if not isinstance(content, dict):
+            raise SlipwayError(f"{self.reference}: {digest} is not a JSON object")
+        return content
+
+    def parsed(self, body: bytes, name: str) -> Any:
+        """Return JSON.
+
+        Raises:
+            SlipwayError: it is none.
+        """
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise SlipwayError(f"{self.reference}: {name} is not JSON") from None
+
+    def file(self, name: str) -> Any:
+        """Return the JSON in a small file.
+
+        Raises:
+            SlipwayError: it cannot be read.
+        """
+        with self._explained(name), self.opened(name) as file:
+            return self.parsed(file.read(_LIMIT), name)
+
+    def start(self, name: str) -> bytes:
+        """Return the first bytes of a file.
+
+        Raises:
+            SlipwayError: it cannot be read.
+        """
+        with self._explained(name), self.opened(name) as file:
+            return file.read(4)
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, tarfile.TarError, RecursionError) as error:
+            raise SlipwayError(f"{self.reference}: {name}: {error or type(error).__name__}") from None
+
+
+class _Folder(_Files):
+    def __init__(self, reference: str, path: Path) -> None:
+        super().__init__(reference)
+        self._path = path
+
+    def has(self, name: str) -> bool:
+        return (self._path / name).is_file()
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        with (self._path / name).open("rb") as file:
+            yield file
+
+
+class _Archive(_Files):
+    """An archive, which each use opens anew, so that layers can be read at the same time."""
+
+    def __init__(self, reference: str, path: Path) -> None:
+        super().__init__(reference)
+        self._path = path
+        try:
+            with tarfile.open(path) as archive:
+                self._members = {posixpath.normpath(member.name): member.name for member in archive}
+        except (OSError, EOFError, ValueError, tarfile.TarError) as error:
+            raise SlipwayError(f"{reference}: no archive: {error}") from None
+
+    def has(self, name: str) -> bool:
+        return name in self._members
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        if name not in self._members:
+            raise FileNotFoundError("no such file in the archive")
+        with tarfile.open(self._path) as archive:
+            file = archive.extractfile(self._members[name])
+            if file is None:
+                raise FileNotFoundError("no file, but a folder or device")
+            yield file
+
+
+class _Hashed(io.RawIOBase):
+    """The bytes of a file, and their SHA-256."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._file.read(len(buffer))
+        self._hash.update(chunk)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def finish(self) -> str:
+        """Read the remaining bytes, and return the digest of all."""
+        buffer = bytearray(_CHUNK)
+        while self.readinto(buffer):
+            pass
+        return f"sha256:{self._hash.hexdigest()}"
+
+
+def _of_layout(files: _Files, platform: str | None) -> Image:
+    content = files.file("index.json")
+    for _ in range(_MOST_INDEXES):
+        manifests = [entry for entry in content["manifests"] if isinstance(entry, dict)]
+        if len(manifests) == 1:
+            digest = str(manifests[0]["digest"])
+        else:
+            digest = chosen(files.reference, content, platform)
+        body = files.blob(digest, lambda file: file.read(_LIMIT))
+        content = files.parsed(body, digest)
+        media_type = content.get("mediaType") or (INDEXES[0] if "manifests" in content else IMAGES[0])
+        if media_type in IMAGES:
+            return of(files, Manifest(digest, media_type, content, body))
+        if media_type not in INDEXES:
+            raise SlipwayError(f"{files.reference}: not an image, its media type is '{media_type}'")
+    raise SlipwayError(f"{files.reference}: an index in an index, more than {_MOST_INDEXES} deep")
+
+
+def _of_docker(files: _Files) -> Image:
+    """Return the image of a `manifest.json`, whose configuration and layers are named by their paths."""
+    entries = files.file("manifest.json")
+    if len(entries) != 1:
+        names = ", ".join(str((entry.get("RepoTags") or ["?"])[0]) for entry in entries) or "none"
+        raise SlipwayError(f"{files.reference}: an archive of {len(entries)} images, expected one: {names}")
+    config, layers = str(entries[0]["Config"]), [str(layer) for layer in entries[0]["Layers"]]
+    files.names |= {f"file:{name}": name for name in (config, *layers)}
+    content: Mapping[str, Any] = {
+        "config": {"digest": f"file:{config}", "size": 0},
+        "layers": [{"digest": f"file:{name}", "size": 0, "mediaType": _media_type(files.start(name))} for name in layers],
+    }
+    return of(files, Manifest("", IMAGES[0], content, b""))
+
+
+def _media_type(start: bytes) -> str:
+    if start.startswith(_GZIP):
+        return f"{_LAYER}+gzip"
+    return f"{_LAYER}+zstd" if start.startswith(_ZSTD) else _LAYER

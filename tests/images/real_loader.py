@@ -1,0 +1,84 @@
+"""What the loader in a container says of files, as the referee of `oci.binaries.loader`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oci.binaries.contents import Contents
+from oci.binaries.elf_file import X86_64
+from oci.binaries.loader import CAPABILITIES, Loader
+from tests.images.engine import Image
+
+_LOADER = "/lib64/ld-linux-x86-64.so.2"
+_EACH = f"""while read -r file; do echo "## $file"; LD_TRACE_LOADED_OBJECTS=1 {_LOADER} "$file" 2>&1 || :; done"""
+_VERSION = re.compile(r": (?P<library>\S+): version `(?P<name>[^']+)' not found \(required by (?P<by>.+)\)$")
+
+
+@dataclass
+class Listing:
+    """The libraries of a file's process: paths of those found, names of those missing, missing versions, `failed` early."""
+
+    found: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    versions: set[tuple[str, str, str]] = field(default_factory=set)
+    failed: bool = False
+
+
+def of_container(image: Image, paths: Iterable[str], *options: str) -> dict[str, Listing]:
+    """Return what the image's own loader lists for each file."""
+    output = image.run("sh", "-c", _EACH, options=("--entrypoint=", *options), text="".join(f"/{path}\n" for path in paths))
+    listings: dict[str, Listing] = {}
+    for line in output.splitlines():
+        if line.startswith("## /"):
+            listing = listings[line.removeprefix("## /")] = Listing()
+        elif match := _VERSION.search(line):
+            listing.versions.add((match["by"], match["library"], match["name"]))
+        elif "error while loading shared libraries" in line:
+            listing.failed = True
+        elif match := re.match(r"\t(?:(\S+) => )?(not found|/\S+)", line):
+            if match[2] == "not found":
+                listing.missing.add(match[1])
+            else:
+                listing.found.add(match[2])
+    return listings
+
+
+def level(image: Image) -> str:
+    """Return the level of this machine's processor, as the image's loader has it."""
+    searched = re.findall(r"^  (x86-64-v\d) \(supported, searched\)", image.run(_LOADER, "--help"), re.MULTILINE)
+    return max(searched, default="x86-64")
+
+
+def of_contents(contents: Contents, image: Image) -> dict[str, Listing]:
+    """Return the same from an image's layers."""
+    assert level(image) in CAPABILITIES
+    loader = Loader(contents, X86_64, level(image))
+    listings = {}
+    for path, binary in sorted(contents.binaries.items()):
+        if not binary.loaded or binary.machine != X86_64 or binary.problem:
+            continue
+        process = loader.process(path)
+        listings[path] = Listing(
+            {loaded.place.name for loaded in process.objects[1:]} - {_LOADER},
+            {missing.needed for missing in process.missing},
+            {(each.by.place.name, each.library.place.name, each.version.name) for each in process.versions()},
+            any(missing.problem for missing in process.missing),
+        )
+    return listings
+
+
+def differences(image: Image, contents: Contents) -> list[str]:
+    """Return a line for each file of which the two say something else."""
+    ours = of_contents(contents, image)
+    theirs = of_container(image, ours)
+    lines = []
+    for path, listing in ours.items():
+        real = theirs[path]
+        real.found -= {_LOADER, f"/usr{_LOADER}"}
+        if real.failed != listing.failed:
+            lines.append(f"/{path}: ends early: {real.failed}, not {listing.failed}")
+        elif not real.failed and real != listing:
+            lines.append(f"/{path}: {real}, not {listing}")
+    return lines
