@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 import stat
 import tomllib
@@ -10,13 +11,13 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from oci.binaries.contents import Contents
 from oci.binaries.elf_file import Binary, Machine
-from oci.binaries.loader import DEFAULT_LEVEL, Loader
+from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _PYTHON: Final = re.compile(r"(?:^|/)(?:site|dist)-packages/")
@@ -128,7 +129,7 @@ class _Resolution:
         self._sonames = self._named()
         self.result = Loading()
         self._libraries, self._versions = _Needs(), _Needs()
-        self._reasons: dict[tuple[str, str], str] = {}
+        self._reasons: dict[tuple[str, str], Missing] = {}
         self._incomplete: set[str] = set()
         files = self._selected(machine)
         if not self._loader.present:
@@ -195,40 +196,48 @@ class _Resolution:
         for missing in process.missing:
             key = (missing.by.place.path, missing.needed)
             self._libraries.missed(key, path, program=program)
-            self._reasons.setdefault(key, missing.problem)
-            self._incomplete.add(path)
+            self._reasons.setdefault(key, missing)
+            self._incomplete.update((path, missing.by.place.path))
         for lacking in process.versions():
             key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
             self._versions.missed(key, path, program=program)
+            self._incomplete.update((path, lacking.by.place.path))
         return [loaded.place.path for loaded in process.objects]
 
     def _report_libraries(self) -> None:
         table = exceptions()
         for (path, needed), users in self._libraries.unmet():
-            file, problem = f"/{path}", self._reasons[path, needed]
-            elsewhere = [f"/{one}" for one in self._sonames.get(needed, ()) if one != path]
+            missing = self._reasons[path, needed]
+            elsewhere = sorted((one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path))
             listed = None
             if table.is_host(needed):
                 listed = self.result.host
             elif table.is_optional(path, needed):
                 listed = self.result.optional
-            elif not problem and _PYTHON.search(path) and any(_PYTHON.search(one) for one in elsewhere):
+            elif not missing.problem and _PYTHON.search(path) and any(_PYTHON.search(one) for one in elsewhere):
                 listed = self.result.preloaded
             if listed is not None:
-                listed.setdefault(needed, []).append(file)
+                listed.setdefault(needed, []).append(f"/{path}")
                 continue
-            reason = problem or self._why(needed, elsewhere)
+            reason = missing.problem or self._why(missing, elsewhere)
             others = tuple(f"/{one}" for one in users if one != path)
-            self.result.faults.append(Fault("library", file, f"misses {needed}", reason, others))
+            self.result.faults.append(Fault("library", f"/{path}", f"misses {needed}", reason, others))
 
-    def _why(self, needed: str, elsewhere: Sequence[str]) -> str:
-        if configured := self._loader.elsewhere(needed):
+    def _why(self, missing: Missing, elsewhere: Sequence[str]) -> str:
+        """Return why a library is missing, by where the image has it, the nearest place first."""
+        if not elsewhere:
+            return "not in the image"
+        nearest = elsewhere[0]
+        if missing.by.binary.only_own_folders:
+            return f"/{nearest} is in a default folder, and the file is linked with nodefaultlib"
+        if (configured := self._loader.elsewhere(missing.needed)):
             return f"/{configured} is not in /etc/ld.so.cache; run ldconfig"
-        machine = self._contents.binaries
-        wrong = [one for one in elsewhere if machine[one.lstrip("/")].machine != self._loader.machine]
-        if elsewhere and len(wrong) == len(elsewhere):
-            return f"{elsewhere[0]} is for {machine[elsewhere[0].lstrip('/')].machine}"
-        return f"{elsewhere[0]} is in no folder that is searched" if elsewhere else "not in the image"
+        machine = self._contents.binaries[nearest].machine
+        if machine != self._loader.machine:
+            return f"/{nearest} is for {machine}"
+        opened = missing.by.place.name
+        through = f", opened as {opened}" if opened != f"/{missing.by.place.path}" else ""
+        return f"/{nearest} is in no folder that is searched{through}"
 
     def _report_versions(self) -> None:
         for (path, version), users in self._versions.unmet():
@@ -312,6 +321,11 @@ class _Symbols:
         return Fault(
             "symbol", f"/{path}", f"misses symbol {first}{more}", "no library defines it", tuple(f"/{one}" for one in users)
         )
+
+
+def _distance(path: str, other: str) -> tuple[int, str]:
+    """Return how far apart two paths are: the more folders they share, the less."""
+    return -len(posixpath.commonpath((path, other))), other
 
 
 def _names(binary: Binary) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -162,9 +162,7 @@ def archive(planted: Image, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_file_resolves_as_by_loader_in_it(planted: Image, archive: Path) -> None:
-    found = differences(planted, contents.read(open_image(str(archive))))
-    print(*found,sep="\n")
-    assert found == []
+    assert differences(planted, contents.read(open_image(str(archive)))) == []
 
 
 def test_loader_in_image_reads_planted_files(planted: Image) -> None:
@@ -181,10 +179,22 @@ def test_inspect_planted_defects_gives_one_line_each(
 ) -> None:
     assert main(["inspect", str(archive), "--json"]) == 1
     faults = {(fault["file"].removeprefix("/opt/"), fault["missing"]): fault for fault in json.loads(capsys.readouterr().out)["faults"]}
-    reasons = {key: fault["reason"] for key, fault in faults.items()}
-    assert reasons == {
+    assert {key: fault["reason"] for key, fault in faults.items()} == {
         ("missing/program", "misses libgone.so"): "not in the image",
+        ("version/libuser.so", "misses version V2 of /opt/version/libv.so"): "",
+        ("runpath/wrong", "misses libr.so"): "/opt/runpath/lib/libr.so is in no folder that is searched",
+        ("not-inherited/lib/liba.so", "misses libb.so"): "/opt/not-inherited/lib/libb.so is in no folder that is searched",
+        ("overridden/lib/liba.so", "misses libb.so"): "/opt/overridden/lib/libb.so is in no folder that is searched",
+        ("link/out/libl.so", "misses libnext.so"): "/opt/link/out/libnext.so is in no folder that is searched, opened as /opt/link/lib/libl.so",
+        ("later/program", "misses liblate.so"): "/opt/later/lib/liblate.so is not in /etc/ld.so.cache; run ldconfig",
+        ("machine/lost", "misses libm1.so"): "/opt/machine/right/libm1.so is in no folder that is searched",
+        ("invalid/text/program", "misses libi.so"): "/opt/invalid/text/libi.so is no ELF file",
+        ("invalid/empty/program", "misses libi.so"): "/opt/invalid/empty/libi.so is no ELF file",
+        ("invalid/short/program", "misses libi.so"): "/opt/invalid/short/libi.so is malformed: a table at 0 ends after the file",
+        ("invalid/short/libi.so", "cannot be loaded"): "malformed: a table at 0 ends after the file",
+        ("own-folders/program", "misses libc.so.6"): "/usr/lib/x86_64-linux-gnu/libc.so.6 is in a default folder, and the file is linked with nodefaultlib",
+        ("own-folders/program", "misses libz.so.1"): "/usr/lib/x86_64-linux-gnu/libz.so.1.2.13 is in a default folder, and the file is linked with nodefaultlib",
+        ("interpreter/program", "misses /lib64/ld-other.so.9"): "no such loader",
+        ("symbol/libundefined.so", "misses symbol nowhere_defined"): "no library defines it",
     }
-
-
-Check = Callable[[str], None]
+    assert faults["version/libuser.so", "misses version V2 of /opt/version/libv.so"]["users"] == ["/opt/version/program"]
