@@ -11,7 +11,7 @@ from cli import completion
 from cli.command_line import Command
 from cli.text_table import aligned
 from stacks.config.stack_file import stack_names
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 
 
 @click.command("list", cls=Command, examples=[("slipway list", "all stacks, a line for each")])
@@ -84,26 +84,37 @@ def explain(key: str | None, stack: str | None) -> None:
     cls=Command,
     examples=[
         ("slipway inspect ghcr.io/acme/app:1.0", "an image in a registry"),
+        ("slipway inspect nvcr.io/nvidia/pytorch:26.09-py3 --gpu H100,B200 --driver 570.86", "for these hosts"),
         ("slipway inspect ./app.tar --platform linux/arm64", "of `docker save`, or an OCI layout as file or folder"),
     ],
 )
 @click.argument("target", metavar="REF | PATH")
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
+@click.option("--gpu", "gpus", metavar="GPU,...", default="", help="GPUs that all GPU code must run on, such as H100.")
+@click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
 @click.pass_context
-def inspect(ctx: click.Context, target: str, platform: str | None, *, as_json: bool) -> None:
-    """Say whether everything in an image loads, without running it.
+def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, *, as_json: bool) -> None:
+    """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
-    REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where a library, a
-    symbol or a version of one is missing.
+    REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where there is a fault:
+    a library, a symbol or a version is missing, two packages own one library, or a GPU or the driver does not do.
     """
     from cli.inspection import inspection_text
     from oci.binaries import inspection
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
+    from stacks.versions.gpus import capability
+    from stacks.versions.tables import order
 
+    if driver and not order(driver):
+        raise SlipwayError(f"--driver: '{one_line(driver)}' is no version, such as 570.86.15")
+    try:
+        capabilities = {gpu: capability(gpu) for gpu in filter(None, map(str.strip, gpus.split(",")))}
+    except ValueError as error:
+        raise SlipwayError(str(error)) from None
     image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
-    result = inspection.inspect(image, platform)
+    result = inspection.inspect(image, inspection.Question(capabilities, driver), platform)
     print(json.dumps(result.as_json(), indent=2) if as_json else inspection_text.text(result))
     ctx.exit(1 if result.faults else 0)
 

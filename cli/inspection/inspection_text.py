@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
+from oci.binaries.driver import Driver
+from oci.binaries.gpu_coverage import gpu_label, listed
 from oci.binaries.inspection import Inspection
 from oci.binaries.loading import Loading
 from stacks.errors import one_line
+
+
+_WIDTH: Final = 2000
+"""Characters of one line."""
+_LISTED_CONTESTED: Final = 5
+"""Contested files in one line; `--json` has all."""
 
 
 def text(inspection: Inspection) -> str:
@@ -15,8 +24,8 @@ def text(inspection: Inspection) -> str:
     facts = list(_facts(inspection))
     width = max(len(name) for name, _ in facts)
     lines = [f"{one_line(image.reference)}  {image.platform}"]
-    lines += [f"  {name:<{width}}  {one_line(value)}" for name, value in facts]
-    lines += [f"fault: {one_line(fault)}" for fault in inspection.faults]
+    lines += [f"  {name:<{width}}  {one_line(value, _WIDTH)}" for name, value in facts]
+    lines += [f"fault: {one_line(str(fault), _WIDTH)}" for fault in inspection.faults]
     return "\n".join([*lines, _summary(len(inspection.faults))])
 
 
@@ -33,6 +42,40 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     for name, libraries in named.items():
         if libraries:
             yield name, _libraries(libraries)
+
+
+    yield from _gpu_code(inspection)
+    if inspection.driver:
+        yield "driver", _driver(inspection.driver)
+    if files := [one.path for one in inspection.contested if not one.binary]:
+        more = f" and {len(files) - _LISTED_CONTESTED} more" if len(files) > _LISTED_CONTESTED else ""
+        yield "two owners", f"{', '.join(files[:_LISTED_CONTESTED])}{more}"
+
+
+def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    coverage = inspection.coverage
+    if not coverage.libraries:
+        return
+    yield "GPU code", f"{listed(coverage.codes)} in {_files(len(coverage.libraries))}"
+    for name, capability in inspection.question.gpus.items():
+        label = gpu_label(name, capability)
+        without, compiled = (len(paths.get(label, ())) for paths in (coverage.without, coverage.compiled))
+        ready = len(coverage.libraries) - without - compiled
+        value = f"machine code in {_files(ready)}"
+        if compiled:
+            value += f", PTX alone in {compiled}, which the driver compiles at the first use"
+        yield label, value + (f", none in {without}" if without else "")
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
+
+
+def _driver(driver: Driver) -> str:
+    value = f"{driver.least} or newer, for CUDA {driver.cuda or driver.major}"
+    if driver.belongs and driver.belongs != driver.least:
+        value += f"; PTX of that CUDA needs {driver.belongs}"
+    return value + (f"; {driver.forward} replaces an older one's" if driver.forward else "")
 
 
 def _loader(loading: Loading) -> str:

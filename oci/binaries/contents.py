@@ -7,21 +7,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from oci.binaries import elf_file, loader_config
+from oci.binaries import elf_file, loader_config, ownership_records
 from oci.binaries.elf_file import Binary
+from oci.binaries.ownership_records import Owned
 from oci.layers.file_tree import FileTree
 from oci.layers.layer import Entry, Index
 from oci.registry_image import Image
 
-_LARGEST_TEXT: Final = 4 << 20
-"""Bytes of the largest configuration that is read."""
+_LARGEST_TEXT: Final = 32 << 20
+"""Bytes of the largest configuration or record that is read."""
 
 
 @dataclass
 class Contents:
     """An image's files as a container sees them.
 
-    ``binaries`` are its ELF files by path, ``texts`` the loader's configuration. Paths are relative to the root.
+    ``binaries`` are its ELF files by path, ``texts`` the loader's configuration, ``owned`` what package managers
+    recorded. Paths are relative to the root.
     """
 
     tree: FileTree
@@ -29,6 +31,7 @@ class Contents:
     folder: str = "/"
     binaries: dict[str, Binary] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
+    owned: dict[str, Owned] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
 
     def text(self, path: str) -> bytes | None:
@@ -62,18 +65,24 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
         contents.entries[path] = entry
         if isinstance(entry.facts, Binary):
             contents.binaries[path] = entry.facts
+        elif isinstance(entry.facts, Owned):
+            contents.owned[path] = entry.facts
         else:
             contents.texts[path] = entry.facts
     return contents
 
 
-def facts(path: str, size: int, file: IO[bytes]) -> Binary | bytes | None:
+def facts(path: str, size: int, file: IO[bytes]) -> Binary | Owned | bytes | None:
     """Return what is worth to know of a file: of an ELF file what a loader reads, of configuration all."""
     start = file.read(len(elf_file.MAGIC))
     if start == elf_file.MAGIC:
         return elf_file.read(_Whole(start, file), size)
-    if size <= _LARGEST_TEXT and loader_config.is_configuration(path):
+    if size > _LARGEST_TEXT:
+        return None
+    if loader_config.is_configuration(path) or path == ownership_records.DIVERSIONS:
         return start + file.read()
+    if parse := ownership_records.parser(path):
+        return parse(path, start + file.read())
     return None
 
 

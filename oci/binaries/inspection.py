@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from oci.binaries import contents, loading
+from oci.binaries import contents, driver, gpu_coverage, loading, ownership
+from oci.binaries.driver import Driver
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
+from oci.binaries.gpu_coverage import Coverage
 from oci.binaries.loader import DEFAULT_LEVEL
-from oci.binaries.loading import Loading
+from oci.binaries.loading import Fault, Loading
+from oci.binaries.ownership import Contested
 from oci.registry_image import Image
 from stacks.errors import SlipwayError
 
@@ -19,43 +22,79 @@ _MACHINES: Final[Mapping[str, Machine]] = {"amd64": X86_64, "arm64": AARCH64, "3
 
 
 @dataclass(frozen=True)
+class Question:
+    """What is asked of an image beside whether it loads.
+
+    Args:
+        gpus: compute capabilities by GPU, each of which must be able to run all GPU code.
+        driver: the version of the host's driver, empty for none.
+        level: the level of the processor, which decides between variants of a library.
+    """
+
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+    level: str = DEFAULT_LEVEL
+
+
+@dataclass(frozen=True)
 class Inspection:
     """What was found in an image."""
 
     image: Image
-    files: int
+    question: Question
     loading: Loading
+    coverage: Coverage
+    driver: Driver | None
+    contested: Sequence[Contested]
 
     @property
-    def faults(self) -> list[str]:
-        """The faults, one line each."""
-        return [str(fault) for fault in self.loading.faults]
+    def faults(self) -> list[Fault]:
+        """The faults, those of the loader first."""
+        drivers = self.driver.faults(self.question.driver) if self.driver and self.question.driver else []
+        owners = [contested.fault() for contested in self.contested if contested.binary]
+        return [*self.loading.faults, *owners, *self.coverage.faults(), *drivers]
 
     def as_json(self) -> dict[str, Any]:
         """Return the inspection as JSON."""
+        loading = self.loading
         return {
             "reference": self.image.reference,
             "digest": self.image.digest,
             "platform": self.image.platform,
-            "faults": [fault._asdict() | {"users": list(fault.users)} for fault in self.loading.faults],
+            "faults": [fault._asdict() for fault in self.faults],
             "loader": {
-                "loader": self.loading.loader,
-                "resolved": self.loading.resolved,
-                "notResolved": self.loading.not_resolved,
-                "host": self.loading.host,
-                "preloaded": self.loading.preloaded,
-                "optional": self.loading.optional,
-                "sonames": self.loading.sonames,
+                "loader": loading.loader,
+                "resolved": loading.resolved,
+                "notResolved": loading.not_resolved,
+                "host": loading.host,
+                "preloaded": loading.preloaded,
+                "optional": loading.optional,
+                "sonames": loading.sonames,
             },
+            "gpuCode": {
+                "libraries": {path: [*map(str, codes)] for path, codes in self.coverage.libraries.items()},
+                "without": self.coverage.without,
+                "compiledAtFirstUse": self.coverage.compiled,
+            },
+            "driver": vars(self.driver) if self.driver else None,
+            "contested": [
+                {
+                    "path": one.path,
+                    "owners": [f"{owner.manager}: {owner}" for owner in one.owners],
+                    "contentOf": str(one.winner) if one.winner else None,
+                }
+                for one in self.contested
+            ],
         }
 
 
-def inspect(image: Image, platform: str | None = None, level: str = DEFAULT_LEVEL) -> Inspection:
-    """Read an image's layers and inspect them.
+def inspect(image: Image, question: Question | None = None, platform: str | None = None) -> Inspection:
+    """Read an image's layers and inspect them; ``platform`` is what the image must be for.
 
     Raises:
         SlipwayError: the image is for another platform, or a layer cannot be read.
     """
+    question = question or Question()
     if platform and image.platform != platform:
         raise SlipwayError(f"{image.reference}: an image for {image.platform}, not for {platform}")
     read = contents.read(image)
@@ -63,4 +102,11 @@ def inspect(image: Image, platform: str | None = None, level: str = DEFAULT_LEVE
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)
         machine = machines.most_common(1)[0][0] if machines else X86_64
-    return Inspection(image, len(read.binaries), loading.resolve(read, machine, level))
+    return Inspection(
+        image,
+        question,
+        loading.resolve(read, machine, question.level),
+        gpu_coverage.cover(read, question.gpus),
+        driver.needed(read),
+        ownership.contested(read),
+    )

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 CACHE: Final = "etc/ld.so.cache"
 CONFIGURATION: Final = "etc/ld.so.conf"
-PRELOAD: Final = "etc/ld.so.preload"
 
 _OLD: Final = b"ld.so-1.7.0\0"
 _NEW: Final = b"glibc-ld.so.cache1.1"
@@ -35,7 +34,7 @@ class Cached(NamedTuple):
 
 def is_configuration(path: str) -> bool:
     """Return whether a file may say where libraries are; ``ld.so.conf`` may include any file that ends in .conf."""
-    return path in {CACHE, CONFIGURATION, PRELOAD} or (path.startswith("etc/") and path.endswith(".conf"))
+    return path in {CACHE, CONFIGURATION} or (path.startswith("etc/") and path.endswith(".conf"))
 
 
 def cached(content: bytes) -> dict[str, list[Cached]]:
