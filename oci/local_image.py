@@ -10,8 +10,9 @@ import io
 import json
 import posixpath
 import tarfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar, cast
 
@@ -55,26 +56,24 @@ def open_image(target: str, platform: str | None = None) -> Image:
     raise SlipwayError(f"{target}: no OCI layout and no archive of `docker save`: without index.json and manifest.json")
 
 
-class _Files:
+class _Files(ABC):
     """The files of a layout, and its blobs: ``names`` has the files of those that are not at the layout's place."""
 
     def __init__(self, reference: str) -> None:
         self.reference = reference
         self.names: dict[str, str] = {}
 
+    @abstractmethod
     def has(self, name: str) -> bool:
         """Return whether there is a file."""
-        raise NotImplementedError
 
-    @contextmanager
-    def opened(self, name: str) -> Iterator[IO[bytes]]:
+    @abstractmethod
+    def opened(self, name: str) -> AbstractContextManager[IO[bytes]]:
         """Open a file.
 
         Raises:
             OSError: it does not exist.
         """
-        raise NotImplementedError
-        yield
 
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.
@@ -214,10 +213,7 @@ def _of_layout(files: _Files, platform: str | None) -> Image:
     content = files.file("index.json")
     for _ in range(_MOST_INDEXES):
         manifests = [entry for entry in content["manifests"] if isinstance(entry, dict)]
-        if len(manifests) == 1:
-            digest = str(manifests[0]["digest"])
-        else:
-            digest = chosen(files.reference, content, platform)
+        digest = str(manifests[0]["digest"]) if len(manifests) == 1 else chosen(files.reference, content, platform)
         body = files.blob(digest, lambda file: file.read(_LIMIT))
         content = files.parsed(body, digest)
         media_type = content.get("mediaType") or (INDEXES[0] if "manifests" in content else IMAGES[0])
@@ -238,7 +234,9 @@ def _of_docker(files: _Files) -> Image:
     files.names |= {f"file:{name}": name for name in (config, *layers)}
     content: Mapping[str, Any] = {
         "config": {"digest": f"file:{config}", "size": 0},
-        "layers": [{"digest": f"file:{name}", "size": 0, "mediaType": _media_type(files.start(name))} for name in layers],
+        "layers": [
+            {"digest": f"file:{name}", "size": 0, "mediaType": _media_type(files.start(name))} for name in layers
+        ],
     }
     return of(files, Manifest("", IMAGES[0], content, b""))
 

@@ -12,7 +12,6 @@ from oci.layers.layer import Facts, Index, index
 from stacks.errors import SlipwayError
 from stacks.references import split
 
-
 Result = TypeVar("Result")
 
 

@@ -97,14 +97,14 @@ def explain(key: str | None, stack: str | None) -> None:
 def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, *, as_json: bool) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
-    REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where there is a fault:
-    a library, a symbol or a version is missing, two packages own one library, or a GPU or the driver does not do.
+    REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where there is a
+    fault: a library, a symbol or a version is missing, two packages own one library, or a GPU or driver does not do.
     """
     from cli.inspection import inspection_text
     from oci.binaries import inspection
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
-    from stacks.versions.gpus import capability
+    from stacks.versions.archs import capability
     from stacks.versions.tables import order
 
     if driver and not order(driver):

@@ -11,7 +11,6 @@ from oci.binaries.inspection import Inspection
 from oci.binaries.loading import Loading
 from stacks.errors import one_line
 
-
 _WIDTH: Final = 2000
 """Characters of one line."""
 _LISTED_CONTESTED: Final = 5
@@ -42,7 +41,6 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     for name, libraries in named.items():
         if libraries:
             yield name, _libraries(libraries)
-
 
     yield from _gpu_code(inspection)
     if inspection.driver:

@@ -76,7 +76,7 @@ def facts(path: str, size: int, file: IO[bytes]) -> Binary | Owned | bytes | Non
     """Return what is worth to know of a file: of an ELF file what a loader reads, of configuration all."""
     start = file.read(len(elf_file.MAGIC))
     if start == elf_file.MAGIC:
-        return elf_file.read(_Whole(start, file), size)
+        return elf_file.read(file, size, start)
     if size > _LARGEST_TEXT:
         return None
     if loader_config.is_configuration(path) or path == ownership_records.DIVERSIONS:
@@ -84,15 +84,3 @@ def facts(path: str, size: int, file: IO[bytes]) -> Binary | Owned | bytes | Non
     if parse := ownership_records.parser(path):
         return parse(path, start + file.read())
     return None
-
-
-class _Whole:
-    """A file of which the start has been read, from its start."""
-
-    def __init__(self, start: bytes, rest: IO[bytes]) -> None:
-        self._start, self._rest = start, rest
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most ``size`` bytes; all without it."""
-        start, self._start = self._start, b""
-        return start + self._rest.read(size if size < 0 else max(0, size - len(start)))

@@ -8,7 +8,7 @@ from typing import Final
 
 from oci.binaries.contents import Contents
 from oci.binaries.loading import Fault
-from stacks.versions.gpus import least_driver
+from stacks.versions.cuda_toolkit import least_driver
 from stacks.versions.tables import line, older, order, table
 
 _RUNTIME: Final = re.compile(r"lib(?:cudart|nvrtc|cublas|cublasLt)\.so\.(?P<major>\d+)")
@@ -22,8 +22,8 @@ _FORWARD: Final = re.compile(r"(?:^|/)compat(?:/.*)?/libcuda\.so\.1$")
 class Driver:
     """The least driver: of the newest major version of CUDA in the image, which ``library`` is a file of.
 
-    ``cuda`` is its release line, if a file or package names it, and ``belongs`` the driver that came with it: PTX of that
-    toolkit needs it. ``forward`` is a compatibility library, which replaces an older driver's.
+    ``cuda`` is its release line, if a file or package names it, and ``belongs`` the driver that came with it: PTX of
+    that toolkit needs it. ``forward`` is a compatibility library, which replaces an older driver's.
     """
 
     least: str
@@ -37,7 +37,9 @@ class Driver:
         """Return the fault of a driver that is too old."""
         if self.forward or not older(driver, self.least):
             return []
-        return [Fault("driver", self.library, f"misses driver {self.least}", f"{driver} is too old for CUDA {self.major}")]
+        return [
+            Fault("driver", self.library, f"misses driver {self.least}", f"{driver} is too old for CUDA {self.major}")
+        ]
 
 
 def needed(contents: Contents) -> Driver | None:

@@ -23,10 +23,14 @@ from oci.binaries.gpu_code import GpuCode
 MAGIC: Final = b"\x7fELF"
 _IN_MEMORY: Final = 16 << 20
 """Bytes of the largest file that is held in memory; larger ones are in an unnamed temporary file, one at a time."""
-_LARGEST: Final = 16 << 30
+_LARGEST: Final = 8 << 30
 """Bytes of the largest file that is read."""
-_MOST_TABLE: Final = 256 << 20
-"""Bytes of the largest table, such as symbol names, that is held in memory."""
+_MOST_TABLE: Final = 128 << 20
+"""Bytes of the largest table, such as symbol names, that is held in memory, and of the names of all symbols."""
+_MOST_NAME: Final = 1 << 16
+"""Bytes of the longest name other than a symbol's."""
+_MOST_VERSIONS: Final = 1 << 16
+"""Structures of one chain of versions."""
 
 _OBJECT, _PROGRAM, _SHARED = 1, 2, 3
 """Types of files: the second and third are loaded."""
@@ -44,8 +48,11 @@ _LOCAL, _WEAK = 0, 2
 
 _LOADER: Final = re.compile(r"ld(-linux[^/]*|64|)\.so\.\d+")
 """Sonames of glibc's loader."""
-_SYSTEM_FOLDERS: Final = re.compile(rb"(?:/(?:usr/)?lib[\w/-]*/\0){2,}")
+_SYSTEM_FOLDERS: Final = re.compile(rb"(?:/(?:usr/)?lib[\w/-]{0,99}/\0){2,}")
 """The folders that glibc's loader searches last, as it holds them: `system_dirs` of elf/dl-load.c."""
+
+_LARGEST_LOADER: Final = 4 << 20
+"""Bytes of a loader in which its folders are searched."""
 
 
 class Machine(NamedTuple):
@@ -63,10 +70,22 @@ class Machine(NamedTuple):
 X86_64: Final = Machine(62, 64)
 AARCH64: Final = Machine(183, 64)
 I386: Final = Machine(3, 32)
+_UNKNOWN: Final = Machine(0, 0)
 _CUDA: Final = 190
 _MACHINES: Final[Mapping[int, str]] = {
-    **{3: "i386", 8: "mips", 20: "powerpc", 21: "powerpc64", 22: "s390x", 40: "arm", 62: "x86-64", 183: "aarch64"},
-    **{_CUDA: "NVIDIA GPU", 224: "AMD GPU", 243: "riscv", 247: "bpf", 258: "loongarch"},
+    3: "i386",
+    8: "mips",
+    20: "powerpc",
+    21: "powerpc64",
+    22: "s390x",
+    40: "arm",
+    62: "x86-64",
+    183: "aarch64",
+    _CUDA: "NVIDIA GPU",
+    224: "AMD GPU",
+    243: "riscv",
+    247: "bpf",
+    258: "loongarch",
 }
 """Names by ``e_machine`` (binutils, include/elf/common.h)."""
 
@@ -91,7 +110,7 @@ class Binary:
     """
 
     size: int
-    machine: Machine = Machine(0, 0)
+    machine: Machine = _UNKNOWN
     kind: str = "other"
     interpreter: str = ""
     soname: str = ""
@@ -113,11 +132,11 @@ class Binary:
         return self.kind in {"program", "library"}
 
 
-def read(file: IO[bytes], size: int) -> Binary:
-    """Read an ELF file of ``size`` bytes from a stream; a malformed one is returned with its ``problem``."""
+def read(file: IO[bytes], size: int, start: bytes = b"") -> Binary:
+    """Read an ELF file of ``size`` bytes from a stream, whose ``start`` is read; a malformed one has a ``problem``."""
     if size > _LARGEST:
         return Binary(size, problem=f"{size} bytes, at most {_LARGEST} are read")
-    with _seekable(file, size) as content:
+    with _seekable(file, size, start) as content:
         try:
             return _read(content, size)
         except (ValueError, IndexError, OverflowError, struct.error) as error:
@@ -125,11 +144,12 @@ def read(file: IO[bytes], size: int) -> Binary:
 
 
 @contextmanager
-def _seekable(file: IO[bytes], size: int) -> Iterator[IO[bytes]]:
+def _seekable(file: IO[bytes], size: int, start: bytes) -> Iterator[IO[bytes]]:
     if size <= _IN_MEMORY:
-        yield BytesIO(file.read())
+        yield BytesIO(start + file.read())
         return
     with tempfile.TemporaryFile(prefix="slipway-") as content:
+        content.write(start)
         shutil.copyfileobj(file, content, 1 << 20)
         yield content
 
@@ -179,9 +199,7 @@ class _Header:
         return self._names[section.name : self._names.find(b"\0", section.name)]
 
 
-def _table(
-    content: IO[bytes], start: int, size: int, count: int, shape: struct.Struct
-) -> Iterator[tuple[int, ...]]:
+def _table(content: IO[bytes], start: int, size: int, count: int, shape: struct.Struct) -> Iterator[tuple[int, ...]]:
     """Yield the rows of a table of headers, of which each has ``size`` bytes."""
     if count and size < shape.size:
         raise ValueError(f"headers of {size} bytes, expected {shape.size}")
@@ -240,13 +258,13 @@ def _without_content(header: _Header, dynamic: _Segment) -> bool:
 
 def _gpu_code(header: _Header, content: IO[bytes], size: int) -> Iterator[GpuCode]:
     for section in header.sections:
-        if section.kind != _NO_CONTENT and header.section_name(section) in gpu_code.SECTIONS:
+        if section.kind != _NO_CONTENT and header.section_name(section) == gpu_code.SECTION:
             yield from gpu_code.read(content, section.start, min(section.start + section.size, size))
 
 
 def _system_folders(content: IO[bytes]) -> tuple[str, ...]:
     content.seek(0)
-    match = _SYSTEM_FOLDERS.search(content.read(_IN_MEMORY))
+    match = _SYSTEM_FOLDERS.search(content.read(_LARGEST_LOADER))
     return tuple(match.group().decode().rstrip("\0").split("\0")) if match else ()
 
 
@@ -293,7 +311,7 @@ class _Tables:
 
     def versions_needed(self) -> Iterator[Version]:
         """Yield the symbol versions that the file needs of others."""
-        for place, (_, count, file, first, _) in self._chain(_VERNEED, _VERNEEDNUM, "HHIII", 12):
+        for place, (_, count, file, first, _) in self._chain(_VERNEED, _VERNEEDNUM, "HHIII"):
             library = self._string(file)
             part = place + first
             for _ in range(count):
@@ -308,7 +326,7 @@ class _Tables:
         if _VERDEF not in self.tags:
             return None
         names = set()
-        for place, (_, _, _, _, _, first, _) in self._chain(_VERDEF, _VERDEFNUM, "HHHHIII", 16):
+        for place, (_, _, _, _, _, first, _) in self._chain(_VERDEF, _VERDEFNUM, "HHHHIII"):
             names.add(self._string(self._unpack(place + first, "II")[0]))
         return frozenset(names)
 
@@ -318,6 +336,7 @@ class _Tables:
         if _SYMTAB not in self.tags:
             return defined, b""
         undefined = []
+        length = 0
         layout = struct.Struct(self._order + ("IBBHQQ" if self._wide else "IIIBBH"))
         address = self.tags[_SYMTAB][0]
         table = _bytes(self._content, self._offset(address), self._symbol_count(address, layout.size) * layout.size)
@@ -331,6 +350,9 @@ class _Tables:
             if not name or binding == _LOCAL:
                 continue
             text = strings[name : end(b"\0", name)]
+            length += len(text)
+            if length > _MOST_TABLE:
+                raise ValueError(f"names of symbols of more than {_MOST_TABLE} bytes")
             if section:
                 defined.append(hash(text))
             elif binding != _WEAK:
@@ -362,12 +384,12 @@ class _Tables:
             place += 4
         return last + 1
 
-    def _chain(self, tag: int, number: int, layout: str, following: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    def _chain(self, tag: int, number: int, layout: str) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield place and values of each structure of a chain; the last value is the distance to the next one."""
         if tag not in self.tags:
             return
         place = self._offset(self.tags[tag][0])
-        for _ in range(self.tags.get(number, [0])[0]):
+        for _ in range(min(self.tags.get(number, [0])[0], _MOST_VERSIONS)):
             values = self._unpack(place, layout)
             yield place, values
             if not values[-1]:
@@ -379,7 +401,7 @@ class _Tables:
         return struct.unpack(shape, _bytes(self._content, place, struct.calcsize(shape)))
 
     def _string(self, offset: int) -> str:
-        return self._strings[offset : self._strings.index(b"\0", offset)].decode(errors="replace")
+        return self._strings[offset : self._strings.index(b"\0", offset, offset + _MOST_NAME)].decode(errors="replace")
 
     def _offset(self, address: int) -> int:
         for segment in self._loads:

@@ -1,8 +1,8 @@
 """Machine code and PTX for NVIDIA's GPUs in fat binaries, without CUDA's tools.
 
 NVIDIA does not document the format. Source: FORMAT_SPECIFICATION.md of GrigoryEvko/nvopen-tools (3b50e20, fatbin/),
-compared with cuobjdump 13.5 for torch 2.15.0 and NCCL 2.32.3 of the Python index. Each header names its architecture, so that compressed
-code need not be decompressed.
+compared with cuobjdump 13.5 for torch 2.15.0 and NCCL 2.32.3 of the Python index. Each header names its architecture,
+so that compressed code need not be decompressed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator
 from typing import IO, Final, NamedTuple
 
-SECTIONS: Final = {b".nv_fatbin", b"__nv_relfatbin"}
-"""Sections of an ELF file with fat binaries; of device code that is linked later in the second."""
+SECTION: Final = b".nv_fatbin"
+"""The section of an ELF file with fat binaries. `__nv_relfatbin` has what nvlink has read, and no driver reads."""
 _MAGIC: Final = 0xBA55ED50
 _CONTAINER: Final = struct.Struct("<IHHQ")
 _ENTRY: Final = struct.Struct("<HHIQIIII8xQ")

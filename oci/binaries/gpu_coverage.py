@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 from oci.binaries.contents import Contents
 from oci.binaries.gpu_code import GpuCode
-from oci.binaries.loading import Fault
+from oci.binaries.loading import Fault, exceptions
 
 
 @dataclass
 class Coverage:
     """The GPU code of each library by path, and what lacks code for each GPU asked for.
 
-    ``without`` and ``compiled`` are by GPU: libraries with neither machine code nor PTX for it, and those with PTX only,
-    which the driver compiles at the first use.
+    ``without`` and ``compiled`` are by GPU: libraries with neither machine code nor PTX for it, and those with PTX
+    only, which the driver compiles at the first use.
     """
 
     libraries: dict[str, tuple[GpuCode, ...]] = field(default_factory=dict)
@@ -41,7 +41,9 @@ class Coverage:
 def cover(contents: Contents, gpus: Mapping[str, str]) -> Coverage:
     """Return the GPU code in an image; ``gpus`` maps names to compute capabilities such as ``9.0``."""
     binaries = sorted(contents.binaries.items())
-    coverage = Coverage({f"/{path}": binary.gpu_code for path, binary in binaries if binary.gpu_code})
+    hides = exceptions().hides_gpu_code
+    read = {f"/{path}": binary.gpu_code for path, binary in binaries if binary.gpu_code and not hides(binary.soname)}
+    coverage = Coverage(read)
     for name, capability in gpus.items():
         number = int(capability.replace(".", ""))
         label = gpu_label(name, capability)

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from oci.binaries import loader_config
 from oci.binaries.contents import Contents
@@ -61,8 +61,7 @@ class Loaded:
     @property
     def binary(self) -> Binary:
         """The file's facts; only such files are loaded."""
-        assert self.place.binary
-        return self.place.binary
+        return cast("Binary", self.place.binary)
 
 
 class Missing(NamedTuple):
@@ -115,7 +114,7 @@ class Loader:
     def __init__(self, contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> None:
         self._contents = contents
         self.machine = machine
-        self._found: dict[tuple[tuple[str, ...], str], Place | None] = {}
+        self._located: dict[tuple[tuple[str, ...], str], Place | None] = {}
         self._places: dict[str, str | None] = {}
         self._capabilities = CAPABILITIES[level] if machine == X86_64 else ()
         name, self._kind = _INTERPRETERS.get(machine, ("", 0))
@@ -151,7 +150,7 @@ class Loader:
             for needed in by.binary.needed:
                 library = by_name.get(needed)
                 if library is None:
-                    place = self._search(needed, by, program, () if privileged else self._environment)
+                    place = self._search(needed, by, () if privileged else self._environment)
                     if place is None or place.binary is None:
                         process.missing.append(Missing(needed, by, place.problem if place else ""))
                         continue
@@ -179,19 +178,19 @@ class Loader:
             by_name.setdefault(soname, loaded)
         by_file[id(self._contents.entries[loaded.place.path])] = loaded
 
-    def _search(self, name: str, by: Loaded, program: Loaded, environment: tuple[str, ...]) -> Place | None:
+    def _search(self, name: str, by: Loaded, environment: tuple[str, ...]) -> Place | None:
         """Return the file that a needed name stands for, in the loader's order of folders."""
         if "/" in name:
             place = self._open(self._absolute(self._expanded(name, by)))
             return place or None
-        places = (self._in(folders, name) for folders in self._searched(by, program, environment))
+        places = (self._in(folders, name) for folders in self._searched(by, environment))
         if place := next(filter(None, places), None):
             return place
         if (place := self._cached(name, by)) or by.binary.only_own_folders:
             return place
         return self._in(self._system, name)
 
-    def _searched(self, by: Loaded, program: Loaded, environment: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def _searched(self, by: Loaded, environment: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """Yield lists of folders: RPATH of the object and of those that led to it, environment, RUNPATH."""
         if by.binary.runpath is None:
             above: Loaded | None = by
@@ -221,9 +220,9 @@ class Loader:
 
     def _in(self, folders: Sequence[str], name: str) -> Place | None:
         key = (tuple(folders), name)
-        if key not in self._found:
-            self._found[key] = self._look(folders, name)
-        return self._found[key]
+        if key not in self._located:
+            self._located[key] = self._look(folders, name)
+        return self._located[key]
 
     def _look(self, folders: Iterable[str], name: str) -> Place | None:
         for folder in folders:

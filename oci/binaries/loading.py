@@ -67,9 +67,10 @@ class Loading:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What is no fault: ``host`` are patterns of libraries, ``symbols`` of names that a process brings itself."""
+    """What is no fault: patterns of paths and names, and ``symbols`` that a process brings itself."""
 
     host: tuple[str, ...]
+    gpu: tuple[str, ...]
     optional: tuple[tuple[str, str], ...]
     symbols: tuple[tuple[str, re.Pattern[bytes]], ...]
 
@@ -77,9 +78,15 @@ class Exceptions:
         """Return whether only a host provides a library."""
         return any(fnmatch.fnmatchcase(library, pattern) for pattern in self.host)
 
+    def hides_gpu_code(self, soname: str) -> bool:
+        """Return whether a library has GPU code in a format of its own."""
+        return any(fnmatch.fnmatchcase(soname, pattern) for pattern in self.gpu)
+
     def is_optional(self, file: str, library: str) -> bool:
         """Return whether a file at a path may lack a library."""
-        return any(fnmatch.fnmatchcase(file, where) and fnmatch.fnmatchcase(library, name) for where, name in self.optional)
+        return any(
+            fnmatch.fnmatchcase(file, where) and fnmatch.fnmatchcase(library, name) for where, name in self.optional
+        )
 
     def brought(self, file: str, symbol: bytes) -> bool:
         """Return whether the process that opens a file brings a symbol."""
@@ -92,7 +99,13 @@ def exceptions() -> Exceptions:
     table = tomllib.loads(_EXCEPTIONS.read_text(encoding="utf-8"))
     return Exceptions(
         tuple(table["host"]["libraries"]),
-        tuple((file, library) for row in table.get("optional", []) for file in row["files"] for library in row["libraries"]),
+        tuple(table["gpu"]["libraries"]),
+        tuple(
+            (file, library)
+            for row in table.get("optional", [])
+            for file in row["files"]
+            for library in row["libraries"]
+        ),
         tuple((file, re.compile(row["symbols"].encode())) for row in table["process"] for file in row["files"]),
     )
 
@@ -208,7 +221,9 @@ class _Resolution:
         table = exceptions()
         for (path, needed), users in self._libraries.unmet():
             missing = self._reasons[path, needed]
-            elsewhere = sorted((one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path))
+            elsewhere = sorted(
+                (one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path)
+            )
             listed = None
             if table.is_host(needed):
                 listed = self.result.host
@@ -230,7 +245,7 @@ class _Resolution:
         nearest = elsewhere[0]
         if missing.by.binary.only_own_folders:
             return f"/{nearest} is in a default folder, and the file is linked with nodefaultlib"
-        if (configured := self._loader.elsewhere(missing.needed)):
+        if configured := self._loader.elsewhere(missing.needed):
             return f"/{configured} is not in /etc/ld.so.cache; run ldconfig"
         machine = self._contents.binaries[nearest].machine
         if machine != self._loader.machine:
@@ -292,23 +307,20 @@ class _Symbols:
                 if one != path and len(users[one]) < _MOST_USERS:
                     users[one].append(path)
         for path in self._scopes:
+            if path in self._incomplete:
+                continue
             missing = [name for name in _names(binaries[path]) if hash(name) in unknown]
-            missing = [name for name in missing if not exceptions().brought(path, name)]
-            if path not in self._incomplete and missing:
+            if binaries[path].kind == "program":
+                missing += self._of_program(path)
+            missing = [name for name in dict.fromkeys(missing) if not exceptions().brought(path, name)]
+            if missing:
                 yield self._fault(path, missing, users[path])
-            elif binaries[path].kind == "program" and path not in self._incomplete:
-                if missing := self._of_program(path):
-                    yield self._fault(path, missing, [])
 
     def _of_program(self, path: str) -> list[bytes]:
         """Return the symbols of a program itself that none of its libraries defines."""
         scope = [self._hashes(one) for one in self._scopes[path]]
         names = _names(self._contents.binaries[path])
-        return [
-            name
-            for name in names
-            if not any(_holds(hashes, hash(name)) for hashes in scope) and not exceptions().brought(path, name)
-        ]
+        return [name for name in names if not any(_holds(hashes, hash(name)) for hashes in scope)]
 
     def _hashes(self, path: str) -> Sequence[int]:
         if path not in self._sorted:
@@ -319,7 +331,11 @@ class _Symbols:
         first = names[0].decode(errors="replace")
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return Fault(
-            "symbol", f"/{path}", f"misses symbol {first}{more}", "no library defines it", tuple(f"/{one}" for one in users)
+            "symbol",
+            f"/{path}",
+            f"misses symbol {first}{more}",
+            "no library defines it",
+            tuple(f"/{one}" for one in users),
         )
 
 

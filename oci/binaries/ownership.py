@@ -14,7 +14,7 @@ from oci.binaries.ownership_records import DIVERSIONS, Content, Owned, Owner
 
 @dataclass(frozen=True)
 class Contested:
-    """A file with its owners; ``winner`` is the one whose content it has, if sizes tell. ``binary``: it is an ELF file."""
+    """A file with its owners, of which the ``winner``'s content is there, if sizes tell; ``binary`` for an ELF file."""
 
     path: str
     owners: tuple[Owner, ...]

@@ -17,7 +17,9 @@ from typing import Final, NamedTuple
 
 DIVERSIONS: Final = "var/lib/dpkg/diversions"
 
-_RECORD: Final = re.compile(r"(?P<site>.*?/?(?:site|dist)-packages)/(?P<name>[^/]+)-(?P<version>[^/-]+)\.dist-info/RECORD")
+_RECORD: Final = re.compile(
+    r"(?P<site>.*?/?(?:site|dist)-packages)/(?P<name>[^/]+)-(?P<version>[^/-]+)\.dist-info/RECORD"
+)
 _CONDA: Final = re.compile(r"(?:(?P<prefix>.*)/)?conda-meta/(?P<name>[^/]+)-(?P<version>[^/-]+)-[^/-]+\.json")
 _DPKG: Final = re.compile(r"var/lib/dpkg/(?:info|status\.d)/(?P<name>[^/]+)\.(?P<kind>list|md5sums)")
 
@@ -102,7 +104,7 @@ def _conda(path: str, content: bytes) -> Owned | None:
 
 
 def _dpkg(path: str, content: bytes) -> Owned | None:
-    """Return the files of one list, or with their digests; a package that lost a file to another still has its digest."""
+    """Return the files of a list, or with their digests, where files that went to another package stay."""
     match = _DPKG.fullmatch(path)
     if not match:
         return None

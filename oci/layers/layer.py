@@ -155,9 +155,7 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 """Decompression by suffix of a layer's media type."""
 
 
-def _add(
-    layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None
-) -> None:
+def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None) -> None:
     path = sys.intern(normal(member.name))  # the other image mostly has the same paths
     folder, name = posixpath.split(path)
     if name == _OPAQUE:

@@ -129,3 +129,18 @@ def default_archs(
         raise Incompatible(field, profile, why, _alike(preferred[0], release.archs), release.archs_source)
     ptx = "+PTX" if any(arch.ptx for arch in preferred) else ""
     return " ".join(names) + ptx
+
+
+def capability(name: str) -> str:
+    """Return the compute capability of a GPU, ``9.0`` of ``H100``; a capability, or ``sm_90``, stands for itself.
+
+    Raises:
+        Incompatible: no such GPU is in the table.
+    """
+    if match := re.fullmatch(r"(?:sm_)?(\d+)\.?(\d)", name):
+        return f"{match[1]}.{match[2]}"
+    source = "NVIDIA's list of CUDA GPUs, stacks/versions/gpus.toml"
+    names = {known.lower(): value for known, value in table("gpus")["gpu"].items()}
+    if name.lower() in names:
+        return str(names[name.lower()])
+    return str(row(table("gpus")["gpu"], name, "--gpu", "is no known GPU; a compute capability works too", source))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -121,3 +122,9 @@ def parent_cudnn(version: str, major: str | None = None) -> str:
         raise Incompatible("cuda", version, "has no nvidia/cuda image with cuDNN", with_cudnn, _PARENTS)
     named = [full for full in offered if major in {None, full.split(".")[0]}]
     return max(named or offered, key=order)
+
+
+def least_driver(major: str) -> str | None:
+    """Return the oldest driver that programs of a major version of CUDA run with; None for an unknown one."""
+    drivers: Mapping[str, str] = table("gpus")["driver"]
+    return drivers.get(major)

@@ -18,9 +18,9 @@ _VERSION = re.compile(r": (?P<library>\S+): version `(?P<name>[^']+)' not found 
 
 @dataclass
 class Listing:
-    """The libraries of a file's process: paths of those found, names of those missing, missing versions, `failed` early."""
+    """The libraries of a file's process: paths of those there, names of those missing, missing versions, `failed` early."""
 
-    found: set[str] = field(default_factory=set)
+    libraries: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
     versions: set[tuple[str, str, str]] = field(default_factory=set)
     failed: bool = False
@@ -28,7 +28,9 @@ class Listing:
 
 def of_container(image: Image, paths: Iterable[str], *options: str) -> dict[str, Listing]:
     """Return what the image's own loader lists for each file."""
-    output = image.run("sh", "-c", _EACH, options=("--entrypoint=", *options), text="".join(f"/{path}\n" for path in paths))
+    output = image.run(
+        "sh", "-c", _EACH, options=("--entrypoint=", *options), text="".join(f"/{path}\n" for path in paths)
+    )
     listings: dict[str, Listing] = {}
     for line in output.splitlines():
         if line.startswith("## /"):
@@ -41,7 +43,7 @@ def of_container(image: Image, paths: Iterable[str], *options: str) -> dict[str,
             if match[2] == "not found":
                 listing.missing.add(match[1])
             else:
-                listing.found.add(match[2])
+                listing.libraries.add(match[2])
     return listings
 
 
@@ -76,7 +78,7 @@ def differences(image: Image, contents: Contents) -> list[str]:
     lines = []
     for path, listing in ours.items():
         real = theirs[path]
-        real.found -= {_LOADER, f"/usr{_LOADER}"}
+        real.libraries -= {_LOADER, f"/usr{_LOADER}"}
         if real.failed != listing.failed:
             lines.append(f"/{path}: ends early: {real.failed}, not {listing.failed}")
         elif not real.failed and real != listing:

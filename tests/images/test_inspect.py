@@ -26,7 +26,9 @@ class Files:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def library(self, path: str, *flags: str, needs: tuple[str, ...] = (), source: str = "int {name}(void){{return 1;}}") -> None:
+    def library(
+        self, path: str, *flags: str, needs: tuple[str, ...] = (), source: str = "int {name}(void){{return 1;}}"
+    ) -> None:
         """Compile `path`, whose soname is its file name; `needs` are paths of libraries."""
         name = Path(path).name
         code = source.format(name=name.split(".")[0].replace("-", "_"))
@@ -40,7 +42,18 @@ class Files:
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         libraries = [str(self.root / need) for need in needs]
-        command = ["gcc", "-w", "-x", "c", "-", "-x", "none", "-o", file, "-Wl,--no-as-needed,--allow-shlib-undefined"]
+        command: list[str | Path] = [
+            "gcc",
+            "-w",
+            "-x",
+            "c",
+            "-",
+            "-x",
+            "none",
+            "-o",
+            file,
+            "-Wl,--no-as-needed,--allow-shlib-undefined",
+        ]
         command += ["-Wl,--unresolved-symbols=ignore-all", *flags, *libraries]
         subprocess.run(command, input=code, text=True, check=True)
 
@@ -55,18 +68,34 @@ def rpath(*folders: str, kind: str = NEW) -> str:
 
 def plant(files: Files) -> None:
     """Write the files, each folder a case."""
+    plant_versions(files)
+    plant_folders(files)
+    plant_links(files)
+    plant_other_files(files)
+
+
+def plant_versions(files: Files) -> None:
     files.library("missing/libgone.so")
     files.program("missing/program", needs=("missing/libgone.so",))
     (files.root / "missing/libgone.so").unlink()
 
     script = files.root / "versions.map"
     script.write_text("V1 { global: f; }; V2 { global: g; } V1;\n")
-    files.library("version/libv.so", f"-Wl,--version-script={script}", source="int f(void){{return 1;}} int g(void){{return 2;}}")
-    files.library("version/libuser.so", rpath("$ORIGIN"), needs=("version/libv.so",), source="int g(void); int h(void){{return g();}}")
+    files.library(
+        "version/libv.so", f"-Wl,--version-script={script}", source="int f(void){{return 1;}} int g(void){{return 2;}}"
+    )
+    files.library(
+        "version/libuser.so",
+        rpath("$ORIGIN"),
+        needs=("version/libv.so",),
+        source="int g(void); int h(void){{return g();}}",
+    )
     files.program("version/program", rpath("$ORIGIN"), needs=("version/libuser.so",))
     script.write_text("V1 { global: f; };\n")
     files.library("version/libv.so", f"-Wl,--version-script={script}", source="int f(void){{return 1;}}")
 
+
+def plant_folders(files: Files) -> None:
     files.library("runpath/lib/libr.so")
     files.program("runpath/wrong", rpath("/opt/runpath/nowhere"), needs=("runpath/lib/libr.so",))
     files.program("runpath/right", rpath("/opt/runpath/nowhere", "$ORIGIN/lib"), needs=("runpath/lib/libr.so",))
@@ -74,8 +103,8 @@ def plant(files: Files) -> None:
     for kind in ("inherited", "not-inherited", "overridden"):
         flag = NEW if kind == "not-inherited" else OLD
         files.library(f"{kind}/lib/libb.so")
-        own = (rpath("/opt/nowhere"),) if kind == "overridden" else ()
-        files.library(f"{kind}/lib/liba.so", *own, needs=(f"{kind}/lib/libb.so",))
+        flags = (rpath("/opt/nowhere"),) if kind == "overridden" else ()
+        files.library(f"{kind}/lib/liba.so", *flags, needs=(f"{kind}/lib/libb.so",))
         files.program(f"{kind}/program", rpath(f"/opt/{kind}/lib", kind=flag), needs=(f"{kind}/lib/liba.so",))
 
     files.library("environment/lib/libe.so")
@@ -87,6 +116,8 @@ def plant(files: Files) -> None:
     needs = ("capabilities/lib/libcapable.so", "capabilities/lib/glibc-hwcaps/x86-64-v3/libonly.so")
     files.program("capabilities/program", rpath("$ORIGIN/lib"), needs=needs)
 
+
+def plant_links(files: Files) -> None:
     files.library("link/out/libnext.so")
     files.library("link/out/libl.so", rpath("$ORIGIN"), needs=("link/out/libnext.so",))
     (files.root / "link/lib").mkdir()
@@ -106,11 +137,13 @@ def plant(files: Files) -> None:
     files.library("tokens/lib/x86_64-linux-gnu/libt.so")
     files.program("tokens/program", rpath("/opt/tokens/${LIB}"), needs=("tokens/lib/x86_64-linux-gnu/libt.so",))
 
+
+def plant_other_files(files: Files) -> None:
     files.library("machine/right/libm1.so")
     (files.root / "machine/wrong").mkdir()
-    other = bytearray((files.root / "machine/right/libm1.so").read_bytes())
-    other[MACHINE] = 183
-    (files.root / "machine/wrong/libm1.so").write_bytes(other)
+    changed = bytearray((files.root / "machine/right/libm1.so").read_bytes())
+    changed[MACHINE] = 183
+    (files.root / "machine/wrong/libm1.so").write_bytes(changed)
     files.program("machine/program", rpath("$ORIGIN/wrong", "$ORIGIN/right"), needs=("machine/right/libm1.so",))
     files.program("machine/lost", rpath("$ORIGIN/wrong"), needs=("machine/right/libm1.so",))
 
@@ -127,13 +160,17 @@ def plant(files: Files) -> None:
     files.library("twice/two/libs.so")
     files.library("twice/one/libx.so", rpath("/opt/twice/one"), needs=("twice/one/libs.so",))
     files.library("twice/two/liby.so", rpath("/opt/twice/two"), needs=("twice/two/libs.so",))
-    files.program("twice/program", rpath("/opt/twice/one", "/opt/twice/two"), needs=("twice/one/libx.so", "twice/two/liby.so"))
+    files.program(
+        "twice/program", rpath("/opt/twice/one", "/opt/twice/two"), needs=("twice/one/libx.so", "twice/two/liby.so")
+    )
 
     files.library("slash/libp.so", "-Wl,-soname,/opt/slash/libp.so")
     files.program("slash/program", needs=("slash/libp.so",))
     files.program("slash/origin", needs=("slash/libp.so",))
 
-    files.library("symbol/libundefined.so", source="int nowhere_defined(void); int {name}(void){{return nowhere_defined();}}")
+    files.library(
+        "symbol/libundefined.so", source="int nowhere_defined(void); int {name}(void){{return nowhere_defined();}}"
+    )
     files.program("static/program", "-static")
     files.program("interpreter/program", "-Wl,--dynamic-linker=/lib64/ld-other.so.9")
 
@@ -167,34 +204,54 @@ def test_each_file_resolves_as_by_loader_in_it(planted: Image, archive: Path) ->
 
 def test_loader_in_image_reads_planted_files(planted: Image) -> None:
     """The referee itself: it finds what is there, and misses what is planted."""
-    listings = of_container(planted, ["opt/inherited/program", "opt/missing/program", "opt/version/program", "opt/invalid/text/program"])
-    assert listings["opt/inherited/program"].found >= {"/opt/inherited/lib/liba.so", "/opt/inherited/lib/libb.so"}
+    listings = of_container(
+        planted, ["opt/inherited/program", "opt/missing/program", "opt/version/program", "opt/invalid/text/program"]
+    )
+    assert listings["opt/inherited/program"].libraries >= {"/opt/inherited/lib/liba.so", "/opt/inherited/lib/libb.so"}
     assert listings["opt/missing/program"].missing == {"libgone.so"}
     assert listings["opt/version/program"].versions == {("/opt/version/libuser.so", "/opt/version/libv.so", "V2")}
     assert listings["opt/invalid/text/program"].failed
 
 
-def test_inspect_planted_defects_gives_one_line_each(
-    archive: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_planted_defects_gives_one_line_each(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(archive), "--json"]) == 1
-    faults = {(fault["file"].removeprefix("/opt/"), fault["missing"]): fault for fault in json.loads(capsys.readouterr().out)["faults"]}
+    faults = {
+        (fault["file"].removeprefix("/opt/"), fault["missing"]): fault
+        for fault in json.loads(capsys.readouterr().out)["faults"]
+    }
     assert {key: fault["reason"] for key, fault in faults.items()} == {
         ("missing/program", "misses libgone.so"): "not in the image",
         ("version/libuser.so", "misses version V2 of /opt/version/libv.so"): "",
         ("runpath/wrong", "misses libr.so"): "/opt/runpath/lib/libr.so is in no folder that is searched",
-        ("not-inherited/lib/liba.so", "misses libb.so"): "/opt/not-inherited/lib/libb.so is in no folder that is searched",
+        (
+            "not-inherited/lib/liba.so",
+            "misses libb.so",
+        ): "/opt/not-inherited/lib/libb.so is in no folder that is searched",
         ("overridden/lib/liba.so", "misses libb.so"): "/opt/overridden/lib/libb.so is in no folder that is searched",
-        ("link/out/libl.so", "misses libnext.so"): "/opt/link/out/libnext.so is in no folder that is searched, opened as /opt/link/lib/libl.so",
+        (
+            "link/out/libl.so",
+            "misses libnext.so",
+        ): "/opt/link/out/libnext.so is in no folder that is searched, opened as /opt/link/lib/libl.so",
         ("later/program", "misses liblate.so"): "/opt/later/lib/liblate.so is not in /etc/ld.so.cache; run ldconfig",
         ("machine/lost", "misses libm1.so"): "/opt/machine/right/libm1.so is in no folder that is searched",
         ("invalid/text/program", "misses libi.so"): "/opt/invalid/text/libi.so is no ELF file",
         ("invalid/empty/program", "misses libi.so"): "/opt/invalid/empty/libi.so is no ELF file",
-        ("invalid/short/program", "misses libi.so"): "/opt/invalid/short/libi.so is malformed: a table at 0 ends after the file",
+        (
+            "invalid/short/program",
+            "misses libi.so",
+        ): "/opt/invalid/short/libi.so is malformed: a table at 0 ends after the file",
         ("invalid/short/libi.so", "cannot be loaded"): "malformed: a table at 0 ends after the file",
-        ("own-folders/program", "misses libc.so.6"): "/usr/lib/x86_64-linux-gnu/libc.so.6 is in a default folder, and the file is linked with nodefaultlib",
-        ("own-folders/program", "misses libz.so.1"): "/usr/lib/x86_64-linux-gnu/libz.so.1.2.13 is in a default folder, and the file is linked with nodefaultlib",
+        (
+            "own-folders/program",
+            "misses libc.so.6",
+        ): "/usr/lib/x86_64-linux-gnu/libc.so.6 is in a default folder, and the file is linked with nodefaultlib",
+        (
+            "own-folders/program",
+            "misses libz.so.1",
+        ): "/usr/lib/x86_64-linux-gnu/libz.so.1.2.13 is in a default folder, and the file is linked with nodefaultlib",
         ("interpreter/program", "misses /lib64/ld-other.so.9"): "no such loader",
         ("symbol/libundefined.so", "misses symbol nowhere_defined"): "no library defines it",
     }
-    assert faults["version/libuser.so", "misses version V2 of /opt/version/libv.so"]["users"] == ["/opt/version/program"]
+    assert faults["version/libuser.so", "misses version V2 of /opt/version/libv.so"]["users"] == [
+        "/opt/version/program"
+    ]

@@ -1,0 +1,108 @@
+"""ELF files for tests, with the tables that loaders read and no code; `fatbin` writes GPU code."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def elf(
+    soname: str = "",
+    needed: Sequence[str] = (),
+    *,
+    rpath: str = "",
+    runpath: str = "",
+    interpreter: str = "",
+    defined: Sequence[str] = (),
+    undefined: Sequence[str] = (),
+    weak: Sequence[str] = (),
+    needs: Mapping[str, Sequence[str]] | None = None,
+    provides: Sequence[str] = (),
+    machine: int = 62,
+    gpu: bytes = b"",
+    data: bytes = b"",
+) -> bytes:
+    """Return a library, or with `interpreter` a program; `needs` are versions by library, `data` follows the tables."""
+    strings = bytearray(b"\0")
+
+    def name(text: str) -> int:
+        strings.extend(text.encode() + b"\0")
+        return len(strings) - len(text.encode()) - 1
+
+    tags = [(1, name(library)) for library in needed]
+    tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text]
+    symbols = bytearray(24)
+    for group, section, binding in ((defined, 1, 1), (undefined, 0, 1), (weak, 0, 2)):
+        for symbol in group:
+            symbols += struct.pack("<IBBHQQ", name(symbol), binding << 4 | 2, 0, section, 0, 0)
+    versions = bytearray()
+    for number, (library, wanted) in enumerate(sorted((needs or {}).items()), 1):
+        versions += struct.pack(
+            "<HHIII", 1, len(wanted), name(library), 16, 16 + 16 * len(wanted) if number < len(needs or {}) else 0
+        )
+        for each, version in enumerate(wanted, 1):
+            versions += struct.pack("<IHHII", 0, 0, 2, name(version), 16 if each < len(wanted) else 0)
+    defined_versions = bytearray()
+    for number, version in enumerate(provides, 1):
+        defined_versions += struct.pack("<HHHHIII", 1, 0, number, 1, 0, 20, 28 if number < len(provides) else 0)
+        defined_versions += struct.pack("<II", name(version), 0)
+    segments = 2 + bool(interpreter)
+    place = _HEADER.size + segments * _SEGMENT.size
+    parts: list[bytes] = []
+
+    def put(content: bytes) -> int:
+        nonlocal place
+        start = place
+        padded = content + bytes(-len(content) % 8)
+        parts.append(padded)
+        place += len(padded)
+        return start
+
+    interpreted = put(interpreter.encode() + b"\0") if interpreter else 0
+    tags += [(6, put(bytes(symbols))), (4, put(struct.pack("<II", 0, len(symbols) // 24)))]
+    if versions:
+        tags += [(0x6FFFFFFE, put(bytes(versions))), (0x6FFFFFFF, len(needs or {}))]
+    if defined_versions:
+        tags += [(0x6FFFFFFC, put(bytes(defined_versions))), (0x6FFFFFFD, len(provides))]
+    tags += [(5, put(bytes(strings))), (10, len(strings))]
+    dynamic = b"".join(struct.pack("<QQ", *tag) for tag in [*tags, (0, 0)])
+    start = put(dynamic)
+    put(data)
+    gpu_start = put(gpu)
+    end = place
+    names = b"\0.nv_fatbin\0.shstrtab\0"
+    sections = b""
+    if gpu:
+        listed = put(names)
+        sections = bytes(64) + _SECTION.pack(1, 1, 2, 0, gpu_start, len(gpu), 0, 0, 8, 0)
+        sections += _SECTION.pack(12, 3, 0, 0, listed, len(names), 0, 0, 1, 0)
+    header = _HEADER.pack(
+        *(b"\x7fELF\2\1\1" + bytes(9), 3, machine, 1, 0, 64, place if sections else 0, 0, 64, 56, segments, 64),
+        *(len(sections) // 64, 2 if sections else 0),
+    )
+    table = _SEGMENT.pack(1, 5, 0, 0, 0, end, end, 4096) + _SEGMENT.pack(
+        2, 6, start, start, start, len(dynamic), len(dynamic), 8
+    )
+    if interpreter:
+        table += _SEGMENT.pack(
+            3, 4, interpreted, interpreted, interpreted, len(interpreter) + 1, len(interpreter) + 1, 1
+        )
+    return header + table + b"".join(parts) + sections
+
+
+def loader() -> bytes:
+    """Return glibc's loader, as far as its soname and its folders go."""
+    return elf("ld-linux-x86-64.so.2", data=b"\0/lib64/\0/usr/lib64/\0")
+
+
+def fatbin(*codes: tuple[int, int, int], payload: int = 24) -> bytes:
+    """Return a fat binary; each code is its kind, 1 for PTX and 2 for machine code, its architecture and its flags."""
+    entries = b""
+    for kind, arch, flags in codes:
+        entries += struct.pack("<HHIQIIII8xQ16x", kind, 0x101, 64, payload, payload, 0, 0, arch, flags) + bytes(payload)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries

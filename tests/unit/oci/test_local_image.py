@@ -1,0 +1,195 @@
+"""Images in layouts and archives, and what `slipway inspect` makes of them, whole and broken."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from cli.main import main
+from oci.binaries import contents
+from oci.local_image import open_image
+from oci.registry_image import Image
+from stacks.errors import SlipwayError
+from tests.helpers.elf_writer import LOADER, elf, loader
+
+OCI = "application/vnd.oci.image"
+PLATFORM = {"os": "linux", "architecture": "amd64"}
+Member = tuple[str, bytes | str]
+
+
+def layer(*members: Member) -> bytes:
+    """Return an archive; text is a symbolic link's target, or with `=` a hard link's."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, content in members:
+            member = tarfile.TarInfo(path)
+            member.mode = 0o755
+            if isinstance(content, str):
+                member.type = tarfile.LNKTYPE if content.startswith("=") else tarfile.SYMTYPE
+                member.linkname = content.removeprefix("=")
+                archive.addfile(member)
+            else:
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+LOWER = layer(
+    ("usr/lib64/ld-linux-x86-64.so.2", loader()),
+    ("lib64", "usr/lib64"),
+    ("opt/gone/liba.so", elf("liba.so")),
+    ("opt/old/liba.so", elf("liba.so")),
+    ("usr/lib64/libb.so", elf("libb.so")),
+)
+UPPER = layer(
+    ("opt/gone/.wh..wh..opq", b""),
+    ("opt/old/.wh.liba.so", b""),
+    ("usr/lib64/libc.so.1", "=usr/lib64/libb.so"),
+    ("bin/p", elf(needed=["liba.so", "libb.so", "libc.so.1"], interpreter=LOADER)),
+)
+LAYERS = [(LOWER, "tar+gzip", gzip.compress), (UPPER, "tar+zstd", zstandard.ZstdCompressor().compress)]
+
+
+def write_layout(folder: Path, layers: Sequence[tuple[bytes, str, Callable[[bytes], bytes]]]) -> Path:
+    """Write an OCI layout with an index of one image and an attestation."""
+    blobs = folder / "blobs/sha256"
+    blobs.mkdir(parents=True)
+
+    def blob(content: bytes, media_type: str, **more: Any) -> dict[str, Any]:
+        digest = hashlib.sha256(content).hexdigest()
+        (blobs / digest).write_bytes(content)
+        return {"digest": f"sha256:{digest}", "size": len(content), "mediaType": media_type, **more}
+
+    packed = [blob(pack(content), f"{OCI}.layer.v1.{kind}") for content, kind, pack in layers]
+    diff_ids = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content, _, _ in layers]
+    config = blob(
+        json.dumps({**PLATFORM, "rootfs": {"diff_ids": diff_ids}, "config": {}}).encode(), f"{OCI}.config.v1+json"
+    )
+    manifest = blob(
+        json.dumps({"config": config, "layers": packed}).encode(), f"{OCI}.manifest.v1+json", platform=PLATFORM
+    )
+    attestation = blob(b"{}", f"{OCI}.manifest.v1+json", platform={"os": "unknown", "architecture": "unknown"})
+    (folder / "index.json").write_text(json.dumps({"manifests": [manifest, attestation]}))
+    return folder
+
+
+def pack_folder(folder: Path, path: Path) -> Path:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        archive.add(folder, arcname=".")
+    return path
+
+
+def write_docker(path: Path) -> Path:
+    """Write what older engines save: a layer in a folder, and a link to it for the same layer once more."""
+    config = {**PLATFORM, "rootfs": {"diff_ids": ["sha256:1", "sha256:2", "sha256:2"]}, "config": {}}
+    files = {"config.json": json.dumps(config).encode(), "a/layer.tar": LOWER, "b/layer.tar": gzip.compress(UPPER)}
+    layers = ["a/layer.tar", "b/layer.tar", "c/layer.tar"]
+    files["manifest.json"] = json.dumps([{"Config": "config.json", "RepoTags": ["x:1"], "Layers": layers}]).encode()
+    path.write_bytes(layer(*files.items(), ("c/layer.tar", "../b/layer.tar")))
+    return path
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Path:
+    return write_layout(tmp_path / "layout", LAYERS)
+
+
+def binaries(image: Image) -> set[str]:
+    return set(contents.read(image).binaries)
+
+
+def test_image_of_each_form_has_the_same_files(layout: Path, tmp_path: Path) -> None:
+    expected = {"bin/p", "usr/lib64/ld-linux-x86-64.so.2", "usr/lib64/libb.so", "usr/lib64/libc.so.1"}
+    forms = (layout, pack_folder(layout, tmp_path / "a.tar"), pack_folder(layout, tmp_path / "a.tar.gz"))
+    for form in (*forms, write_docker(tmp_path / "d.tar")):
+        assert binaries(open_image(str(form))) == expected, form
+
+
+def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(layout), "--platform", "linux/amd64"]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  loader  4 ELF files resolved as /lib64/ld-linux-x86-64.so.2 does",
+        "fault: /bin/p: misses liba.so: not in the image",
+        "1 fault",
+    ]
+
+
+def test_inspect_image_without_fault_exits_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_layout(tmp_path / "whole", LAYERS[:1])
+    assert main(["inspect", str(path), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["platform"], result["faults"], result["loader"]["resolved"]) == ("linux/amd64", [], 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"no archive" * 100, "tar"),
+        (gzip.compress(LOWER)[:-30], "tar+gzip"),
+        (b"\x28\xb5\x2f\xfd" + bytes(99), "tar+zstd"),
+    ],
+)
+def test_inspect_broken_layer_is_one_line(
+    tmp_path: Path, content: bytes, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_layout(tmp_path / "broken", [(content, kind, bytes)])
+    assert main(["inspect", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "malformed layer archive" in error
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        ("x", "index.json is not JSON"),
+        ("[" * 5000, "index.json is not JSON"),
+        ("[]", "malformed layout"),
+        ('{"manifests": []}', "without an image|of several images"),
+        ('{"manifests": [{"digest": "sha256:aa"}]}', "sha256:aa: .*No such file"),
+        ('{"manifests": [{"digest": 3}]}', "3: "),
+    ],
+)
+def test_open_broken_layout_is_refused(tmp_path: Path, index: str, error: str) -> None:
+    (tmp_path / "index.json").write_text(index)
+    with pytest.raises(SlipwayError, match=error):
+        open_image(str(tmp_path))
+
+
+def test_open_what_is_no_image_is_refused(tmp_path: Path, layout: Path) -> None:
+    (tmp_path / "text").write_text("no archive")
+    (tmp_path / "empty").mkdir()
+    for name, error in (("text", "no archive"), ("empty", "no OCI layout"), ("gone", "no such file")):
+        with pytest.raises(SlipwayError, match=error):
+            open_image(str(tmp_path / name))
+    next(path for path in (layout / "blobs/sha256").iterdir() if path.read_bytes()[:2] == b"\x1f\x8b").write_bytes(
+        b"{}"
+    )
+    with pytest.raises(SlipwayError, match="a blob is corrupt"):
+        binaries(open_image(str(layout)))
+
+
+def test_open_layout_for_other_platform_is_refused(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(layout), "--platform", "linux/arm64"]) == 1
+    assert "an index without an image for linux/arm64: linux/amd64 (sha256:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--gpu", "H1000"], "--gpu: 'H1000' is no known GPU"),
+        (["--driver", "new"], "--driver: 'new' is no version, such as 570.86.15"),
+    ],
+)
+def test_inspect_wrong_option_is_one_line(arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "./x", *arguments]) == 1
+    assert capsys.readouterr().err.startswith(error)
