@@ -55,6 +55,9 @@ def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if not coverage.libraries:
         return
     yield "GPU code", f"{listed(coverage.codes)} in {_files(len(coverage.libraries))}"
+    without = (f"{arch} in {_files(len(paths))}" for arch, paths in inspection.arch_list.without.items())
+    if lacking := ", ".join(without):
+        yield "arch list", f"no code for {lacking}"
     for name, capability in inspection.question.gpus.items():
         label = gpu_label(name, capability)
         without, compiled = (len(paths.get(label, ())) for paths in (coverage.without, coverage.compiled))

@@ -7,18 +7,18 @@ holds whole files in memory. As in the loader, the dynamic segment counts, since
 from __future__ import annotations
 
 import re
-import shutil
 import struct
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import IO, Final, NamedTuple
 
 from oci.binaries import gpu_code
 from oci.binaries.gpu_code import GpuCode
+from stacks.errors import SlipwayError
 
 MAGIC: Final = b"\x7fELF"
 _IN_MEMORY: Final = 16 << 20
@@ -27,6 +27,7 @@ _LARGEST: Final = 8 << 30
 """Bytes of the largest file that is read."""
 _MOST_TABLE: Final = 128 << 20
 """Bytes of the largest table, such as symbol names, that is held in memory, and of the names of all symbols."""
+_CHUNK: Final = 1 << 20
 _MOST_NAME: Final = 1 << 16
 """Bytes of the longest name other than a symbol's."""
 _MOST_VERSIONS: Final = 1 << 16
@@ -133,7 +134,11 @@ class Binary:
 
 
 def read(file: IO[bytes], size: int, start: bytes = b"") -> Binary:
-    """Read an ELF file of ``size`` bytes from a stream, whose ``start`` is read; a malformed one has a ``problem``."""
+    """Read an ELF file of ``size`` bytes from a stream, whose ``start`` is read; a malformed one has a ``problem``.
+
+    Raises:
+        SlipwayError: a large file cannot be held in a temporary one.
+    """
     if size > _LARGEST:
         return Binary(size, problem=f"{size} bytes, at most {_LARGEST} are read")
     with _seekable(file, size, start) as content:
@@ -148,10 +153,24 @@ def _seekable(file: IO[bytes], size: int, start: bytes) -> Iterator[IO[bytes]]:
     if size <= _IN_MEMORY:
         yield BytesIO(start + file.read())
         return
-    with tempfile.TemporaryFile(prefix="slipway-") as content:
-        content.write(start)
-        shutil.copyfileobj(file, content, 1 << 20)
+    with ExitStack() as stack:
+        with _explained(size):
+            content = stack.enter_context(tempfile.TemporaryFile(prefix="slipway-"))
+        while chunk := start or file.read(_CHUNK):
+            start = b""
+            with _explained(size):
+                content.write(chunk)
+                content.flush()
         yield content
+
+
+@contextmanager
+def _explained(size: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise SlipwayError(f"{folder}: no room for a library of {size} bytes: {error.strerror}; set TMPDIR") from None
 
 
 class _Segment(NamedTuple):

@@ -27,8 +27,9 @@ class Coverage:
 
     @property
     def codes(self) -> list[GpuCode]:
-        """All code, each architecture once."""
-        return sorted({code for codes in self.libraries.values() for code in codes})
+        """All code, each architecture once: machine code, then PTX."""
+        codes = {code for codes in self.libraries.values() for code in codes}
+        return sorted(codes, key=lambda code: (code.kind != "sm", code))
 
     def faults(self) -> Iterator[Fault]:
         """Yield a fault for each library without code for a GPU."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from stacks.errors import SlipwayError
 
 _MACHINES: Final[Mapping[str, Machine]] = {"amd64": X86_64, "arm64": AARCH64, "386": I386}
 """Machines by the architecture of a platform (image-spec, config.md; Go's GOARCH)."""
+
+_ARCH_LIST: Final = "TORCH_CUDA_ARCH_LIST"
+_ARCH: Final = re.compile(r"\d{1,2}\.\d")
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,17 @@ class Question:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in an image."""
+    """What was found in an image.
+
+    ``arch_list`` is for the compute capabilities in the image's TORCH_CUDA_ARCH_LIST, and no fault: not all libraries
+    are compiled for it.
+    """
 
     image: Image
     question: Question
     loading: Loading
     coverage: Coverage
+    arch_list: Coverage
     driver: Driver | None
     contested: Sequence[Contested]
 
@@ -75,6 +84,7 @@ class Inspection:
                 "libraries": {path: [*map(str, codes)] for path, codes in self.coverage.libraries.items()},
                 "without": self.coverage.without,
                 "compiledAtFirstUse": self.coverage.compiled,
+                "archList": {"without": self.arch_list.without, "compiledAtFirstUse": self.arch_list.compiled},
             },
             "driver": vars(self.driver) if self.driver else None,
             "contested": [
@@ -107,6 +117,7 @@ def inspect(image: Image, question: Question | None = None, platform: str | None
         question,
         loading.resolve(read, machine, question.level),
         gpu_coverage.cover(read, question.gpus),
+        gpu_coverage.cover(read, {arch: arch for arch in _ARCH.findall(read.environment.get(_ARCH_LIST, ""))}),
         driver.needed(read),
         ownership.contested(read),
     )

@@ -33,6 +33,7 @@ WITNESSES = {
     r"docker compose ": '"compose"]',
     r"docker build --output type=local": "--output=type=local",
     r"(DOCKER_BUILDKIT=1 )?docker (run|build) ": 'docker("run", "--rm"',
+    r"docker save ": 'docker("save", "--output"',
     r"git (fetch origin|show FETCH_HEAD:)": '"fetch", "-q", "origin", "published"',
     r"cosign verify-attestation ": '"verify-attestation"',
     r"aws secretsmanager create-secret ": "create_secret",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from oci.binaries.contents import Contents
 from oci.binaries.elf_file import X86_64, Binary
 from oci.binaries.gpu_code import GpuCode
 from oci.layers.layer import Entry, Index
+from stacks.errors import SlipwayError
 from stacks.versions.archs import capability
 from stacks.versions.incompatible import Incompatible
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
@@ -149,6 +151,14 @@ def test_read_changed_file_never_raises() -> None:
         for _ in range(drawn.randrange(1, 9)):
             changed[drawn.randrange(4, len(content))] = drawn.choice((0, 1, 0x7F, 0xFF, drawn.randrange(256)))
         assert isinstance(read(bytes(changed)), Binary)
+
+
+def test_read_large_file_without_room_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(elf_file, "_IN_MEMORY", 0)
+    assert read(LIBRARY).soname == "liba.so"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(SlipwayError, match=r"gone: no room for a library of \d+ bytes: No such file .*; set TMPDIR"):
+        read(LIBRARY)
 
 
 def test_read_gpu_code_names_architectures() -> None:
