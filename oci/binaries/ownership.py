@@ -24,8 +24,8 @@ class Contested:
     def fault(self) -> Fault:
         """Return it as a fault."""
         names = " and ".join(map(str, self.owners))
-        winner = f"; it has that of {self.winner}" if self.winner else ""
-        return Fault("owner", self.path, f"is owned by {names}", f"with different content{winner}")
+        winner = f"it has that of {self.winner}" if self.winner else ""
+        return Fault("owner", self.path, f"owned by {names} with different content", winner)
 
 
 def contested(contents: Contents) -> list[Contested]:

@@ -248,7 +248,7 @@ def test_contested_library_names_owners_and_winner() -> None:
         f"{SITE}/nvidia/x.txt": "x",
     }
     assert [str(one.fault()) for one in ownership.contested(image(files))] == [
-        f"/{path}: is owned by nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.32.3: with different content; it has that of nvidia-nccl-cu13 2.32.3"
+        f"/{path}: owned by nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.32.3 with different content: it has that of nvidia-nccl-cu13 2.32.3"
     ]
 
 
