@@ -1,7 +1,9 @@
 """What holds for every run of the tests."""
 
 import gc
+import os
 import signal
+import sys
 from typing import Final
 
 import pytest
@@ -13,6 +15,10 @@ from xdist.scheduler import LoadScopeScheduling
 # each run, and no test of Ctrl-C would tell anything.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # likewise what `nohup` starts
+
+# Of the thousand programs that the tests start, each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 gc.disable()  # until all tests are collected: what is imported stays, and would be searched again and again
 

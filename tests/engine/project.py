@@ -78,13 +78,14 @@ class Project:
         self.path = f"test-{uuid.uuid4().hex[:8]}"
         self.registry = os.environ["SLIPWAY_REGISTRY"]
         self.environment = pulumi_cli.environment(root)
-        ignore = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml")
+        ignore = shutil.ignore_patterns("Pulumi.*.yaml")
         for folder in ("cli", "components", "oci", "stacks"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)
         (root / ".slipway").mkdir()
         (root / ".slipway/venv").symlink_to(sys.prefix)  # where Pulumi.yaml has it
+        pulumi_cli.write_pip(root)
         self.write("stacks/flavors/chain.py", FLAVOR)
         for number in range(3):
             self.write(f"dockerfiles/link{number}/Dockerfile", DOCKERFILE.format(number=number))

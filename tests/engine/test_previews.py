@@ -45,11 +45,11 @@ class Project:
 
     def __init__(self, root: Path, stack: str) -> None:
         self.root, self.stack = root, stack
-        ignore = shutil.ignore_patterns("__pycache__")
         for folder in ("cli", "components", "dockerfiles", "oci", "stacks"):
-            shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
+            shutil.copytree(ROOT / folder, root / folder)
         for file in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(ROOT / file, root / file)
+        pulumi_cli.write_pip(root)
         lock.path(root).unlink(missing_ok=True)
         (root / ".slipway").mkdir()
         (root / ".slipway/venv").symlink_to(sys.prefix)

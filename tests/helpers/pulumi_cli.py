@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 
@@ -47,3 +49,19 @@ def add_stack(state: Path, config: Path) -> None:
         (state / name).write_bytes(content)
     with config.open("a") as file:
         file.write(f"{salt}\n")
+
+
+@cache
+def _pulumi_packages() -> str:
+    packages = [one for one in metadata.distributions() if one.name.startswith("pulumi")]
+    listed = [{"name": one.name, "version": one.version, "location": str(one.locate_file(""))} for one in packages]
+    return json.dumps(listed)
+
+
+def write_pip(root: Path) -> None:
+    """Write a stand-in of pip, found before it where Pulumi runs: it lists Pulumi's packages.
+
+    Pulumi runs `python -m pip list -v --format json` in the project's folder before each update and preview, to find the
+    plugins that these packages need. That takes 0.6 s of CPU, a fifth of a preview.
+    """
+    (root / "pip.py").write_text(f"print({_pulumi_packages()!r})\n")

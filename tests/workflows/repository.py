@@ -12,6 +12,7 @@ from typing import Any
 from stacks.config.stack_file import ROOT
 from tests.engine.project import DOCKERFILE, FLAVOR
 from tests.fakes.github.actions import WORKFLOWS, Event
+from tests.helpers import pulumi_cli
 from tests.helpers.sample_repository import Checkout
 
 CODE = (".ci", "ci", "cli", "components", "oci", "stacks", "toolchain", WORKFLOWS)
@@ -40,6 +41,7 @@ class Repository(Checkout):
             shutil.copytree(ROOT / code, self.root / code, ignore=ignored)
         for file in FILES:
             shutil.copy(ROOT / file, self.root)
+        pulumi_cli.write_pip(self.root)
         self.write("Makefile", MAKEFILE)
         self.write("stacks/flavors/chain.py", FLAVOR)
         for number in range(2):
