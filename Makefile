@@ -3,7 +3,7 @@ PYTHON ?= python3
 STACK  ?= local
 PYTEST_ARGS ?=
 TESTS  ?=
-WORKERS ?= 3
+WORKERS ?= 4
 export STACK
 
 toolchain := $(PYTHON) -m toolchain

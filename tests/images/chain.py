@@ -55,7 +55,9 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
     pins: dict[str, str] = {}
     tritons: set[str] = set()
     archives: set[str] = set()
+    conda = False
     for stack, more in variations:
+        conda = conda or read_stack(stack)["flavor"] == "universal"
         for image in plan.make(stack, {**read_stack(stack), **more}).images:
             args = image.spec.args
             if image.spec.target == "source":
@@ -75,6 +77,7 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
         pins=dict(sorted(pins.items())),
         tritons=sorted(tritons),
         hpcx=sorted(archives),
+        conda=conda,
     )
 
 

@@ -233,13 +233,14 @@ class Needs:
     """What builds fetch from the upstreams.
 
     ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to the Triton that it names; ``tritons``
-    are those that the index has, ``hpcx`` the archives of HPC-X.
+    are those that the index has, ``hpcx`` the archives of HPC-X. ``conda`` says whether conda's channels are among it.
     """
 
     tags: Mapping[str, list[str]]
     pins: Mapping[str, str]
     tritons: list[str]
     hpcx: list[str]
+    conda: bool = False
 
 
 def _repositories(folder: Path, needs: Needs, sources: Sources) -> None:
@@ -346,11 +347,12 @@ def make(
     world's stages in the Dockerfile begin with, ``sources`` what its repositories are made of, and ``python`` its Python
     index, the real one where there is none.
     """
+    files = f"{stages}conda-files" if needs.conda else f"{stages}files"
     forged = once(
         cache,
-        "files",
+        files,
         digest([HERE / "Dockerfile", HERE / "common", HERE / "cuda13"], base_image()),
-        lambda folder: build(f"{stages}files", f"--output=type=local,dest={folder}"),
+        lambda folder: build(files, f"--output=type=local,dest={folder}"),
     )
     for archive in needs.hpcx:
         path = forged / "hpcx" / archive

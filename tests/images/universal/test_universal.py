@@ -166,6 +166,7 @@ def test_wheels_are_in_tmp_dist(built: Built, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "tmp").iterdir()) == ["dist"]
 
 
+@pytest.mark.slow
 def test_cpu_wheels_import_outside_a_container(built: Built, world: World, tmp_path: Path) -> None:
     images = built(STACK, **CPU, train=[{}])
     assert images.image("train").run("python", "-c", "import torch; print(torch.version.cuda)").strip() == "None"
@@ -186,6 +187,7 @@ def test_cpu_wheels_import_outside_a_container(built: Built, world: World, tmp_p
     assert done.stdout.strip() == "1.9.1"
 
 
+@pytest.mark.slow
 def test_build_with_failing_check_fails(built: Built, context: Path) -> None:
     images = built(STACK, **CPU, train=[{}])
     arguments = chain.checks_arguments(images.planned["train"], images.names)
