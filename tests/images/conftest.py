@@ -11,48 +11,52 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.fakes.package_index import VERSIONS, Index, standins
-from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, unique
+from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, remove, unique
+from tests.images.once import once
 from toolchain.checkout import Checkout
 from toolchain.parts import docker_engine
 
 Built = Callable[..., Image]
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
-    """A package index with the stand-ins."""
-    folder = tmp_path / "index"
+def _standins(folder: Path) -> Index:
     folder.mkdir()
     standins(folder)
-    served = Index(folder)
+    return Index(folder)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    """A package index with the stand-ins, for a test that changes it."""
+    served = _standins(tmp_path / "index")
     yield served
     served.close()
 
 
 @pytest.fixture(scope="session")
-def empty_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
-    """A package index without a package, at one address for all tests."""
-    served = Index(tmp_path_factory.mktemp("empty-index"))
+def shared_index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    """A package index with the stand-ins, at one address for all tests: of another, all stages are built again."""
+    served = _standins(tmp_path_factory.mktemp("shared") / "index")
     yield served
     served.close()
 
 
-@pytest.fixture
-def built(index: Index, empty_index: Index) -> Iterator[Built]:
-    """A function that builds all layers of the image from the stand-ins, without the checks, which need the real torch."""
-    tags: list[str] = []
+@pytest.fixture(scope="session")
+def built(shared_index: Index) -> Iterator[Built]:
+    """A function that builds all layers of the image from the stand-ins, without the checks, which need the real torch.
 
-    def builder(*flags: str, target: str = "installed", **arguments: str) -> Image:
-        tags.append(unique(target))
-        # The lower stage reads PYTHON_INDEX_URL too: another address for each test would rebuild it each time.
-        arguments = {"PYTHON_INDEX_URL": empty_index.url, "TORCH_INDEX_URL": index.url, **VERSIONS, **arguments}
-        done = build(tags[-1], arguments, f"--target={target}", "--network=host", *flags)
+    It builds once for each set of flags and arguments.
+    """
+
+    def make(*flags: str, target: str = "installed", **arguments: str) -> Image:
+        image = Image(unique(target))
+        indexes = {"PYTHON_INDEX_URL": shared_index.url, "TORCH_INDEX_URL": shared_index.url}
+        done = build(image.tag, {**indexes, **VERSIONS, **arguments}, f"--target={target}", "--network=host", *flags)
         assert done.returncode == 0, done.stdout[-6000:]
-        return Image(tags[-1])
+        return image
 
-    yield builder
-    if tags:
-        docker("rmi", "--force", *tags)
+    with once(make, remove) as get:
+        yield get
 
 
 @pytest.fixture

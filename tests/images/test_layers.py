@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.fakes.package_index import VERSIONS, Index, wheel
 from tests.images.conftest import Built
@@ -61,21 +65,7 @@ def test_constraints_apply_to_undeclared_requirements(built: Built) -> None:
 
 
 def test_second_build_takes_all_from_cache(built: Built) -> None:
-    first, second = built(), built()
-    assert first.id() == second.id()
-
-
-def test_build_without_cache_gives_the_same_layers(built: Built) -> None:
-    """So another machine, or an empty one, makes what a registry already has; the times of two builds always differ.
-
-    Neither takes a layer from the cache. An engine that made a layer twice, and was started again since, lists more in
-    the layer upon it: files opened and not written, and marks of folders that are new. For the layer's parent it then has
-    two names, and compares whole trees where it else takes what was written (moby's builder-next, `Prepare` against
-    `EnsureLayer`).
-    """
-    first, second = built("--no-cache"), built("--no-cache")
-    assert sorted(headers(first) ^ headers(second), key=repr) == []  # says which file it is
-    assert first.diff_ids() == second.diff_ids()
+    assert built().id() == built(target="installed").id()  # the default, said: another build
 
 
 def test_patch_release_of_torch_changes_its_layer_alone(built: Built) -> None:
@@ -92,7 +82,7 @@ def test_new_torchaudio_reuses_all_layers_below(built: Built) -> None:
 def test_new_release_of_unpinned_package_changes_last_layer(built: Built, index: Index) -> None:
     before = built()
     wheel(index.folder, "nvidia-nvjitlink", "13.6")
-    after = built(TORCH_INDEX_URL=index.url.replace("127.0.0.1", "localhost"))
+    after = built(TORCH_INDEX_URL=index.url)
     assert before.diff_ids()[:-1] == after.diff_ids()[:-1]
     assert "nvidia_nvjitlink-13.6" in after.layers()[-1].packages()
 
@@ -107,7 +97,7 @@ def test_new_library_below_torch_keeps_layers_above(built: Built, index: Index) 
         ["nvidia-cublas==13.2", "sympy", "triton", "nvidia-cudnn-cu13", "nvidia-nccl-cu13"],
     )
     wheel(index.folder, "nvidia-cublas", "13.2")
-    after = component_layers(built(TORCH_VERSION="2.1.1"))
+    after = component_layers(built(TORCH_VERSION="2.1.1", TORCH_INDEX_URL=index.url))
     assert {name for name in COMPONENTS if before[name] != after[name]} == {"cublas", "cuda", "torch", "rest"}
     assert (after["cudnn"], after["comm"], after["triton"]) == (before["cudnn"], before["comm"], before["triton"])
 
@@ -115,7 +105,7 @@ def test_new_library_below_torch_keeps_layers_above(built: Built, index: Index) 
 def test_component_without_wheels_is_an_empty_layer(built: Built, index: Index) -> None:
     """As all of CUDA's are with a build of torch for CPUs."""
     wheel(index.folder, "torch", "2.1.0", ["sympy"])
-    layers = component_layers(built())
+    layers = component_layers(built(TORCH_INDEX_URL=index.url))
     assert {name for name in COMPONENTS if layers[name] == EMPTY_LAYER} == {"cublas", "cuda", "cudnn", "comm", "triton"}
 
 
@@ -123,8 +113,10 @@ def test_pip_freeze_has_versions_and_no_build_paths(built: Built) -> None:
     assert "torch==2.1.0" in built().run("pip", "freeze").split()
 
 
-def test_user_installs_and_removes_packages(built: Built, index: Index) -> None:
-    command = f"pip uninstall --quiet --yes triton && pip install --quiet --index-url {index.url} torchaudio==2.1.1"
+def test_user_installs_and_removes_packages(built: Built, shared_index: Index) -> None:
+    command = (
+        f"pip uninstall --quiet --yes triton && pip install --quiet --index-url {shared_index.url} torchaudio==2.1.1"
+    )
     image = built()
     out = image.run("sh", "-c", f"{command} && pip freeze", options=("--network=host",)).split()
     assert "torchaudio==2.1.1" in out
@@ -156,23 +148,14 @@ def parent(instruction: str) -> str:
 def test_parent_with_user_1000_builds(built: Built) -> None:
     """As Ubuntu's images have from 23.04 on; and one that runs as it."""
     base = parent("RUN useradd --uid 1000 --create-home ubuntu\nUSER ubuntu")
-    image = built(target="installed", BASE_IMAGE=base)
-    assert image.run("id") == "uid=1000(slipway) gid=1000(slipway) groups=1000(slipway)\n"
+    image = built(target="python", BASE_IMAGE=base)
+    assert image.run("id", "1000") == "uid=1000(slipway) gid=1000(slipway) groups=1000(slipway)\n"
     assert "ubuntu" not in image.run("cat", "/etc/passwd")
     docker("rmi", base)
 
 
-def test_parent_without_hosts_and_with_logs_builds(built: Built) -> None:
-    """What a build hides, or a package manager adds to, would differ from build to build."""
-    base = parent(
-        "RUN echo before > /var/log/dpkg.log && touch /var/log/alternatives.log /var/cache/ldconfig/aux-cache"
-    )
-    assert built(BASE_IMAGE=base).diff_ids() == built("--no-cache", BASE_IMAGE=base).diff_ids()
-    docker("rmi", base)
-
-
 def test_build_uses_mirror_with_root_certificate(
-    built: Built, index: Index, archives: dict[str, str], tmp_path: Path
+    built: Built, shared_index: Index, archives: dict[str, str], tmp_path: Path
 ) -> None:
     """Behind a proxy with a root certificate of its own: apt and pip go to the mirror, and trust it; so does the image."""
     key, root = tmp_path / "key.pem", tmp_path / "root.pem"
@@ -180,13 +163,13 @@ def test_build_uses_mirror_with_root_certificate(
     subprocess.run([*request.split(), "-keyout", key, "-out", root], check=True, capture_output=True)
     both = tmp_path / "both.pem"
     both.write_text(key.read_text() + root.read_text())
-    mirror = Index(index.folder, archives, both)
+    mirror = Index(shared_index.folder, archives, both)
     image = built(
+        target="wheels",
         CA_CERTIFICATE=root.read_text(),
         APT_MIRROR=mirror.address,
         PYTHON_INDEX_URL=mirror.url,
         TORCH_INDEX_URL="",
-        target="installed",
     )
     assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
     assert any(path.startswith("/files/torch-2.1.0") for path in mirror.requests)
@@ -199,33 +182,20 @@ def test_build_uses_mirror_with_root_certificate(
     mirror.close()
 
 
-def test_mirror_leaves_no_trace_in_the_image(built: Built, index: Index, archives: dict[str, str]) -> None:
-    """Layers from a mirror are those from the distribution's archive."""
-    mirror = Index(index.folder, archives)
-    mirrored = built("--no-cache", APT_MIRROR=mirror.address + "/")
-    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
-    assert mirrored.diff_ids() == built().diff_ids()
-    mirror.close()
-
-
-def test_torch_comes_from_its_own_index_alone(index: Index, tmp_path: Path) -> None:
+def test_torch_comes_from_its_own_index_alone(built: Built, shared_index: Index, tmp_path: Path) -> None:
     """A gap in the index of one CUDA version must not be filled with the other index's build."""
     gap = tmp_path / "gap"
     gap.mkdir()
     for package in ("torchvision-0.16.0", "torchaudio-2.1.0"):
-        (gap / f"{package}-py3-none-any.whl").write_bytes((index.folder / f"{package}-py3-none-any.whl").read_bytes())
+        shutil.copy(shared_index.folder / f"{package}-py3-none-any.whl", gap)
     torch_index = Index(gap)
-    arguments = {"PYTHON_INDEX_URL": index.url, "TORCH_INDEX_URL": torch_index.url, **VERSIONS}
+    arguments = {"PYTHON_INDEX_URL": shared_index.url, "TORCH_INDEX_URL": torch_index.url, **VERSIONS}
     done = build("", arguments, "--network=host", "--target=installed")
     assert done.returncode != 0
     assert "No matching distribution found for torch==2.1.0" in done.stdout
     wheel(gap, "torch", "2.1.0+cu130", ["triton"])
-    tag = unique("two-indexes")
-    done = build(tag, arguments, "--network=host", "--target=installed")
-    assert done.returncode == 0, done.stdout
-    packages = Image(tag).run("pip", "freeze").split()
+    packages = built(TORCH_INDEX_URL=torch_index.url).run("pip", "freeze").split()
     assert {"torch==2.1.0+cu130", "triton==3.8.0", "torchvision==0.16.0"} <= set(packages)
-    docker("rmi", tag)
     torch_index.close()
 
 
@@ -234,21 +204,51 @@ def only_torch(folder: Path, index: Index) -> Index:
     folder.mkdir()
     wheel(folder, "torch", "2.1.0+cu130", ["triton~=3.8", "sympy"])
     for package in ("torchvision-0.16.0", "torchaudio-2.1.0", "triton-3.8.0"):
-        (folder / f"{package}-py3-none-any.whl").write_bytes(
-            (index.folder / f"{package}-py3-none-any.whl").read_bytes()
-        )
+        shutil.copy(index.folder / f"{package}-py3-none-any.whl", folder)
     return Index(folder)
 
 
-def test_packages_not_on_torch_index_come_from_default_index(built: Built, index: Index, tmp_path: Path) -> None:
-    """As where nothing is named but https://download.pytorch.org/whl/cu130."""
-    torch_index = only_torch(tmp_path / "torch", index)
-    base = parent(f"RUN printf '[global]\\nindex-url = {index.url}\\n' > /etc/pip.conf")
-    image = built(BASE_IMAGE=base, PYTHON_INDEX_URL="", TORCH_INDEX_URL=torch_index.url)
-    assert {"torch-2.1.0+cu130"} == {name for name in image.layers()[-2].packages() if name.startswith("torch-")}
-    assert {"sympy-1.14", "mpmath-1.3", "setuptools-84.0"} <= set(image.layers()[-1].packages())
+PARENT = r"""RUN echo before > /var/log/dpkg.log && touch /var/log/alternatives.log /var/cache/ldconfig/aux-cache && \
+    printf '[global]\nindex-url = {}\n' > /etc/pip.conf"""
+"""It has no `/etc/hosts`, which a build hides, logs that a package manager adds to, and an index for pip."""
+
+
+@pytest.fixture(scope="module")
+def on_parent(shared_index: Index, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The arguments of a build on that parent, with nothing named but an index of torch.
+
+    As where that is https://download.pytorch.org/whl/cu130. The parent is another in each run: none of the image's layers
+    is in the engine's cache.
+    """
+    torch_index = only_torch(tmp_path_factory.mktemp("torch") / "index", shared_index)
+    base = parent(PARENT.format(shared_index.url))
+    yield {"BASE_IMAGE": base, "PYTHON_INDEX_URL": "", "TORCH_INDEX_URL": torch_index.url}
     docker("rmi", base)
     torch_index.close()
+
+
+def test_packages_not_on_torch_index_come_from_default_index(built: Built, on_parent: dict[str, str]) -> None:
+    layers = built(**on_parent).layers()
+    assert {"torch-2.1.0+cu130"} == {name for name in layers[-2].packages() if name.startswith("torch-")}
+    assert {"sympy-1.14", "mpmath-1.3", "setuptools-84.0"} <= set(layers[-1].packages())
+
+
+def test_build_by_mirror_without_cache_gives_the_same_layers(
+    built: Built, on_parent: dict[str, str], shared_index: Index, archives: dict[str, str]
+) -> None:
+    """So another machine, or an empty one, makes what a registry already has; the times of two builds always differ.
+
+    Neither takes a layer from the cache. An engine that made a layer twice, and was started again since, lists more in
+    the layer upon it: files opened and not written, and marks of folders that are new. For the layer's parent it then has
+    two names, and compares whole trees where it else takes what was written (moby's builder-next, `Prepare` against
+    `EnsureLayer`).
+    """
+    mirror = Index(shared_index.folder, archives)
+    first, second = built(**on_parent), built("--no-cache", **on_parent, APT_MIRROR=f"{mirror.address}/")
+    mirror.close()
+    assert any(path.startswith("/debian/pool/main/p/python3") for path in mirror.requests)
+    assert sorted(headers(first) ^ headers(second), key=repr) == []  # says which file it is
+    assert first.diff_ids() == second.diff_ids()
 
 
 def test_wheel_is_built_against_torch_of_its_own_index(built: Built, index: Index, tmp_path: Path) -> None:

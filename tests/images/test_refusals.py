@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.package_index import VERSIONS, Index
-from tests.images.engine import base_image, build, docker, unique
+from tests.images.conftest import Built
+from tests.images.engine import DOCKERFILES, base_image, build, docker, unique
+
+
+def refusal(**arguments: str) -> str:
+    """Return what a build that must fail printed."""
+    done = build("", {**VERSIONS, **arguments}, "--network=host", "--target=installed")
+    assert done.returncode != 0
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -20,45 +28,55 @@ from tests.images.engine import base_image, build, docker, unique
             "with-apt: APT_MIRROR is 'ftp.debian.org', which is no http:// or https://",
         ),
         ({"CA_CERTIFICATE": "/etc/ssl/root.pem"}, "trust-ca: CA_CERTIFICATE is not a PEM certificate"),
-        (
-            {"PYTHON_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"},
-            "pip-index: PYTHON_INDEX_URL holds a user:password@",
-        ),
-        (
-            {"TORCH_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"},
-            "pip-index: TORCH_INDEX_URL holds",
-        ),
+    ],
+)
+def test_build_with_wrong_arguments_is_refused(built: Built, arguments: dict[str, str], message: str) -> None:
+    # The parent has Python already, so that little is installed before the refusal.
+    output = refusal(BASE_IMAGE=built(target="python").tag, **arguments)
+    assert message in output
+    assert "hunter2" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"TORCH_INDEX_URL": "https://user:hunter2@127.0.0.1/simple"}, "pip-index: TORCH_INDEX_URL holds"),
         ({"TORCH_VERSION": "2.1.9"}, "No matching distribution found for torch==2.1.9"),
     ],
 )
-def test_build_with_wrong_arguments_is_refused(index: Index, arguments: dict[str, str], message: str) -> None:
-    done = build("", {"PYTHON_INDEX_URL": index.url, **VERSIONS, **arguments}, "--network=host", "--target=installed")
+def test_build_with_wrong_wheels_is_refused(shared_index: Index, arguments: dict[str, str], message: str) -> None:
+    output = refusal(PYTHON_INDEX_URL=shared_index.url, **arguments)
+    assert message in output
+    assert "hunter2" not in output
+
+
+def test_index_with_password_is_refused() -> None:
+    """By the script that every build has its indexes from; that a build ends then, the index of torch shows."""
+    command = ["--env=PYTHON_INDEX_URL=https://user:hunter2@127.0.0.1/simple", base_image(), "/srv/pip-index"]
+    scripts = f"--volume={DOCKERFILES / 'common/layers'}:/srv:ro"
+    done = docker("run", "--rm", scripts, *command, check=False)
     assert done.returncode != 0
-    assert message in done.stdout
+    assert "pip-index: PYTHON_INDEX_URL holds a user:password@" in done.stdout
     assert "hunter2" not in done.stdout
 
 
-def test_parent_without_archive_to_mirror_is_refused(index: Index) -> None:
+def test_parent_without_archive_to_mirror_is_refused() -> None:
     """Quietly taking the parent's own sources would leave the mirror out."""
-    arguments = {"PYTHON_INDEX_URL": index.url, "APT_MIRROR": "http://127.0.0.1"}
     bare = "FROM {base}\nRUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d\n"
     tag = unique("bare")
     docker("build", f"--tag={tag}", "--network=host", "-", text=bare.format(base=base_image()))
-    done = build("", {**arguments, **VERSIONS, "BASE_IMAGE": tag}, "--network=host", "--target=installed")
-    assert done.returncode != 0
-    assert "with-apt: APT_MIRROR is given, but no source of the parent image ends in /debian" in done.stdout
+    message = "with-apt: APT_MIRROR is given, but no source of the parent image ends in /debian"
+    assert message in refusal(APT_MIRROR="http://127.0.0.1", BASE_IMAGE=tag)
     docker("rmi", tag)
 
 
-def test_unreachable_archive_fails_the_build(index: Index, archives: dict[str, str]) -> None:
+def test_unreachable_archive_fails_the_build(shared_index: Index, archives: dict[str, str]) -> None:
     """Left to itself apt 2.6 waits for ever, or warns and takes what the other archives have: no security fixes."""
-    mirror = Index(index.folder, {**archives, "debian-security": "http://127.0.0.1:9"})
-    arguments = {"PYTHON_INDEX_URL": index.url, "APT_MIRROR": mirror.address, **VERSIONS}
-    done = build("", arguments, "--network=host", "--target=installed")
+    mirror = Index(shared_index.folder, {**archives, "debian-security": "http://127.0.0.1:9"})
+    output = refusal(APT_MIRROR=mirror.address)
     mirror.close()
-    assert done.returncode != 0
-    assert "Failed to fetch" in done.stdout
-    assert "/debian-security/dists" in done.stdout
+    assert "Failed to fetch" in output
+    assert "/debian-security/dists" in output
 
 
 @pytest.mark.parametrize(("image", "stage"), [("torch", "python"), ("wheels", "builder")])
