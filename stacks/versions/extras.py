@@ -106,6 +106,26 @@ def extra_archs(name: str, version: str, archs: str) -> str:
     return archs
 
 
+def check_extras_together(pins: Mapping[str, str]) -> None:
+    """Refuse an extra that cannot be imported where another one is installed.
+
+    Args:
+        pins: by name, the versions or commits of all extras in one image.
+
+    Raises:
+        Incompatible: naming the first version that can be, and the other extra.
+    """
+    for name, pin in pins.items():
+        extra = extras()[name]
+        for other, source in extra.row(pin).get("beside", {}).items():
+            if other in pins:
+                fitting = (row for row in extra.needs if other not in extra.needs[row].get("beside", {}))
+                newer = [row for row in fitting if order(row) > order(pin)]
+                allowed = [f"{row} and newer" for row in newer[:1]] + [f"{extras()[other].key}: false"]
+                why = f"cannot be imported beside {extras()[other].title}"
+                raise Incompatible(extra.key, pin, why, allowed, source)
+
+
 def _of_generation(archs: Iterable[str], like: str) -> list[str]:
     """Return those of ``archs`` whose machine code runs on GPUs of the same major capability."""
     return [arch for arch in archs if order(arch)[0] == order(like)[0]]

@@ -16,7 +16,7 @@ from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
-from stacks.versions.extras import Extra, check_extra, extras, extras_of
+from stacks.versions.extras import Extra, check_extra, check_extras_together, extras, extras_of
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
     check_audio_wheel,
@@ -137,17 +137,18 @@ class FamilyConfig(StackConfig):
         return self
 
     def _check_extras(self) -> None:
-        for extra in extras().values():
-            if pin := self.pin(extra):
-                check_extra(
-                    extra.name,
-                    pin,
-                    cuda_version=self.cuda,
-                    python=self.python_version,
-                    cudnn=self.cudnn_version,
-                    torch=self.torch.version,
-                    archs=self.archs,
-                )
+        pins = {extra.name: pin for extra in extras().values() if (pin := self.pin(extra))}
+        for name, pin in pins.items():
+            check_extra(
+                name,
+                pin,
+                cuda_version=self.cuda,
+                python=self.python_version,
+                cudnn=self.cudnn_version,
+                torch=self.torch.version,
+                archs=self.archs,
+            )
+        check_extras_together(pins)
 
     def _check_distro(self) -> None:
         if distro_release(self.distro).packages != "apt":

@@ -16,7 +16,7 @@ from tests.helpers import dockerfile_stages as dockerfile
 
 FAMILY: dict[str, dict[str, Any]] = {
     "everything on": {
-        "transformerEngine": "2.12",
+        "transformerEngine": "2.17.1",
         "flashAttention3": "15270e6",
         "extras": {"xformers": "0.0.35"},
         "maxJobs": 2,

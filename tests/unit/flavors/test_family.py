@@ -344,7 +344,7 @@ def test_arch_list_in_any_unambiguous_form_is_accepted(written: Any) -> None:
 
 def test_wheel_archs_follow_extra_and_arch_list() -> None:
     values: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "archList": "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"}
-    values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.12"}
+    values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.17.1"}
     built = specs("base", **values)
     archs = {name: spec.args["ARCH_LIST"] for name, spec in built.items() if "ARCH_LIST" in spec.args}
     everything = "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"
@@ -555,6 +555,10 @@ def test_arch_list_default_follows_cuda() -> None:
         (
             {"ncclTests": "ghcr.io/acme/nccl-tests:1", "hpcx": "v1/hpcx-v1.tbz"},
             "slipway:hpcx: 'v1/hpcx-v1.tbz': hpcx is for the stack's own nccl-tests; the image in ncclTests has its HPC-X already",
+        ),
+        (
+            {**CUDNN9, "extras": NO_EXTRAS, "transformerEngine": "2.12", "flashAttention3": "a" * 40},
+            "slipway:transformerEngine: '2.12' cannot be imported beside FlashAttention 3; allowed: 2.15 and newer, flash",
         ),
         (
             {"transformerEngine": "2.12"},

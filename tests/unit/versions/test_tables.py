@@ -20,7 +20,7 @@ from stacks.versions.efa_ngc import (
     ngc_versions,
     ofi_nccl_tag,
 )
-from stacks.versions.extras import check_extra, extras
+from stacks.versions.extras import check_extra, check_extras_together, extras
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.tables import line, order, table
 from stacks.versions.torch_libraries import check_nccl_package, magma, nccl_release, nccl_versions
@@ -196,6 +196,18 @@ def test_extra_just_new_enough_for_cuda_is_accepted(version: str, cuda: str) -> 
 
 def test_extra_at_commit_is_accepted_for_any_cuda() -> None:
     check_extra("transformer-engine", "a" * 40, cuda_version="13.2.1")
+
+
+@pytest.mark.parametrize("version", ["2.2", "2.8", "2.12", "2.14.1"])
+def test_engine_importing_older_attention3_is_refused(version: str) -> None:
+    check_extras_together({"transformer-engine": version})
+    with pytest.raises(Incompatible, match=r"allowed: 2\.15 and newer, flashAttention3: false; rule: backends\.py:141"):
+        check_extras_together({"transformer-engine": version, "flash-attention3": "15270e6"})
+
+
+@pytest.mark.parametrize("version", ["1.13", "2.1", "2.15", "2.17.1", "a" * 40])
+def test_engine_importing_present_attention3_is_accepted(version: str) -> None:
+    check_extras_together({"transformer-engine": version, "flash-attention3": "15270e6"})
 
 
 @pytest.mark.parametrize("name", ["flash-attention", "deepspeed", "transformer-engine"])
