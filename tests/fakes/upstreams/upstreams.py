@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stacks.versions.tables import order
 from tests.fakes.upstreams.server import Server
 from tests.images.engine import Image, base_image, docker
 
@@ -89,21 +90,23 @@ _NOBODY = {"NAME": "Nobody", "EMAIL": "nobody@localhost", "DATE": DATE}
 
 def repository(
     target: Path,
-    files: Iterable[Path],
+    files: Sequence[Path],
     tags: Iterable[str],
     pins: Mapping[str, str],
     submodule: tuple[str, Path] | None,
 ) -> str:
     """Make a bare repository with a commit for each tag and return its last commit.
 
-    Each tag's `version.txt` holds the tag; ``pins`` maps a tag to the Triton that its torch pins.
+    Each tag's `version.txt` holds the tag; ``pins`` maps a tag to the Triton that its torch pins. Files below `.since/<version>`
+    are there from that version on.
     """
     work = target.with_suffix(".work")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     git(work, "init", "-q")
     for folder in files:
-        shutil.copytree(folder, work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(folder, work, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".since"))
+    later = sorted((path for folder in files for path in folder.glob(".since/*")), key=lambda path: order(path.name))
     if submodule:
         place, source = submodule
         git(work, "submodule", "--quiet", "add", str(source), place)
@@ -112,7 +115,10 @@ def repository(
         modules.write_text(
             re.sub(r"url = .*", f"url = https://github.com/{'/'.join(source.parts[-2:])}", modules.read_text())
         )
-    for tag in sorted(tags):
+    for tag in sorted(tags, key=lambda tag: (order(tag), tag)):
+        for folder in later:
+            if order(tag) >= order(folder.name):
+                shutil.copytree(folder, work, dirs_exist_ok=True)
         (work / "version.txt").write_text(tag.lstrip("v") + "\n")
         pin = work / ".ci/docker/triton_version.txt"
         pin.unlink(missing_ok=True)
@@ -129,11 +135,19 @@ def repository(
     return git(target, "rev-parse", "HEAD")
 
 
-def pure_wheel(folder: Path, name: str, version: str, module: str, data: Mapping[str, str] | None = None) -> None:
-    """Write a wheel with one empty module, and ``data`` files below the environment that it is installed in."""
+def pure_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    module: str,
+    data: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """Write a wheel with an empty module, ``data`` files below the environment of its user, and ``more`` files beside it."""
     base = f"{name.replace('-', '_')}-{version}"
     files = {
         f"{module}/__init__.py": "",
+        **(more or {}),
         f"{base}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{base}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         **{f"{base}.data/data/{path}": content for path, content in (data or {}).items()},
@@ -165,6 +179,8 @@ def _index(folder: Path, tritons: Iterable[str]) -> None:
     # An archive without members is a static library.
     pure_wheel(files, "mkl-static", "9.9", "mkl_static", {"lib/libmkl_core.a": "!<arch>\n"})
     pure_wheel(files, "mkl-include", "9.9", "mkl_include", {"include/mkl.h": "#define INTEL_MKL_VERSION 20260200\n"})
+    # As nvidia_cudnn_frontend-1.32.0-cp311-cp311-manylinux_2_28_x86_64.whl: the headers lie beside the module.
+    pure_wheel(files, "nvidia-cudnn-frontend", "1.32.0", "cudnn", more={"include/cudnn_frontend.h": ""})
     for version in tritons:
         pure_wheel(files, "triton", version, "triton")
     pages(folder)
@@ -212,6 +228,12 @@ def build(target: str, *flags: str, **arguments: str) -> None:
         *(f"--build-arg={name}={value}" for name, value in build_args.items()),
         HERE,
     )
+
+
+def hpcx_layout(archive: str) -> str:
+    """Return the stand-in with the layout of an archive of HPC-X: two OpenMPIs from 2.26 on."""
+    release = re.search(r"hpcx-v([0-9.]+[0-9])", archive)
+    return "hpcx-2.26.tbz" if release and order(release[1]) >= (2, 26) else "hpcx.tbz"
 
 
 Sources = Callable[[str, Path], list[Path]]
@@ -326,7 +348,10 @@ class World:
 def index(cache: Path, tritons: Iterable[str]) -> Path:
     """Return the Python index of small packages and these releases of Triton; the first call makes it."""
     return once(
-        cache, "python", digest([], REAL, OTHER_RELEASES, PURE, "mkl", tritons), lambda folder: _index(folder, tritons)
+        cache,
+        "python",
+        digest([], REAL, OTHER_RELEASES, PURE, "mkl", "cudnn-frontend", tritons),
+        lambda folder: _index(folder, tritons),
     )
 
 
@@ -358,7 +383,7 @@ def make(
         path = forged / "hpcx" / archive
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            os.link(forged / "hpcx/hpcx.tbz", path)
+            os.link(forged / "hpcx" / hpcx_layout(archive), path)
     repositories = once(
         cache,
         "git",

@@ -124,6 +124,17 @@ def test_nccl_tests_and_builder_have_nccl_hpcx_and_nvcc(built: Built) -> None:
         assert "release" in image.run("nvcc", "--version")
 
 
+@pytest.mark.parametrize("stack", ["nccl-cu121", *stacks("nccl-cu132")])
+def test_hpcx_of_either_layout_has_own_openmpi_alone(built: Built, stack: str, tmp_path: Path) -> None:
+    product = built(stack, only="hpcx-build").names["hpcx-build"]
+    docker("build", f"--output=type=local,dest={tmp_path}", "-", text=f"FROM {product}\n")
+    hpcx = tmp_path / "out/opt/hpcx"
+    assert {path.name for path in hpcx.iterdir()} == {"hpcx-init.sh", "nccl_rdma_sharp_plugin", "ompi", "ucc", "ucx"}
+    assert (hpcx / "ompi/lib/libmpi.so.40").is_file()
+    assert "OpenMPI that HPC-X came with" not in (hpcx / "ompi/bin/mpirun").read_text(errors="replace")
+    assert (hpcx / "hpcx-init.sh").read_text() == "export HPCX_MPI_DIR=${HPCX_DIR}/ompi\n"
+
+
 def test_builder_has_no_tool_of_nccl_tests(built: Built) -> None:
     chain = built("nccl-cu121", only="nccl-tests")
     programs = [f"/usr/bin/{name}" for name in ("dcgmi", "gdrcopy_copybw", "ib_write_bw", "nvbandwidth")]

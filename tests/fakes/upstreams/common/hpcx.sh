@@ -1,6 +1,7 @@
 #!/bin/sh
-# hpcx.sh DIRECTORY: an HPC-X whose UCX is Debian's, and whose OpenMPI source "builds" Debian's.
-# Like the real one it has OpenMPI's source beside it, and names the place where it was built in its text files.
+# hpcx.sh DIRECTORY: HPC-Xs whose UCX is Debian's, and whose OpenMPI source "builds" Debian's. Like the real ones they have
+# OpenMPI's source beside it, and name the place where they were built in their text files. hpcx.tbz has the layout until 2.23,
+# hpcx-2.26.tbz that of 2.26 (coreweave/nccl-tests at cb86553, Dockerfile:153-166).
 set -eu
 
 here=$(dirname "$0")
@@ -49,4 +50,20 @@ find "$source/tree" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec ldd {} 
 done
 sed -i 's#/openmpi *$##' "$source"/tree/share/openmpi/*-wrapper-data.txt
 tar -czf "$top/sources/openmpi-gitclone.tar.gz" -C /tmp openmpi-gitclone
+# Whoever sources it sets the variable.
+# shellcheck disable=SC2016
+echo 'export HPCX_MPI_DIR=${HPCX_DIR}/ompi' > "$top/hpcx-init.sh"
 tar -cjf "$1/hpcx.tbz" -C /tmp hpcx-standin
+
+mv "$top/ompi" "$top/ompi4"
+cp -r "$top/ompi4" "$top/ompi5"
+ln -s ompi5 "$top/ompi"
+mv "$top/sources/openmpi-gitclone.tar.gz" "$top/sources/openmpi4-gitclone.tar.gz"
+# An OpenMPI 5 has another configure.
+mkdir -p /tmp/openmpi5/openmpi-gitclone
+printf '#!/bin/sh\necho "configure: error: this is OpenMPI 5" >&2\nexit 1\n' > /tmp/openmpi5/openmpi-gitclone/configure
+chmod +x /tmp/openmpi5/openmpi-gitclone/configure
+tar -czf "$top/sources/openmpi5-gitclone.tar.gz" -C /tmp/openmpi5 openmpi-gitclone
+# shellcheck disable=SC2016
+echo 'export HPCX_MPI_DIR=${HPCX_DIR}/ompi5' > "$top/hpcx-init.sh"
+tar -cjf "$1/hpcx-2.26.tbz" -C /tmp hpcx-standin
