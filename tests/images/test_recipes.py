@@ -43,3 +43,40 @@ def test_cxx_standard_changes_matching_lines_alone(tmp_path: Path) -> None:
         'flags = ["-O3", "-std=c++17"]',
         '"cxx": ["-std=c++20", "-g"],',
     ]
+
+
+PYPROJECT = '[build-system]\nrequires = ["setuptools>=61.0", "pybind11[global]", "ninja"%s]\n'
+NCCL = '#define NCCL_MAJOR {}\n#define NCCL_MINOR {}\n#define NCCL_PATCH {}\n#define NCCL_SUFFIX ""\n'
+
+
+def engine(folder: Path, pyproject: str, nccl: str = "") -> list[str]:
+    """Return what is installed to build a TransformerEngine, its switch of NCCL's expert parallelism, and its compilers."""
+    (folder / "pyproject.toml").write_text(pyproject)
+    (folder / "setup.py").write_text("    nproc = os.cpu_count() or 8\n")
+    (folder / "include").mkdir()
+    if nccl:
+        (folder / "include/nccl.h").write_text(NCCL.format(*nccl.split(".")))
+    script = '. "${0%/*}/recipe"; cd "$1"; environment; echo $requirements; echo "${NVTE_WITH_NCCL_EP:-}"; cat setup.py'
+    command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder)]
+    environment = {"COMPONENT": "transformer-engine", "ARCH_LIST": "9.0", "MAX_JOBS": "3", "NCCL_HOME": str(folder)}
+    output = subprocess.run(
+        command, check=True, env={**environment, "PATH": os.environ["PATH"]}, stdout=subprocess.PIPE, text=True
+    ).stdout
+    return [line.strip() for line in output.splitlines()]
+
+
+def test_engine_needing_cudnn_frontend_gets_it_to_build(tmp_path: Path) -> None:
+    """The first lines of pyproject.toml at v2.18 and at v2.17.1 of NVIDIA/TransformerEngine."""
+    needed = ', "nvidia-cudnn-frontend>=1.25.0"'
+    assert engine(tmp_path, PYPROJECT % needed)[0] == "pybind11 nvidia-cudnn-frontend>=1.25.0"
+
+
+def test_engine_before_cudnn_frontend_gets_none(tmp_path: Path) -> None:
+    assert engine(tmp_path, PYPROJECT % "")[0] == "pybind11"
+
+
+@pytest.mark.parametrize(
+    ("nccl", "switch"), [("", "0"), ("2.27.3", "0"), ("2.30.3", "0"), ("2.30.4", ""), ("3.0.0", "")]
+)
+def test_engine_on_older_nccl_has_no_expert_parallelism(tmp_path: Path, nccl: str, switch: str) -> None:
+    assert engine(tmp_path, PYPROJECT % "", nccl)[1:] == [switch, "nproc = 3"]

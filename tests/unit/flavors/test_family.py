@@ -557,12 +557,12 @@ def test_arch_list_default_follows_cuda() -> None:
             "slipway:hpcx: 'v1/hpcx-v1.tbz': hpcx is for the stack's own nccl-tests; the image in ncclTests has its HPC-X already",
         ),
         (
-            {**CUDNN9, "extras": NO_EXTRAS, "transformerEngine": "2.12", "flashAttention3": "a" * 40},
-            "slipway:transformerEngine: '2.12' cannot be imported beside FlashAttention 3; allowed: 2.15 and newer, flash",
+            {**CUDNN9, "extras": NO_EXTRAS, "transformerEngine": "2.8", "flashAttention3": "a" * 40},
+            "slipway:transformerEngine: '2.8' cannot be imported beside FlashAttention 3; allowed: 2.15 and newer, flash",
         ),
         (
-            {"transformerEngine": "2.12"},
-            "slipway:transformerEngine: '2.12' does not build with cudnn 8.9.0.131; allowed: cudnn 9.3 and newer; rule: ",
+            {"transformerEngine": "2.8"},
+            "slipway:transformerEngine: '2.8' does not build with cudnn 8.9.0.131; allowed: cudnn 9.3 and newer; rule: ",
         ),
         (
             {"ncclTests": "ghcr.io/acme/nccl-tests"},

@@ -198,6 +198,12 @@ def test_extra_at_commit_is_accepted_for_any_cuda() -> None:
     check_extra("transformer-engine", "a" * 40, cuda_version="13.2.1")
 
 
+def test_engine_needing_newer_python_is_refused() -> None:
+    check_extra("transformer-engine", "2.8", cuda_version="12.6.3", python="3.8")
+    with pytest.raises(Incompatible, match=r"does not build with python 3\.8; allowed: python 3\.10 and newer; rule: "):
+        check_extra("transformer-engine", "2.9", cuda_version="12.6.3", python="3.8")
+
+
 @pytest.mark.parametrize("version", ["2.2", "2.8", "2.12", "2.14.1"])
 def test_engine_importing_older_attention3_is_refused(version: str) -> None:
     check_extras_together({"transformer-engine": version})
