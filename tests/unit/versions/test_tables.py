@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import gzip
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import moto
 import pytest
 
 import stacks.versions
@@ -22,6 +27,7 @@ from stacks.versions.efa_ngc import (
 )
 from stacks.versions.extras import check_extra, check_extras_together, extras
 from stacks.versions.incompatible import Incompatible
+from stacks.versions.nodes import EFA, GPU, node
 from stacks.versions.tables import line, order, table
 from stacks.versions.torch_libraries import check_nccl_package, magma, nccl_release, nccl_versions
 
@@ -328,3 +334,26 @@ def test_import_of_versions_reads_no_table() -> None:
     )
     done = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["0", "False", "False"]
+
+
+@functools.cache
+def _ec2_instance_types() -> dict[str, Any]:
+    """Return EC2's answer to DescribeInstanceTypes, which moto keeps."""
+    path = Path(moto.__file__).parent / "ec2/resources/instance_types.json.gz"
+    types: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return types
+
+
+@pytest.mark.parametrize("name", ["eks-p4d", "eks-p5", "eks-p5e", "eks-p5en", "eks-p6-b200", "eks-p6-b300"])
+def test_eks_node_has_what_its_instance_type_has(name: str) -> None:
+    kind = node(name)
+    described = _ec2_instance_types()[kind.selector["node.kubernetes.io/instance-type"]]
+    assert kind.most(GPU) == sum(gpu["Count"] for gpu in described["GpuInfo"]["Gpus"])
+    assert kind.most(EFA) == described["NetworkInfo"]["EfaInfo"]["MaximumEfaInterfaces"]
+    assert kind.cores == described["VCpuInfo"]["DefaultVCpus"]
+    assert (kind.memory or 0) * 1024 == described["MemoryInfo"]["SizeInMiB"]
+
+
+def test_eks_node_of_gb200_is_arm64_with_four_of_each() -> None:
+    kind = node("eks-p6e-gb200")
+    assert (kind.arch, kind.most(GPU), kind.most(EFA)) == ("arm64", 4, 4)
