@@ -43,6 +43,10 @@ FAULTS = {
         f"echo 'from_numpy = lambda array: zeros(4)' >> $(echo {PACKAGES}/torch/__init__.py)",
         "four ones come back from NumPy as [0.0, 0.0, 0.0, 0.0]",
     ),
+    "43-linear-algebra.py": (
+        f"echo 'inverse = lambda matrix: matrix' >> $(echo {PACKAGES}/torch/__init__.py)",
+        "the inverse of a matrix in torch.float32 is [[2.0, 1.0], [1.0, 1.0]]",
+    ),
     "45-compile.py": (
         f"sed -i '/^Requires-Dist: .*triton/d' $(echo {PACKAGES}/torch-*.dist-info/METADATA)",
         "torch asks for no Triton",

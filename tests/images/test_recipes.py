@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,44 @@ def test_engine_before_cudnn_frontend_gets_none(tmp_path: Path) -> None:
 )
 def test_engine_on_older_nccl_has_no_expert_parallelism(tmp_path: Path, nccl: str, switch: str) -> None:
     assert engine(tmp_path, PYPROJECT % "", nccl)[1:] == [switch, "nproc = 3"]
+
+
+def torch_environment(folder: Path, cuda: str, machine: str, names: str) -> list[str]:
+    """Return variables that torch is built with for a CUDA and a machine, as `uname` names it, and what pip installs for it."""
+    for program, text in {"uname": f"echo {machine}", "apt-install": "true"}.items():
+        (folder / program).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / program).chmod(0o755)
+    script = f'. "${{0%/*}}/recipe"; environment; printf "%s\\n" {names} "$requirements"'
+    recipes = folder / "wheels"
+    shutil.copytree(ROOT / "dockerfiles/wheels", recipes)
+    recipe = recipes / "recipes/torch"
+    recipe.write_text(recipe.read_text().replace("/srv/layers/", f"{folder}/"))
+    environment = {
+        "COMPONENT": "torch",
+        "VERSION": "2.15.0",
+        "VARIANT": "base",
+        "ARCH_LIST": "9.0",
+        "CUDA_VERSION": cuda,
+    }
+    environment |= {"TRITON_VERSION": "none", "VIRTUAL_ENV": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
+    command = ["sh", "-euc", script, str(recipes / "build")]
+    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "flags"), [("11.8.0", "-Xfatbin -compress-all"), ("12.9.1", "-Xfatbin -compress-all"), ("13.2.1", "")]
+)
+def test_torch_for_cuda_before_13_is_compressed(tmp_path: Path, cuda: str, flags: str) -> None:
+    assert torch_environment(tmp_path, cuda, "x86_64", '"${TORCH_NVCC_FLAGS:-}"')[0] == flags
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ("x86_64", ["MKL", "1", "", "-r requirements.txt mkl-static mkl-include"]),
+        ("aarch64", ["OpenBLAS", "", "1", "-r requirements.txt"]),
+    ],
+)
+def test_torch_is_built_with_lapack_of_its_machine(tmp_path: Path, machine: str, expected: list[str]) -> None:
+    names = '"$BLAS" "${USE_STATIC_MKL:-}" "${USE_PRIORITIZED_TEXT_FOR_LD:-}"'
+    assert torch_environment(tmp_path, "13.2.1", machine, names) == expected

@@ -30,13 +30,16 @@ OLD = {"deepspeed": "0.9.4", "flashAttention": "2.0.2", "apex": "38a1269"}
 
 XFORMERS = {"extras": {**OLD, "xformers": "0.0.20"}}
 
+FRONTEND = {"transformerEngine": "2.18"}
+"""The first TransformerEngine that needs cuDNN's frontend to build."""
+
 Built = Callable[..., chain.Chain]
 Up = Callable[[str], tuple[chain.Chain, Published]]
 
 
 def upstreams() -> World:
     """Make and serve the upstreams of all stacks of the family."""
-    return chain.world([*((stack, {}) for stack in STACKS), ("base-cu121", XFORMERS)])
+    return chain.world([*((stack, {}) for stack in STACKS), ("base-cu121", XFORMERS), ("base-cu129", FRONTEND)])
 
 
 @pytest.fixture(scope="session")

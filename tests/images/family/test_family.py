@@ -13,7 +13,7 @@ from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.differences import environment
 from tests.images.engine import Image, build, docker, unique
-from tests.images.family.conftest import OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
+from tests.images.family.conftest import FRONTEND, OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
 
 RUN = ("torch", "torch-extras")
 """The runtime images of every stack."""
@@ -248,6 +248,17 @@ def test_torch_part_switched_off_is_missing_alone(built: Built, off: dict[str, b
     normal = pip(built("base-cu129").image("torch"))
     reduced = pip(built("base-cu129", **off).image("torch"))
     assert reduced == {name: version for name, version in normal.items() if name not in less}
+
+
+@pytest.mark.slow
+def test_engine_needing_cudnn_frontend_builds(built: Built) -> None:
+    assert (
+        pip(built("base-cu129", only="torch", **FRONTEND).image("torch")).items()
+        >= {
+            "transformer-engine": "2.18",
+            "nvidia-cudnn-frontend": "1.32.0",
+        }.items()
+    )
 
 
 @pytest.mark.slow

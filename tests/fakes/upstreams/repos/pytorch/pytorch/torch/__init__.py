@@ -20,6 +20,7 @@ from . import distributed, nn  # noqa: E402
 _VERSION = [int(part) for part in __version__.split(".")[:2]]
 pi = math.pi
 float32, float64, int32, uint8 = numpy.float32, numpy.float64, numpy.int32, numpy.uint8
+complex64, complex128 = numpy.complex64, numpy.complex128
 
 
 class Tensor:
