@@ -121,6 +121,16 @@ Commit = Annotated[str, AfterValidator(matching(_COMMIT, "a commit: 7 to 40 digi
 Pin = Annotated[str | Literal[False], switched(_release_or_commit)]
 CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
 """A pin that cannot be a version: Apex is 0.1 in all releases, and FlashAttention 3 has no version."""
+March = Annotated[
+    str,
+    AfterValidator(
+        matching(
+            r"(?!native$)[a-z0-9][a-z0-9.+_-]*",
+            "a processor such as haswell or armv8.2-a; native would be the builder's own",
+        )
+    ),
+]
+"""A processor, as gcc's ``-march`` names it."""
 ArchList = Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | list[str])]
 """Compute capabilities, as text or as a list."""
 JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]

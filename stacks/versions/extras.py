@@ -27,6 +27,7 @@ class Extra:
         default: the version or commit for a stack that names none; False leaves the extra out.
         description: of its key.
         commit_only: whether it is built at a commit only.
+        march: whether its code for the CPU is compiled for one kind of processor.
         pins_torch: whether its metadata pins one torch.
         needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
     """
@@ -37,6 +38,7 @@ class Extra:
     default: str | Literal[False]
     description: str
     commit_only: bool
+    march: bool
     pins_torch: bool
     needs: Mapping[str, Mapping[str, Any]]
 
@@ -72,6 +74,7 @@ def extras() -> Mapping[str, Extra]:
             default=row.get("default", False),
             description=row.get("description", f"{row['title']}."),
             commit_only=row.get("commit_only", False),
+            march=row.get("march", False),
             pins_torch=row.get("pins_torch", False),
             needs=row.get("needs", {}),
         )

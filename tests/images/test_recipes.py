@@ -83,6 +83,43 @@ def test_engine_on_older_nccl_has_no_expert_parallelism(tmp_path: Path, nccl: st
     assert engine(tmp_path, PYPROJECT % "", nccl)[1:] == [switch, "nproc = 3"]
 
 
+BUILDER = """
+import os
+
+
+class Builder:
+    def cpu_arch(self):
+        if not self:
+            return "-march=native"
+        return '-march=native'
+
+    def simd_width(self):
+        return '-D__AVX512__'
+"""
+"""op_builder/builder.py of deepspeedai/DeepSpeed at v0.19.5, :425-447 and :487-509."""
+
+
+def processor_flags(folder: Path, march: str | None) -> list[str]:
+    """Return DeepSpeed's flags for the CPU, where its recipe is for a processor; None: where the wheel is used."""
+    (folder / "op_builder").mkdir()
+    (folder / "op_builder/builder.py").write_text(BUILDER)
+    program = "from op_builder.builder import Builder; b = Builder(); print(b.cpu_arch(), b.simd_width())"
+    script = (
+        '. "${0%/*}/recipe"; cd "$1"; environment; [ "$2" ] || unset DEEPSPEED_MARCH DEEPSPEED_SIMD; python3 -c "$3"'
+    )
+    command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder), march or "", program]
+    environment = {"COMPONENT": "deepspeed", "VERSION": "", "MARCH": march or "haswell", "PATH": os.environ["PATH"]}
+    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("march", "simd"), [("haswell", "AVX256"), ("skylake-avx512", "AVX512"), ("x86-64", "SCALAR"), (None, "AVX512")]
+)
+def test_deepspeed_is_compiled_for_the_processor_named(tmp_path: Path, march: str | None, simd: str) -> None:
+    assert processor_flags(tmp_path, march) == [f"-march={march or 'native'}", f"-D__{simd}__"]
+
+
 def torch_environment(folder: Path, cuda: str, machine: str, names: str) -> list[str]:
     """Return variables that torch is built with for a CUDA and a machine, as `uname` names it, and what pip installs for it."""
     for program, text in {"uname": f"echo {machine}", "apt-install": "true"}.items():

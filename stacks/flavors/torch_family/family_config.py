@@ -10,7 +10,7 @@ from pydantic import Field, create_model, model_validator
 from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Package, Torch, check_published
-from stacks.config.values import ArchList, Commit, CommitPin, JobCount, Pin, Url, Version
+from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, Url, Version
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
@@ -107,6 +107,11 @@ class FamilyConfig(StackConfig):
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
     flash_attention3: CommitPin = Field(default=False, description="FlashAttention 3 in torch: commit or false.")
     extras: Extras = Field(default_factory=Extras, description="Extensions in torch-extras; with none, no such image.")
+    march: March | None = Field(
+        None,
+        description="Oldest processor that DeepSpeed's operators for the CPU run on, as gcc's -march names it. "
+        "Default: haswell, which has AVX2; on arm64 armv8.2-a.",
+    )
     tag_fields: tuple[TagField, ...] = Field(
         get_args(TagField), description="Optional fields of the tags: distro, abi."
     )
@@ -181,6 +186,11 @@ class FamilyConfig(StackConfig):
     def python_version(self) -> str:
         """The images' Python, such as ``3.10``."""
         return distro_python(self.distro, self.python)
+
+    @property
+    def processor(self) -> str:
+        """The oldest processor that code for the CPU runs on, as gcc's ``-march`` names it."""
+        return self.march or {"amd64": "haswell", "arm64": "armv8.2-a"}[self.machine]
 
     @property
     def archs(self) -> str:

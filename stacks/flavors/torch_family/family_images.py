@@ -23,7 +23,7 @@ from stacks.flavors.torch_family.family_config import FamilyConfig
 from stacks.spec import ImageSpec, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import cuda_release
-from stacks.versions.extras import Image, extra_archs, extras_of
+from stacks.versions.extras import Image, extra_archs, extras, extras_of
 from stacks.versions.pytorch import constraints, torch_release
 
 _PUBLISHED = "https://download.pytorch.org/whl/"
@@ -51,10 +51,10 @@ class Variant:
 def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
     """Return torch, torch-extras and the products that they are made of."""
     built = config.torch.components if config.torch.source == "build" else []
-    in_torch, extras = [*built, *_extras(config, "torch")], _extras(config, "torch-extras")
+    in_torch, in_extras = [*built, *_extras(config, "torch")], _extras(config, "torch-extras")
     specs = [*_products(config, variant, in_torch), _torch(config, variant, in_torch)]
-    if extras:
-        specs += [*_products(config, variant, extras), _torch_extras(config, variant, extras)]
+    if in_extras:
+        specs += [*_products(config, variant, in_extras), _torch_extras(config, variant, in_extras)]
     return specs
 
 
@@ -66,6 +66,10 @@ def suffix(config: FamilyConfig, variant: str, **fields: str | None) -> Suffix:
 
 def _extras(config: FamilyConfig, image: Image) -> list[Component]:
     return pinned({extra.name: config.pin(extra) for extra in extras_of(image)})
+
+
+def _marched() -> set[str]:
+    return {extra.name for extra in extras().values() if extra.march}
 
 
 def _products(config: FamilyConfig, variant: Variant, components: Iterable[Component]) -> Iterator[ImageSpec]:
@@ -86,6 +90,7 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
                 "ARCH_LIST": extra_archs(component.name, component.pin, config.archs),
                 **({"VARIANT": variant.name, **triton(torch, config.torch.commits.torch)} if itself else {}),
                 **({} if itself else {"TORCH_VERSION": torch, **_index(config)}),
+                **({"MARCH": config.processor} if component.name in _marched() else {}),
                 **variant.parent_args,
             },
             tuning=tuning(config.max_jobs, component.name, config.compiler_cache),

@@ -342,6 +342,17 @@ def test_arch_list_in_any_unambiguous_form_is_accepted(written: Any) -> None:
     assert load(archList=written).archs == "7.0 9.0+PTX"
 
 
+@pytest.mark.parametrize(
+    ("values", "processor"),
+    [({}, "haswell"), ({"platform": "linux/arm64"}, "armv8.2-a"), ({"march": "skylake-avx512"}, "skylake-avx512")],
+)
+def test_deepspeed_alone_is_compiled_for_processor(values: dict[str, str], processor: str) -> None:
+    built = specs("base", **{**TODAY, "torch": {"version": "2.15.0"}, "extras": {}}, **values)
+    assert {name: spec.args["MARCH"] for name, spec in built.items() if "MARCH" in spec.args} == {
+        "deepspeed-wheel": processor
+    }
+
+
 def test_wheel_archs_follow_extra_and_arch_list() -> None:
     values: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "archList": "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"}
     values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.17.1"}
@@ -477,6 +488,11 @@ def test_arch_list_default_follows_cuda() -> None:
             {"extras": {"apex": "master"}},
             "slipway:extras.apex: 'master': expected a commit of 7 to 40 digits 0-9 a-f, or false: its builds do not name",
         ),
+        (
+            {"march": "native"},
+            "slipway:march: 'native': expected a processor such as haswell or armv8.2-a; native would be",
+        ),
+        ({"march": "-O3"}, "slipway:march: '-O3': expected a processor such as haswell"),
         ({"extras": {"apex": "25.09"}}, "slipway:extras.apex: '25.09': expected a commit of 7 to 40 digits"),
         ({"flashAttention3": "2.8.3"}, "slipway:flashAttention3: '2.8.3': expected a commit of 7 to 40 digits"),
         (

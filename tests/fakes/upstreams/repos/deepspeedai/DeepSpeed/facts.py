@@ -1,4 +1,5 @@
 import os
+import sys
 
 name, requires = "deepspeed", ["torch", "numpy", "psutil", "py-cpuinfo"]
 module = "deepspeed_fused_adam"
@@ -7,6 +8,13 @@ version = lambda: None
 
 
 def gate():
+    # op_builder/builder.py:956 at v0.19.5 takes both for its operators for the CPU.
+    sys.path.insert(0, "")
+    from op_builder.builder import OpBuilder
+
+    flags = [OpBuilder().cpu_arch(), OpBuilder().simd_width()]
+    if "-march=native" in flags or "-D__AVX512__" in flags:
+        raise SystemExit(f"compiled for the processor of this machine, not of those that run it: {flags}")
     if os.environ.get("DS_ACCELERATOR") != "cuda":
         raise SystemExit("no GPU in sight, and DS_ACCELERATOR is not cuda: no operator of CUDA would be built")
     if os.environ.get("DS_BUILD_FUSED_ADAM") != "1":
