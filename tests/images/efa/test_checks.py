@@ -22,6 +22,8 @@ ARGUMENTS = {
 FAULTS = {
     "10-removed": [
         ("mkdir /opt/hpcx/ompi", "/opt/hpcx/ompi is still there, and would be used in place of EFA"),
+        ("mkdir /opt/hpcx/ompi5", "/opt/hpcx/ompi5 is still there, and would be used in place of EFA"),
+        ("ln -s ompi5 /opt/hpcx/ompi", "/opt/hpcx/ompi is still there, and would be used in place of EFA"),
         ("rm -r /opt/hpcx/ucc", "/opt/hpcx/ucc is gone, with which torch is linked"),
         ("rm /opt/hpcx/ucx/lib/libucp.so.0", "libucp.so.0"),
     ],
