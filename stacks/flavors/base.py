@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from stacks.flavors.torch_family.family_config import FamilyConfig
 from stacks.flavors.torch_family.family_images import Variant
 from stacks.flavors.torch_family.family_images import images as family
@@ -14,9 +16,12 @@ class Config(FamilyConfig):
     """The keys of a ``base`` stack."""
 
     flavor: Literal["base"] = "base"
+    slim: bool = Field(
+        default=False, description="Without g++ and Python's headers. torch.compile then has nothing to compile with."
+    )
 
 
 def images(config: Config) -> list[ImageSpec]:
     """Return torch and torch-extras, compiled in nvidia/cuda's devel image, and what they are made of."""
     builder, runtime = (Outside(reference=config.parent(edition)) for edition in ("devel", "base"))
-    return family(config, Variant("base", builder=builder, base=runtime))
+    return family(config, Variant("base", builder=builder, base=runtime, slim=config.slim))

@@ -38,6 +38,7 @@ class Variant:
         builder: the parent in which wheels are compiled.
         base: the parent of torch.
         nccl: the system's NCCL, where the tags name one.
+        slim: whether the images have no compiler.
         parent_args: arguments by which a build checks that a published parent has what its tag names.
     """
 
@@ -45,7 +46,13 @@ class Variant:
     builder: Parent
     base: Parent
     nccl: str | None = None
+    slim: bool = False
     parent_args: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def compiler_args(self) -> dict[str, str]:
+        """The argument that leaves the compiler out."""
+        return {"SLIM": "true"} if self.slim else {}
 
 
 def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
@@ -115,6 +122,7 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
             "ARCH_LIST": config.archs,
             **_index(config),
             **variant.parent_args,
+            **variant.compiler_args,
         },
         parents={"BASE_IMAGE": variant.base, **wheels(components)},
         description=f"{titles([*config.torch.components, *_extras(config, 'torch')])} for CUDA {config.cuda}",
@@ -129,7 +137,7 @@ def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[C
         dockerfile="torch-extras/Dockerfile",
         target="final",
         platform=config.platform,
-        args={"VARIANT": variant.name},
+        args={"VARIANT": variant.name, **variant.compiler_args},
         parents={"BASE_IMAGE": Sibling(image="torch"), **wheels(components)},
         description=f"{titles(components)} on PyTorch",
         licenses="Apache-2.0 AND BSD-3-Clause",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.images import chain
 from tests.images.engine import DOCKERFILES, check_planted
@@ -20,6 +21,12 @@ FAULTS = {
         "torch-extras",
         "ln -s true /usr/bin/gcc",
         "a base image has no gcc",
+    ),
+    "torch/checks/compiler/10-python.sh": (
+        "base-cu121",
+        "torch",
+        "rm /usr/include/python3*/Python.h",
+        "the image has no headers of Python in /usr/include/python3",
     ),
     "nccl-tests/checks/cudnn": (
         "nccl-cu121",
@@ -93,6 +100,21 @@ FAULTS = {
 """Check -> stack and image, what is broken for it there, as root, and what it then says."""
 
 
+SLIM = "common/checks/base"
+"""The checks of a stack with `slim: true`."""
+
+
+def keys(folder: str) -> dict[str, bool]:
+    """Return the further keys of the stack in whose build a folder's checks run."""
+    return {"slim": True} if folder == SLIM else {}
+
+
+def case(folder: str, stack: str, *values: str) -> ParameterSet:
+    """Return a test's parameters; what only a further stack has is slow."""
+    marks = [pytest.mark.slow] if keys(folder) else stacks(stack)[0].marks
+    return pytest.param(*values, marks=marks)
+
+
 RUN = {(check.rpartition("/")[0], stack, name) for check, (stack, name, *_) in FAULTS.items()} | {
     ("torch/checks/build", "base-cu121", "torch"),
     ("common/checks/base", "base-cu121", "torch"),
@@ -112,21 +134,20 @@ def test_checks_without_real_torch_have_a_fault_each() -> None:
 
 
 @pytest.mark.parametrize(
-    "check", [pytest.param(check, marks=stacks(stack)[0].marks) for check, (stack, *_) in sorted(FAULTS.items())]
+    "check", [case(check.rpartition("/")[0], stack, check) for check, (stack, *_) in sorted(FAULTS.items())]
 )
 def test_check_of_faulty_image_fails(built: Built, check: str) -> None:
     stack, name, fault, message = FAULTS[check]
     user = "exec" if name == "nccl-tests" else USER
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {{ {fault}; }} >&2; {user} /tmp/check"
-    image, program = built(stack).image(name), (DOCKERFILES / check).read_text()
+    images = built(stack, **keys(check.rpartition("/")[0]))
+    image, program = images.image(name), (DOCKERFILES / check).read_text()
     options = ("--user=0", f"--volume={PARTS}:/srv:ro")
     assert message in image.fails("sh", "-c", script, options=options, text=program)
 
 
-@pytest.mark.parametrize(
-    ("folder", "stack", "name"), [pytest.param(*run, marks=stacks(run[1])[0].marks) for run in sorted(RUN)]
-)
+@pytest.mark.parametrize(("folder", "stack", "name"), [case(run[0], run[1], *run) for run in sorted(RUN)])
 def test_build_with_failing_check_fails(built: Built, context: Path, folder: str, stack: str, name: str) -> None:
-    images = built(stack)
+    images = built(stack, **keys(folder))
     arguments = chain.checks_arguments(images.planned[name], images.names)
     check_planted(context, folder, arguments, image=name)

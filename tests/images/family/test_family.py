@@ -62,21 +62,36 @@ def test_chain_has_the_versions_of_its_stack(built: Built, stack: str) -> None:
     images.image("torch-extras").run("python", "-c", "import torch, apex, amp_C")
 
 
+COMPILERS = {"gcc", "g++", "cc", "c++"}
+TOOLCHAIN = {"nvcc", "cmake", "ccache"}
+
+
+def programs(image: Image) -> set[str]:
+    """Return the programs of an image's distribution and of CUDA."""
+    return set(image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true").split())
+
+
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("base"))))
-def test_base_image_has_no_compiler_or_development_package(built: Built, stack: str) -> None:
+def test_base_image_compiles_without_development_of_cuda(built: Built, stack: str) -> None:
     images = built(stack)
     for image in map(images.image, RUN):
-        programs = image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true")
-        assert not {"gcc", "g++", "cc", "c++", "nvcc", "cmake", "make", "ccache"} & set(programs.split())
+        assert programs(image) & (COMPILERS | TOOLCHAIN) == COMPILERS
+        # Of NVIDIA's packages only the libraries that torch is linked with.
         packages = installed(image)
-        assert not [name for name in packages if name.endswith("-dev") or "-dev-" in name]
-        # Of NVIDIA's libraries only those that torch is linked with.
         assert {name.rstrip("0123456789-") for name in packages if name.startswith(("libcu", "libnccl", "cuda-"))} == {
             "cuda-cudart",
             "libcublas",
             "libcudnn" if "libcudnn8" in packages else "libcudnn9-cuda",
             "libnccl",
         }
+
+
+@pytest.mark.slow
+def test_slim_image_has_no_compiler_or_development_package(built: Built) -> None:
+    images = built("base-cu121", slim=True)
+    for image in map(images.image, RUN):
+        assert not programs(image) & {*COMPILERS, *TOOLCHAIN, "make"}
+        assert not [name for name in installed(image) if name.endswith("-dev") or "-dev-" in name]
 
 
 @pytest.mark.parametrize("stack", stacks("base-cu121"))

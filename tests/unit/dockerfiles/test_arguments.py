@@ -64,7 +64,8 @@ UNIVERSAL: dict[str, dict[str, Any]] = {
     "everything off": {"cuda": False, "torch": {"audio": False}},
 }
 NCCL = {**FAMILY, "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"}}
-VARIED = {"base": FAMILY, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
+BASE = {**FAMILY, "no compiler": {"slim": True}}
+VARIED = {"base": BASE, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
 
 
 @functools.cache

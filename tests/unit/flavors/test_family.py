@@ -353,6 +353,11 @@ def test_deepspeed_alone_is_compiled_for_processor(values: dict[str, str], proce
     }
 
 
+def test_slim_base_leaves_the_compiler_out() -> None:
+    assert {name for name, spec in specs("base", slim=True).items() if "SLIM" in spec.args} == {"torch", "torch-extras"}
+    assert not [spec for spec in specs("base").values() if "SLIM" in spec.args]
+
+
 def test_wheel_archs_follow_extra_and_arch_list() -> None:
     values: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "archList": "7.5 8.0 8.9 9.0a 10.3 12.0+PTX"}
     values |= {"extras": {"flashAttention": "2.8.3"}, "flashAttention3": "a" * 40, "transformerEngine": "2.17.1"}
