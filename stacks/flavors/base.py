@@ -24,4 +24,5 @@ class Config(FamilyConfig):
 def images(config: Config) -> list[ImageSpec]:
     """Return torch and torch-extras, compiled in nvidia/cuda's devel image, and what they are made of."""
     builder, runtime = (Outside(reference=config.parent(edition)) for edition in ("devel", "base"))
-    return family(config, Variant("base", builder=builder, base=runtime, slim=config.slim))
+    cudnn = {"CUDNN_VERSION": config.cudnn_release} if config.cudnn_release else {}
+    return family(config, Variant("base", builder=builder, base=runtime, slim=config.slim, builder_args=cudnn))

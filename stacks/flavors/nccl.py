@@ -78,6 +78,11 @@ class Config(FamilyConfig):
         if self.nccl_tests:
             nccl_release(self.nccl, self.cuda)
             self._check_tag(self.nccl_tests)
+            if self.cudnn_release:
+                why = "is for the stack's own nccl-tests; the image in ncclTests has its cuDNN already"
+                raise Incompatible(
+                    "cudnn", self.cudnn_release, why, ("no cudnn", "no ncclTests"), "nccl-builder installs cuDNN"
+                )
         else:
             check_nccl_package(self.nccl, self.cuda)
             _ = self.hpcx_archive
@@ -165,7 +170,10 @@ def _builder(config: Config) -> ImageSpec:
         dockerfile="nccl-builder/Dockerfile",
         platform=config.platform,
         product=True,
-        args={"NCCL_VERSION": config.nccl},
+        args={
+            "NCCL_VERSION": config.nccl,
+            **({"CUDNN_VERSION": config.cudnn_release} if config.cudnn_release else {}),
+        },
         parents={"BASE_IMAGE": _devel(config), "HPCX_BUILD_IMAGE": Sibling(image="hpcx-build")},
         description="What wheels with NCCL and HPC-X are compiled in",
         licenses="BSD-3-Clause",

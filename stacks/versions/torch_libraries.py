@@ -1,4 +1,4 @@
-"""Libraries that torch is built with: NCCL, MAGMA and HPC-X."""
+"""Libraries that torch is built with: NCCL, cuDNN, MAGMA and HPC-X."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import Machine
-from stacks.versions.tables import older, order, table
+from stacks.versions.tables import newest_from, older, order, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
+_CUDNN = "nvidia-cudnn on the Python index, stacks/versions/cudnn.toml"
 _MAGMA = "the pytorch channel, stacks/versions/magma.toml"
 _HPCX = "stacks/versions/hpcx.toml; another archive can be named in slipway:hpcx"
 _HPCX_ENDINGS = {"amd64": "x86_64.tbz", "arm64": "aarch64.tbz"}
@@ -89,6 +90,30 @@ def nccl_package_warnings(version: str, cuda_version: str, *, field: str = "nccl
     if release.apt_known:
         return []
     return [f"slipway:{field}: NVIDIA's apt archive may not have {release.apt}; the build fails without it"]
+
+
+def check_cudnn_release(version: str, cuda_version: str, *, field: str = "cudnn") -> None:
+    """Refuse a release of cuDNN that NVIDIA has no package of for a CUDA.
+
+    Raises:
+        Incompatible: the table has no such release for this CUDA.
+    """
+    major = cuda_release(cuda_version).version.split(".", 1)[0]
+    releases = table("cudnn")["release"].get(major, ())
+    if version not in releases:
+        why = f"is not a known cuDNN release for CUDA {cuda_version}"
+        raise Incompatible(field, version, why, releases or ("a major version",), _CUDNN, known=False)
+
+
+def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:
+    """Return a line if torch computes something wrong with a cuDNN."""
+    rows = table("cudnn")["wrong"]
+    first = newest_from(rows, version) if "." in version else None
+    if first is None or order(version) >= order(rows[first]["below"]):
+        return []
+    row = rows[first]
+    fixed = f"name {row['below']} or newer in slipway:{field}"
+    return [f"slipway:{field}: cuDNN {version} may compute {row['what']} wrong; {fixed}; {row['source']}"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from stacks.versions.pytorch import (
     torch_release,
     wheel_abi,
 )
+from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings
 
 TagField = Literal["distro", "abi"]
 
@@ -95,7 +96,9 @@ class FamilyConfig(StackConfig):
 
     cuda: Version = Field("13.2.1", description="CUDA, as in the tags of nvidia/cuda.")
     cudnn: Version | None = Field(
-        None, description="Major version of cuDNN. Default: the newest that nvidia/cuda has for this CUDA."
+        None,
+        description="cuDNN: its major version, or a release such as 9.26.0.51, which is installed. "
+        "Default: the newest that nvidia/cuda has for this CUDA.",
     )
     distro: Version = Field("ubuntu24.04", description="Distribution, as in the tags of nvidia/cuda.")
     python: Version | None = Field(None, description="Python of the distribution. Default: its own python3.")
@@ -127,6 +130,7 @@ class FamilyConfig(StackConfig):
         cuda_release(self.cuda)
         if self.arch_list is not None:
             arch_list(self.arch_list, self.cuda, field="archList")
+        self._check_cudnn_release()
         self._check_distro()
         self.parent("devel")
         self.parent("base")
@@ -154,6 +158,17 @@ class FamilyConfig(StackConfig):
                 archs=self.archs,
             )
         check_extras_together(pins)
+
+    def _check_cudnn_release(self) -> None:
+        if not self.cudnn_release:
+            return
+        check_cudnn_release(self.cudnn_release, self.cuda)
+        if self.torch.source == "wheel":
+            major = self.cudnn_release.split(".")[0]
+            why = "cannot be installed under published wheels, which bring their own cuDNN"
+            raise Incompatible(
+                "cudnn", self.cudnn_release, why, (major, "torch.source: build"), "metadata of torch's wheels"
+            )
 
     def _check_distro(self) -> None:
         if distro_release(self.distro).packages != "apt":
@@ -213,10 +228,20 @@ class FamilyConfig(StackConfig):
         Raises:
             Incompatible: there is none for this CUDA, cuDNN and distribution.
         """
-        cudnn = None if edition == "base" else self.cudnn or self.cudnn_version.split(".")[0]
+        cudnn = None if edition == "base" else (self.cudnn or self.cudnn_version).split(".")[0]
         return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn, packages='apt')}"
 
     @property
     def cudnn_version(self) -> str:
-        """The parent's cuDNN, such as ``8.9.0.131``; the newest of the major version that the stack names."""
-        return parent_cudnn(self.cuda, self.cudnn)
+        """The images' cuDNN, such as ``8.9.0.131``: the parent's newest of the major version, or the release named."""
+        return self.cudnn_release or parent_cudnn(self.cuda, self.cudnn)
+
+    @property
+    def cudnn_release(self) -> str | None:
+        """The release of cuDNN that is installed in place of the parent's; None for the parent's own."""
+        return self.cudnn if self.cudnn and "." in self.cudnn else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line if torch computes something wrong with the cuDNN, besides those of every stack."""
+        return [*super().warnings, *(cudnn_warnings(self.cudnn_version) if self.torch.source == "build" else [])]

@@ -39,6 +39,7 @@ class Variant:
         base: the parent of torch.
         nccl: the system's NCCL, where the tags name one.
         slim: whether the images have no compiler.
+        builder_args: further arguments of wheels, for what their builder lacks.
         parent_args: arguments by which a build checks that a published parent has what its tag names.
     """
 
@@ -47,6 +48,7 @@ class Variant:
     base: Parent
     nccl: str | None = None
     slim: bool = False
+    builder_args: Mapping[str, str] = field(default_factory=dict)
     parent_args: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -99,6 +101,7 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
                 **({} if itself else {"TORCH_VERSION": torch, **_index(config)}),
                 **({"MARCH": config.processor} if component.name in _marched() else {}),
                 **variant.parent_args,
+                **variant.builder_args,
             },
             tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
             suffix=suffix(config, variant.name, **{"nccl": variant.nccl, "torch": torch, **component.fields}),

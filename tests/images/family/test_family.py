@@ -266,6 +266,19 @@ def test_torch_part_switched_off_is_missing_alone(built: Built, off: dict[str, b
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stack", "name", "packages"),
+    [
+        ("base-cu129", "torch", {"libcudnn9-cuda-12"}),
+        ("nccl-cu129", "nccl-builder", {"libcudnn9-cuda-12", "libcudnn9-dev-cuda-12"}),
+    ],
+)
+def test_cudnn_named_replaces_that_of_parent(built: Built, stack: str, name: str, packages: set[str]) -> None:
+    have = installed(built(stack, only=name).image(name))
+    assert {key: version for key, version in have.items() if "cudnn" in key} == dict.fromkeys(packages, "9.26.0.51-1")
+
+
+@pytest.mark.slow
 def test_engine_needing_cudnn_frontend_builds(built: Built) -> None:
     assert (
         pip(built("base-cu129", only="torch", **FRONTEND).image("torch")).items()

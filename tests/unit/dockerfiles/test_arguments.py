@@ -26,6 +26,7 @@ FAMILY: dict[str, dict[str, Any]] = {
         "extras": {"deepspeed": False, "flashAttention": False, "apex": False},
         "torch": {"audio": False},
     },
+    "a cuDNN": {"cuda": "12.9.1", "cudnn": "9.26.0.51"},
     "published wheels": {"torch": {"source": "wheel", "audio": False}},
     "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
 }

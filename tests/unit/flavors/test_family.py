@@ -277,6 +277,35 @@ def test_cudnn_of_unknown_version_is_accepted() -> None:
     assert load("base", **TODAY | {"cuda": "13.2.0", "torch": {"version": "2.15.0"}, "transformerEngine": "2.12"})
 
 
+CU129: dict[str, Any] = {**TODAY, "cuda": "12.9.1", "torch": {"version": "2.15.0"}, "cudnn": "9.26.0.51"}
+
+
+def test_cudnn_release_is_installed_where_wheels_are_compiled() -> None:
+    base, nccl = specs("base", **CU129), specs("nccl", **CU129)
+    assert {name for name, spec in base.items() if "CUDNN_VERSION" in spec.args} == {
+        name for name in base if name.endswith("-wheel")
+    }
+    assert {name for name, spec in nccl.items() if "CUDNN_VERSION" in spec.args} == {"nccl-builder"}
+    assert nccl["nccl-builder"].args["CUDNN_VERSION"] == "9.26.0.51"
+    devel = Outside(reference="nvidia/cuda:12.9.1-cudnn-devel-ubuntu24.04")
+    assert base["torch-wheel"].parents["BASE_IMAGE"] == nccl["nccl-builder"].parents["BASE_IMAGE"] == devel
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        ({"cudnn": None}, "cuDNN 9.10.2.21 may compute 3D convolutions in bfloat16 wrong"),
+        ({"cudnn": "9.12.0.46"}, "cuDNN 9.12.0.46 may compute 3D convolutions in bfloat16 wrong"),
+        ({"cudnn": "9.13.0.50"}, ""),
+        ({"cudnn": "9.7.1.26"}, ""),
+        ({"cuda": "13.2.0", "cudnn": None}, ""),
+    ],
+)
+def test_cudnn_that_computes_wrong_is_warned_of(values: dict[str, Any], warned: str) -> None:
+    warnings = [line for line in load("base", **{**CU129, **values}).warnings if "cuDNN" in line]
+    assert [warned in line for line in warnings] == ([True] if warned else [])
+
+
 def test_abi_is_of_compiler_or_of_published_wheel() -> None:
     assert load().abi == "1"
     assert load(torch={"version": "2.0.1", "source": "wheel"}, cuda="11.8.0").abi == "0"

@@ -32,7 +32,7 @@ KNOWN = {
 NCCL = {"11.8": "2.16.2-1", "12.0": "2.18.3-1", "12.1": "2.18.3-1", "12.9": "2.30.4-1", "13.2": "2.30.4-1"}
 MORE_NCCL = {"12.2": ["2.19.3-1"], "12.8": ["2.25.1-1"], "13.2": ["2.29.7-1", "2.32.3-1"]}
 PARENTS_NCCL = "2.15.5-1"
-CUDNN8, CUDNN9 = "8.9.0.131-1", "9.20.0.48-1"
+CUDNN8, CUDNN9 = "8.9.0.131-1", ("9.20.0.48-1", "9.26.0.51-1", "9.28.0.42-1")
 
 
 def run(*command: object) -> None:
@@ -218,7 +218,8 @@ def main() -> None:
         cuda(first, version)
     cudnn(first, "libcudnn8", "libcudnn8-dev", CUDNN8)
     for major in ("12", "13"):
-        cudnn(first, f"libcudnn9-cuda-{major}", f"libcudnn9-dev-cuda-{major}", CUDNN9)
+        for version in CUDNN9:
+            cudnn(first, f"libcudnn9-cuda-{major}", f"libcudnn9-dev-cuda-{major}", version)
     for version in DISTROS.values():
         python(first, version)
     first.index()

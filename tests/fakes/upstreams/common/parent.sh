@@ -15,11 +15,13 @@ apt-get update -q
 apt-get install -q -y --no-install-recommends ca-certificates "cuda-cudart-$dashed"
 ln -s "cuda-$short" /usr/local/cuda
 if [ "$1" = devel ]; then
-  cudnn="libcudnn9-dev-cuda-${CUDA_VERSION%%.*}"
+  # An older one than the newest, as NVIDIA's images hold.
+  cudnn="libcudnn9-cuda-${CUDA_VERSION%%.*}=9.20.0.48-1 libcudnn9-dev-cuda-${CUDA_VERSION%%.*}=9.20.0.48-1"
   [ "${CUDA_VERSION%%.*}" -gt 12 ] || [ "${short#12.}" -ge 6 ] 2> /dev/null || cudnn=libcudnn8-dev
   nccl=2.15.5-1+cuda$short
+  # shellcheck disable=SC2086
   apt-get install -q -y --no-install-recommends build-essential "cuda-nvcc-$dashed" "cuda-cudart-dev-$dashed" \
-    "libcublas-dev-$dashed" "cuda-driver-dev-$dashed" "cuda-nvml-dev-$dashed" "$cudnn" "libnccl2=$nccl" "libnccl-dev=$nccl"
+    "libcublas-dev-$dashed" "cuda-driver-dev-$dashed" "cuda-nvml-dev-$dashed" $cudnn "libnccl2=$nccl" "libnccl-dev=$nccl"
   apt-mark hold libnccl2 libnccl-dev
 fi
 echo "deb [trusted=yes] https://developer.download.nvidia.com/$repository /" > /etc/apt/sources.list.d/cuda.list
