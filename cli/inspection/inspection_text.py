@@ -55,8 +55,8 @@ def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if not coverage.libraries:
         return
     yield "GPU code", f"{listed(coverage.codes)} in {_files(len(coverage.libraries))}"
-    without = (f"{arch} in {_files(len(paths))}" for arch, paths in inspection.arch_list.without.items())
-    if lacking := ", ".join(without):
+    absent = (f"{arch} in {_files(len(paths))}" for arch, paths in inspection.arch_list.without.items())
+    if lacking := ", ".join(absent):
         yield "arch list", f"no code for {lacking}"
     for name, capability in inspection.question.gpus.items():
         label = gpu_label(name, capability)

@@ -20,7 +20,8 @@ from oci.binaries.elf_file import Binary, Machine
 from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
-_PYTHON: Final = re.compile(r"(?:^|/)(?:site|dist)-packages/")
+_PYTHON: Final = re.compile(r"/(?P<where>.*?)(?:usr/)?(?:local/)?lib(?:64)?/python3[^/]*/(?:site|dist)-packages/")
+"""The packages of a Python environment; those below /usr and /usr/local are of one."""
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 _MOST_USERS: Final = 1000
 """Users of a file that are remembered."""
@@ -229,7 +230,7 @@ class _Resolution:
                 listed = self.result.host
             elif table.is_optional(path, needed):
                 listed = self.result.optional
-            elif not missing.problem and _PYTHON.search(path) and any(_PYTHON.search(one) for one in elsewhere):
+            elif not missing.problem and (where := _environment(path)) and where in map(_environment, elsewhere):
                 listed = self.result.preloaded
             if listed is not None:
                 listed.setdefault(needed, []).append(f"/{path}")
@@ -337,6 +338,12 @@ class _Symbols:
             "no library defines it",
             tuple(f"/{one}" for one in users),
         )
+
+
+def _environment(path: str) -> str | None:
+    """Return the prefix of the Python environment that a file is in."""
+    match = _PYTHON.match(f"/{path}")
+    return match["where"] or "/" if match else None
 
 
 def _distance(path: str, other: str) -> tuple[int, str]:

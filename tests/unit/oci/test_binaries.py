@@ -97,6 +97,8 @@ def test_resolve_python_library_may_be_preloaded() -> None:
     files: dict[str, bytes | str] = {f"{SITE}/a/_c.so": extension, f"{SITE}/nvidia/x/lib/libx.so.1": elf("libx.so.1")}
     result = loading.resolve(image(files), X86_64)
     assert (result.faults, result.preloaded) == ([], {"libx.so.1": [f"/{SITE}/a/_c.so"]})
+    apart = {f"{SITE}/a/_c.so": extension, "usr/lib/python3/dist-packages/libx.so.1": elf("libx.so.1")}
+    assert len(faults(apart)) == 1, "another environment's library is never opened"
     assert faults({"opt/plugin.so": extension, **files}) == [
         f"/opt/plugin.so: misses libx.so.1: /{SITE}/nvidia/x/lib/libx.so.1 is in no folder that is searched"
     ], "nothing opens it before a plugin outside Python's packages"
