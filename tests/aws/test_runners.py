@@ -219,7 +219,7 @@ def check_scaling_groups(project: RunnersProject) -> None:
         assert group["HealthCheckType"] == "EC2"
         assert group["NewInstancesProtectedFromScaleIn"] is True
         assert group["CapacityRebalance"] is (kind == "spot")
-        assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == [
+        assert sorted(process["ProcessName"] for process in group["SuspendedProcesses"]) == [
             "AZRebalance", "ReplaceUnhealthy",
         ]  # fmt: skip
         assert sorted(group["VPCZoneIdentifier"].split(",")) == sorted(one["SubnetId"] for one in subnets)

@@ -38,8 +38,11 @@ class Refused(Exception):
 
     @property
     def passes(self) -> bool:
-        """Whether the same may be carried out later ("Rate limits for the REST API": 403 as well as 429)."""
-        return not self.status or self.status >= 500 or self.status == 429 or "rate limit" in self._said
+        """Whether the same may be carried out later ("Rate limits for the REST API": 403 as well as 429).
+
+        401 is for who asks and not for what is asked: it passes with another key.
+        """
+        return self.status in {0, 401, 429} or self.status >= 500 or "rate limit" in self._said
 
     @property
     def running(self) -> bool:
