@@ -143,8 +143,18 @@ _MALFORMED: Final = (
 def _decompressed(stream: IO[bytes], media_type: str) -> Any:
     for suffix, reader in _COMPRESSIONS.items():
         if media_type.endswith(suffix):
-            return reader(stream)
+            return stream if _is_plain(stream) else reader(stream)
     raise Unreadable(f"unknown media type '{media_type}' of a layer")
+
+
+def _is_plain(stream: IO[bytes]) -> bool:
+    """Return whether a stream begins as an archive does, whatever its media type.
+
+    Docker pushes its empty layer plain and names it gzip; engines look at the first bytes (containerd,
+    pkg/archive/compression: `DetectCompression`).
+    """
+    start: bytes = cast("Any", stream).peek(tarfile.BLOCKSIZE)[: tarfile.BLOCKSIZE] if hasattr(stream, "peek") else b""
+    return len(start) == tarfile.BLOCKSIZE and (start[257:262] == b"ustar" or not any(start))
 
 
 _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {

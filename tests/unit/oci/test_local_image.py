@@ -130,6 +130,12 @@ def test_inspect_image_without_fault_exits_0(tmp_path: Path, capsys: pytest.Capt
     assert (result["platform"], result["faults"], result["loader"]["resolved"]) == ("linux/amd64", [], 4)
 
 
+@pytest.mark.parametrize("content", [LOWER, bytes(1024)])
+def test_inspect_plain_layer_named_gzip_is_read(tmp_path: Path, content: bytes) -> None:
+    image = open_image(str(write_layout(tmp_path / "plain", [*LAYERS, (content, "tar+gzip", bytes)])))
+    assert "bin/p" in binaries(image)
+
+
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
