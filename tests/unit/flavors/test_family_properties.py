@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from stacks import flavors
 from stacks.checks.collisions import StackImages, collisions
 from stacks.errors import SlipwayError
+from stacks.identity.content import CHECKS
 from stacks.spec import ImageSpec, parents_first
 from stacks.tags import Revision, parse, render
 from stacks.versions.archs import default_archs, parse_archs
@@ -139,7 +140,9 @@ TAKEN: dict[tuple[str, str | None], dict[str, bool]] = {}
 def test_accepted_config_has_all_arguments(values: dict[str, Any]) -> None:
     for spec in specs(values):
         if (spec.dockerfile, spec.target) not in TAKEN:
-            TAKEN[spec.dockerfile, spec.target] = dockerfile.of(spec).arguments(spec.target)
+            stages = dockerfile.of(spec)
+            checks = {} if spec.product else stages.arguments(CHECKS)
+            TAKEN[spec.dockerfile, spec.target] = {**stages.arguments(spec.target), **checks}
         taken = TAKEN[spec.dockerfile, spec.target]
         given_ = {*spec.args, *spec.parents, *spec.tuning, *spec.label_args}
         assert given_ <= set(taken)
