@@ -224,12 +224,12 @@ def _hidden(*names: str) -> Iterator[dict[str, str]]:
 def _withheld(folder: Path) -> Iterator[None]:
     """Withhold the signing key and its password from every child: a file has them, which those that sign read."""
     with _hidden(PASSWORD, _KEY) as values:
-        kept = defined(values)
-        if not kept:
+        withheld = defined(values)
+        if not withheld:
             yield
             return
         file = folder / "withheld.json"
-        write(file, json.dumps(kept), mode=0o600)
+        write(file, json.dumps(withheld), mode=0o600)
         os.environ[WITHHELD] = str(file)
         try:
             yield

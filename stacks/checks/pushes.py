@@ -39,12 +39,12 @@ def _owners(graph: Graph, repository: str) -> dict[str, str]:
     """Return the stacks by the name of each product that they have below a registry's path."""
     stack = graph.where.removeprefix("stack ")
     owners = {spec.name: stack for spec in graph.specs if spec.product}
-    for other in stack_names(graph.root):
+    for name in stack_names(graph.root):
         with suppress(SlipwayError):  # a mistake of another stack is that stack's
-            values = read_stack(other, graph.root)
-            if other == stack or repository not in str(values.get("registry")):
+            values = read_stack(name, graph.root)
+            if name == stack or repository not in str(values.get("registry")):
                 continue
-            theirs = graphs.unlocked(values, f"stack {other}", graph.root)
+            theirs = graphs.unlocked(values, f"stack {name}", graph.root)
             if theirs.config.registry.repository == repository:
-                owners |= {spec.name: other for spec in theirs.specs if spec.product}
+                owners |= {spec.name: name for spec in theirs.specs if spec.product}
     return owners

@@ -160,7 +160,7 @@ def built(
             continue
         builds = [(names[name], *build_arguments(image, names))]
         if image.content.checks:
-            builds = [("", checks_arguments(image, names), [CHECKED]), *builds]
+            builds.append(("", checks_arguments(image, names), [CHECKED]))
         for tag, arguments, flags in builds:
             given = {**arguments, **(by_hand or {}).get(name, {})}
             done = build(tag, given, *flags, image=image.spec.dockerfile.partition("/")[0])
@@ -194,6 +194,4 @@ def _parents(planned: Mapping[str, plan.PlannedImage]) -> set[str]:
 
 def remove(chain: Chain) -> None:
     """Remove the names; the engine deletes layers that no other image has."""
-    checked = [image for image in chain.planned.values() if image.content.checks]
-    names = [*chain.names.values(), *(f"{image.repository}_checks:{image.tag}" for image in checked)]
-    docker("image", "rm", "--force", *names)
+    docker("image", "rm", "--force", *chain.names.values())
