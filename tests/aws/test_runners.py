@@ -498,6 +498,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "account": (
         {
             "account": "999999999999",
+            "permissionsBoundary": BOUNDARY.replace(ACCOUNT, "999999999999"),
             "github": {key: value.replace(ACCOUNT, "999999999999") for key, value in RUNNERS["github"].items()},
         },
         [f"runners.vpc: AWS account ID not allowed: {ACCOUNT}"],

@@ -130,9 +130,13 @@ def build_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> tuple
 
 
 def checks_arguments(image: plan.PlannedImage, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the build arguments of an image's checks; ``names`` are those of its parents."""
+    """Return the build arguments of an image's checks; ``names`` are those of the image and its parents.
+
+    The whole Dockerfile needs the arguments of its other stages too; a stack's checks have theirs alone.
+    """
     siblings = image.content.checks.siblings if image.content.checks else {}
-    return {**image.checks_args, **{argument: names[parent] for argument, parent in siblings.items()}}
+    arguments, _ = build_arguments(image, names)
+    return {**arguments, **image.checks_args, **{argument: names[parent] for argument, parent in siblings.items()}}
 
 
 def built(

@@ -20,7 +20,11 @@ HUB = {"images": {"docker.io": "mirror.invalid/hub"}}
 GHCR = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
 ECR = {"kind": "ecr", "repository": "123456789012.dkr.ecr.eu-west-1.amazonaws.com/ml"}
 LOGIN = {"credential": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:ecr-pullthroughcache/hub"}
-RUNNERS = {"kind": "kubernetes", "github": {"url": "https://github.com/acme", "secret": "github"}}
+RUNNERS = {
+    "kind": "kubernetes",
+    "github": {"url": "https://github.com/acme", "secret": "github"},
+    "nodeSelector": {"acme.example/pool": "jobs"},
+}
 EC2 = {
     "kind": "ec2",
     "region": "eu-west-1",
