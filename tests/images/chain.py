@@ -178,14 +178,20 @@ def _needed(planned: Mapping[str, plan.PlannedImage], name: str) -> set[str]:
 
 
 def published(stack: str, world: upstreams.World, folder: Path, **more: Any) -> tuple[Chain, Published]:
-    """Build and push a stack's images with `pulumi up`, below a unique path of the registry."""
+    """Build and push a stack's images with `pulumi up`, below a unique path of the registry.
+
+    The names are those that the engine has: an image with checks gets its tag in the registry alone.
+    """
     registry = {"kind": "local", "address": os.environ["SLIPWAY_REGISTRY"], "path": f"test-{uuid.uuid4().hex[:8]}"}
     config = values(stack, world, {"registry": registry, **more})
     planned = _planned(stack, config)
     world.provide(_parents(planned))
     up = Published(folder, stack, **config)
     up.up()
-    return Chain(planned, {name: image.reference for name, image in planned.items()}), up
+    names = {
+        name: image.unchecked_reference if image.content.checks else image.reference for name, image in planned.items()
+    }
+    return Chain(planned, names), up
 
 
 def _parents(planned: Mapping[str, plan.PlannedImage]) -> set[str]:
