@@ -6,17 +6,18 @@ Every manifest and blob is checked against its digest.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any, Final, TypeVar, cast
+from functools import partial
+from typing import IO, Any, Final
 
 import requests
 from urllib3.exceptions import HTTPError
 
+from oci.blob import Result, read_blob
 from oci.credentials import Login
 from oci.transport import LIMIT, Transport, reason
 from stacks.errors import SlipwayError, one_line
@@ -36,8 +37,6 @@ IMAGES: Final = (
 _ACCEPT: Final = ", ".join((*INDEXES, *IMAGES))
 _WAITS: Final = (0.5, 2.0)
 """Seconds before each further attempt to read a blob whose connection broke."""
-_BUFFER: Final = 1 << 20
-"""Bytes of a blob that are read at once."""
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -52,12 +51,6 @@ _PULL_REASONS: Final = _REASONS | dict.fromkeys(
 _PUSH_REASONS: Final = _REASONS | dict.fromkeys(
     (401, 403), "the registry rejected the login, or the login has no push access; check slipway:registry's credentials"
 )
-
-Result = TypeVar("Result")
-
-
-class Unreadable(Exception):
-    """The bytes of a blob do not fit its media type; ``str()`` is the reason."""
 
 
 @dataclass(frozen=True)
@@ -206,19 +199,8 @@ class Repository:
 
     def _blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
         with self._request("GET", f"blobs/{digest}", digest) as response:
-            source = _Source(response.raw)
-            result: Result | None = None
-            malformed: Unreadable | None = None
-            try:
-                result = read(cast("IO[bytes]", io.BufferedReader(source, _BUFFER)))
-            except Unreadable as error:
-                malformed = error
-            actual = source.finish()
-        if actual != digest:
-            raise SlipwayError(f"{self.reference}: a blob is corrupt: its digest is {actual}, not {digest}")
-        if malformed is not None:
-            raise SlipwayError(f"{self.reference}: {digest}: {malformed}")
-        return cast("Result", result)
+            source = partial(response.raw.read, decode_content=False)
+            return read_blob(source, read, reference=self.reference, digest=digest)
 
     def _request(
         self, method: str, path: str, version: str, body: bytes | None = None, media_type: str = ""
@@ -249,27 +231,3 @@ class Repository:
         if not isinstance(content, dict):
             raise SlipwayError(f"{self.reference}: {name} is not a JSON object")
         return content
-
-
-class _Source(io.RawIOBase):
-    """The bytes of a blob, and their SHA-256."""
-
-    def __init__(self, raw: Any) -> None:
-        self._raw = raw
-        self._hash = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._raw.read(len(buffer), decode_content=False)
-        self._hash.update(chunk)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def finish(self) -> str:
-        """Read the remaining bytes, and return the digest of all."""
-        buffer = bytearray(_BUFFER)
-        while self.readinto(buffer):
-            pass
-        return f"sha256:{self._hash.hexdigest()}"

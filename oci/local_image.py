@@ -5,8 +5,6 @@ Sources: image-spec v1.1, image-layout.md; moby v28, image/tarexport/tarexport.g
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import posixpath
 import tarfile
@@ -14,17 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar, cast
+from typing import IO, Any, Final
 
-from oci.client import IMAGES, INDEXES, Manifest, Unreadable
+from oci.blob import Result, read_blob
+from oci.client import IMAGES, INDEXES, Manifest
 from oci.registry_image import Image, chosen, of
 from stacks.errors import SlipwayError
 
-Result = TypeVar("Result")
-
 _LIMIT: Final = 4 << 20
 """Bytes of the largest manifest or configuration, as of registries."""
-_CHUNK: Final = 1 << 20
 _MOST_INDEXES: Final = 8
 """Indexes that may lead to each other."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -83,19 +79,8 @@ class _Files(ABC):
         """
         name = self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
         with self._explained(digest), self.opened(name) as file:
-            source = _Hashed(file)
-            malformed: Unreadable | None = None
-            result: Any = None
-            try:
-                result = read(cast("IO[bytes]", io.BufferedReader(source, _CHUNK)))
-            except Unreadable as error:
-                malformed = error
-            actual = source.finish()
-        if actual != digest and digest not in self.names:
-            raise SlipwayError(f"{self.reference}: a blob is corrupt: its digest is {actual}, not {digest}")
-        if malformed is not None:
-            raise SlipwayError(f"{self.reference}: {digest}: {malformed}")
-        return cast("Result", result)
+            verify = digest not in self.names
+            return read_blob(file.read, read, reference=self.reference, digest=digest, verify=verify)
 
     def json(self, digest: str) -> dict[str, Any]:
         """Return a small blob that is a JSON object.
@@ -183,30 +168,6 @@ class _Archive(_Files):
             if file is None:
                 raise FileNotFoundError("no file, but a folder or device")
             yield file
-
-
-class _Hashed(io.RawIOBase):
-    """The bytes of a file, and their SHA-256."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._file.read(len(buffer))
-        self._hash.update(chunk)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def finish(self) -> str:
-        """Read the remaining bytes, and return the digest of all."""
-        buffer = bytearray(_CHUNK)
-        while self.readinto(buffer):
-            pass
-        return f"sha256:{self._hash.hexdigest()}"
 
 
 def _of_layout(files: _Files, platform: str | None) -> Image:

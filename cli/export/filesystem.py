@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from cli.export import layout
-from oci.client import Unreadable
+from oci.blob import Unreadable
 from oci.layers.file_tree import FileTree
 from oci.layers.layer import Entry, index, members, opened
 from oci.registry_image import Image, Layer

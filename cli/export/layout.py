@@ -16,7 +16,8 @@ from typing import IO, Any, Final
 
 from cli.export.output import copy
 from cli.export.progress import Progress
-from oci.client import IMAGES, INDEXES, Unreadable
+from oci.blob import Unreadable
+from oci.client import IMAGES, INDEXES
 from oci.registry_image import Image
 from stacks.references import qualified, split
 

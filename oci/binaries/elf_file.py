@@ -11,7 +11,7 @@ import struct
 import tempfile
 from array import array
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import IO, Final, NamedTuple
@@ -205,13 +205,11 @@ class _Header:
         self.segments = [_Segment(*values) for values in _table(content, segments, segment, count, shape)]
         self.sections: list[_Section] = []
         self._names = b""
-        try:
+        with suppress(ValueError, struct.error):  # the loader does without sections
             shape = struct.Struct(self.order + ("IIQQQQ24x" if self.wide else "IIIIII16x"))
             self.sections = [_Section(*values) for values in _table(content, sections, section, parts, shape)]
             if names < len(self.sections):
                 self._names = _bytes(content, self.sections[names].start, self.sections[names].size)
-        except (ValueError, struct.error):
-            pass  # the loader does not read them
 
     def section_name(self, section: _Section) -> bytes:
         """Return a section's name."""

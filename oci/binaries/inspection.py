@@ -42,7 +42,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in an image.
+    """The result of an inspection.
 
     ``arch_list`` is for the compute capabilities in the image's TORCH_CUDA_ARCH_LIST, and no fault: not all libraries
     are compiled for it.

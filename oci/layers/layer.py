@@ -17,7 +17,7 @@ from typing import IO, Any, Final, NamedTuple, cast
 
 import zstandard
 
-from oci.client import Unreadable
+from oci.blob import Unreadable
 from oci.layers import packages
 
 _WHITEOUT: Final = ".wh."

@@ -12,7 +12,8 @@ from typing import IO
 import pytest
 
 from oci import credentials
-from oci.client import Repository, Unreadable
+from oci.blob import Unreadable
+from oci.client import Repository
 from oci.credentials import Login
 from oci.transport import _RETRY
 from stacks.errors import SlipwayError

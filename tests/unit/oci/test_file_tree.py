@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oci.client import Unreadable
+from oci.blob import Unreadable
 from oci.layers.file_tree import Difference, FileTree, differences
 from oci.layers.layer import Index, index
 from tests.helpers.layers import Item, Layer, archive, differing, drawn, file_states, unpack
