@@ -125,14 +125,13 @@ def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
         SlipwayError: no backend is set, or the job has no identity.
         ToolchainError: the machine cannot be prepared, or the backend is inaccessible.
     """
-    variable("PULUMI_BACKEND_URL")
-    with _folder(checkout) as folder, _withheld(folder), _shared(checkout, stack, folder) as opened:
+    backend = variable("PULUMI_BACKEND_URL")
+    with _folder(checkout) as folder, _withheld(folder), _shared(checkout, stack, backend, folder) as opened:
         yield opened
 
 
 @contextmanager
-def _shared(checkout: Checkout, stack: str, folder: Path) -> Iterator[Stack]:
-    backend = variable("PULUMI_BACKEND_URL")
+def _shared(checkout: Checkout, stack: str, backend: str, folder: Path) -> Iterator[Stack]:
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
     variables = _prepared(checkout, stack)

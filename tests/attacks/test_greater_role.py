@@ -39,10 +39,10 @@ def test_deployer_makes_no_role_greater_than_its_own(boundary: str | None) -> No
         Ask("iam:PassRole", role, {"iam:PassedToService": "lambda.amazonaws.com"}),
         Ask("lambda:CreateFunction", f"arn:aws:lambda:{iam.REGION}:{ACCOUNT}:function:{NAME}-mallory"),
     ]
-    made = all(allowed(deployer, step) for step in steps)
+    succeeded = all(allowed(deployer, step) for step in steps)
     bound = document("ec2-boundary.json") if boundary == "policy/slipway-boundary" else ADMIN
-    assert not [ask for ask in LOOT if made and allowed(ADMIN, ask) and allowed(bound, ask)]
-    assert made == (boundary == "policy/slipway-boundary")
+    assert not [ask for ask in LOOT if succeeded and allowed(ADMIN, ask) and allowed(bound, ask)]
+    assert succeeded == (boundary == "policy/slipway-boundary")
 
 
 @pytest.mark.parametrize("whose", ["runner", "builder", "webhook", "keeper"])

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 
 from docker import DockerClient
 
-from oci.client import Unreadable
+from oci.blob import Unreadable
 from oci.layers.layer import members, opened
 from oci.registry_image import fetch
 from stacks.identity.content import CHECKS

@@ -21,6 +21,14 @@ from tests.workflows.repository import Repository
 FAILING = 'ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN ["/none"]\n'
 NOTHING_TO_DO = {"affected stacks": "success", "publish": "skipped", "branch published": "success"}
 
+TWO_PUBLISHED = {
+    "affected stacks": "success",
+    "two / caller": "success",
+    "two / up": "success",
+    "branch published": "success",
+}
+"""The jobs of a publication of the stack `two` alone."""
+
 
 @dataclass
 class World:
@@ -121,12 +129,7 @@ def test_stack_with_new_repository_is_published_there(world: World) -> None:
     yaml = world.repository.root / "stacks/Pulumi.two.yaml"
     yaml.write_text(yaml.read_text().replace(f"{world.repository.path}/two", f"{world.repository.path}/new"))
     run = world.actions().run("publish.yml", world.repository.push())
-    assert run.results == {
-        "affected stacks": "success",
-        "two / caller": "success",
-        "two / up": "success",
-        "branch published": "success",
-    }, run.log
+    assert run.results == TWO_PUBLISHED, run.log
     assert "two: not published at " in run.job("affected stacks").log
     assert f"{world.repository.path}/new/link0@" in world.published_state("two")["outputs"]["images"]["link0"]["ref"]
 
@@ -202,12 +205,7 @@ def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     world.repository.configure("two", word="four")
     later = world.repository.push("later")
     run = world.actions().run("publish.yml", later)
-    assert run.results == {
-        "affected stacks": "success",
-        "two / caller": "success",
-        "two / up": "success",
-        "branch published": "success",
-    }, run.log
+    assert run.results == TWO_PUBLISHED, run.log
     run = world.actions().run("build.yml", older, inputs={"folder": "link0", "build-args": "WORD=three"})
     assert run.results == {"resolve": "success", "link0 / caller": "success", "link0 / up": "failure"}, run.log
     assert (

@@ -87,10 +87,10 @@ def on_disk(most: str, resources: Mapping[str, Mapping[str, str]] | None = None)
 
     It requests little of that, because a scheduler counts the request of each pod as used.
     """
-    wanted = {kind: dict((resources or {}).get(kind, {})) for kind in ("requests", "limits")}
-    wanted["requests"]["ephemeral-storage"] = _LITTLE
-    wanted["limits"]["ephemeral-storage"] = most
-    return wanted
+    limited = {kind: dict((resources or {}).get(kind, {})) for kind in ("requests", "limits")}
+    limited["requests"]["ephemeral-storage"] = _LITTLE
+    limited["limits"]["ephemeral-storage"] = most
+    return limited
 
 
 def priority_class(config: KubernetesRunners) -> str:

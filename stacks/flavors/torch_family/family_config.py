@@ -97,7 +97,7 @@ class FamilyConfig(StackConfig):
     cuda: Version = Field("13.2.1", description="CUDA, as in the tags of nvidia/cuda.")
     cudnn: Version | None = Field(
         None,
-        description="cuDNN: its major version, or a release such as 9.26.0.51, which is installed. "
+        description="Major version of the parent's cuDNN. A release, such as 9.26.0.51, is installed in its place. "
         "Default: the newest that nvidia/cuda has for this CUDA.",
     )
     distro: Version = Field("ubuntu24.04", description="Distribution, as in the tags of nvidia/cuda.")

@@ -136,8 +136,8 @@ def decide(
     waiting = [job for job in waiting if job.id not in left]
     working = sum(machine.id in busy for machine in staying)
     needed = working + (len(free) if jobs is None else len(waiting))
-    wanted = min(max(needed, rules.least), rules.most)
-    for machine in sorted(free, key=lambda one: one.started)[: max(working + len(free) - wanted, 0)]:
+    target = min(max(needed, rules.least), rules.most)
+    for machine in sorted(free, key=lambda one: one.started)[: max(working + len(free) - target, 0)]:
         if now - machine.started > rules.idle and machine.id in online:
             end[machine.id] = "no job came"
     free = [machine for machine in free if machine.id not in end]
@@ -146,13 +146,13 @@ def decide(
     for machine in staying:
         if machine.id not in end:
             alive[machine.group] += 1
-    more = max(wanted - sum(alive.values()), 0)
+    more = max(target - sum(alive.values()), 0)
     # Either kind of capacity may be away: each is asked for in its turn.
     late = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
     firm = min(more, max(late - len(free), 0)) if SPOT in rules.groups else more
     release = [machine.id for machine in machines if machine.waits and machine.id not in unsure]
     going = {*end, *release}
-    told = runners is not None and prepared is not None
+    complete = runners is not None and prepared is not None
     return Decision(
         desired={group: count + (firm if group == ON_DEMAND else more - firm) for group, count in alive.items()},
         prepare=[machine.id for machine in free if machine.id not in registered],
@@ -160,7 +160,7 @@ def decide(
         release=release,
         hold=[machine.id for machine in machines if machine.waits and machine.id in unsure],
         lost=registered - {m.id for m in there if m.id not in going or m.id not in known or m.id in online}
-        if told
+        if complete
         else (),
         forget=[
             runner.id

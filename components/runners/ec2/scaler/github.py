@@ -88,9 +88,9 @@ class GitHub:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
         page = 1
         while True:
-            found = _member(self._ask("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
-            yield from found
-            if len(found) < 100:
+            runners = _member(self._ask("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
+            yield from runners
+            if len(runners) < 100:
                 return
             page += 1
 
