@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Protocol, cast, runtime_checkable
 
 from stacks.config.load import build
@@ -54,12 +55,17 @@ def requirements(config: StackConfig) -> Requirements:
 
 def names() -> list[str]:
     """Return the names of all flavors, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if _flavor(module.name))
+    return sorted(name for name in _modules() if _flavor(name))
+
+
+@cache
+def _modules() -> frozenset[str]:
+    return frozenset(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def _flavor(name: str) -> Flavor | None:
     """Return a flavor's module; None if no flavor has the name."""
-    if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
+    if name not in _modules():
         return None
     module = importlib.import_module(f"{__name__}.{name}")
     return cast("Flavor", module) if hasattr(module, "Config") else None

@@ -4,6 +4,7 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Final
 
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, pip
-from toolchain.machine.steps import command, output, step
+from toolchain.machine.steps import command, output
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.version import numbers
 
@@ -72,6 +73,7 @@ def _environment(checkout: Checkout) -> dict[str, str]:
         "GOOS": "linux",
         "GOARCH": apt.machine(),
         "CGO_ENABLED": "0",  # no C compiler needed, and a static program
+        "GOGC": os.environ.get("GOGC", "400"),  # the compiler collects its garbage less often: a quarter less CPU time
     }
 
 
@@ -93,6 +95,7 @@ def build(checkout: Checkout, module: str, package: str, target: Path, *, ldflag
             "-modcacherw",
             "-buildvcs=false",
             "-trimpath",
+            "-gcflags=all=-dwarf=false",  # the linker's `-s -w` drops it anyway
             "-ldflags",
             f"-s -w {ldflags}",
             "-o",
@@ -140,8 +143,15 @@ def caches(checkout: Checkout) -> Iterator[None]:
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _home(checkout).exists():
-                with step("Giving back the space of Go's caches"):
-                    shutil.rmtree(_home(checkout), ignore_errors=True)
+                _home(checkout).rename(checkout.cache / f"go.removed-{os.getpid()}")
+                # It takes some 15 s, for which nobody waits. An interrupted one is taken up by the next.
+                subprocess.Popen(
+                    ["rm", "-rf", *checkout.cache.glob("go.removed-*")],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
 
 
 def required(module: str, dependency: str) -> str:
