@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolchain.docker_provider.docker_api import session
-from toolchain.docker_provider.docker_api.engine import Address, Engine, EngineError, Unreachable
+from toolchain.docker_provider.docker_api.engine import Address, BodyWriter, Engine, EngineError, Unreachable
 
 Serve = Callable[[bytes | None], Engine]
 
@@ -109,6 +109,17 @@ def test_tcp_engine_is_dialled_at_its_host_and_port(
     with pytest.raises(Unreachable) as caught:
         Engine(Address(host)).upgrade("/session", "h2c", [])
     assert str(caught.value) == f"{host}: {dialled}"
+
+
+def test_body_writer_counts_the_bytes_without_framing() -> None:
+    stream, totals = bytearray(), list[int]()
+    connection: Any = SimpleNamespace(send=stream.extend)
+    body = BodyWriter(connection, totals.append)
+    for piece in (b"ab", b"", b"c" * 10):
+        assert body.write(piece) == len(piece)
+    body.close()
+    assert stream == b"2\r\nab\r\na\r\ncccccccccc\r\n0\r\n\r\n"
+    assert totals == [2, 12]
 
 
 def test_session_offers_credentials_and_health_alone() -> None:
