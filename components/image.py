@@ -27,7 +27,7 @@ class ImageVariantArgs:
 
     image: PlannedImage
     registry: Registry
-    needed: bool = True
+    needed: bool
     signer: Signer | None = None
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()

@@ -58,7 +58,7 @@ def objects(commit: str, root: Path) -> dict[str, str]:
         SlipwayError: git cannot read the commit.
     """
     listing = git.read(root, "ls-tree", "-z", commit, ATTRIBUTES, *FOLDERS)
-    entries = [entry.split("\t", 1) for entry in os.fsdecode(listing).split("\0") if entry]
+    entries = [entry.split("\t") for entry in os.fsdecode(listing).split("\0") if entry]
     return {path: information.split()[2] for information, path in entries}
 
 

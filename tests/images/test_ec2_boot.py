@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from components.runners.ec2.user_data import LIMIT, builder_user_data, user_data
+from components.runners.ec2.user_data import builder_user_data, user_data
 from stacks import flavors
 from stacks.config.ec2 import Ec2Build, Ec2Runners
 from stacks.config.stack_file import ROOT
@@ -150,6 +150,8 @@ def machine(tmp_path: Path, image: str) -> Machine:
 
 BUILD = Ec2Build.model_validate({"instanceType": "c7i.4xlarge", "cache": 500, "idle": 15})
 VOLUME = "vol-0123456789abcdef0"
+LIMIT = 16 * 1024
+"""Maximal bytes of user data before encoding (EC2 user guide, "Run commands when you launch an EC2 instance")."""
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,6 @@ import yaml
 from stacks.config.ec2 import Ec2Build, Ec2Runners
 from stacks.versions.checksums import runner_checksum
 
-LIMIT = 16 * 1024
-"""Maximal bytes of user data before encoding (EC2 user guide, "Run commands when you launch an EC2 instance")."""
-
 _BOOT = Path(__file__).parent / "boot"
 _RELEASES = "https://github.com/actions/runner/releases/download"
 

@@ -20,6 +20,7 @@ _UNUSED = (
     "key_encipherment",
     "data_encipherment",
     "key_agreement",
+    "crl_sign",
     "encipher_only",
     "decipher_only",
 )
@@ -117,7 +118,7 @@ def make(hosts: Sequence[str]) -> dict[str, str]:
         return pem(certificate), text.decode()
 
     root = builder(issuer, authority).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **dict.fromkeys(_UNUSED, False))
+    usage = x509.KeyUsage(key_cert_sign=True, **dict.fromkeys(_UNUSED, False))
     root = root.add_extension(usage, critical=True)
     server = signed("server", ExtendedKeyUsageOID.SERVER_AUTH, [_name(host) for host in hosts])
     client = signed("client", ExtendedKeyUsageOID.CLIENT_AUTH, [])

@@ -323,6 +323,7 @@ def test_certificates_serve_their_hosts_only() -> None:
             pair.write_text(pems[f"{side}_cert"] + pems[f"{side}_key"])
             context.load_cert_chain(pair)
             context.load_verify_locations(cadata=pems["ca"])
+            context.verify_flags |= ssl.VERIFY_X509_STRICT
     server.verify_mode = ssl.CERT_REQUIRED
     for name in ("build.slipway-runners.svc", "127.0.0.1"):
         assert shaken(server, client, name)
@@ -337,6 +338,13 @@ def test_certificates_serve_their_hosts_only() -> None:
         assert timedelta(hours=1) <= now - certificate.not_valid_before_utc < timedelta(hours=1, minutes=5)
         left = certificate.not_valid_after_utc - now
         assert timedelta(days=5 * 365 - 1) < left <= timedelta(days=5 * 365)
+
+
+def test_certificate_authority_is_no_side_of_a_connection() -> None:
+    authority = x509.load_pem_x509_certificate(certificates.make(["build"])["ca"].encode())
+    usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
+    assert usage.key_cert_sign
+    assert not any((usage.digital_signature, usage.key_encipherment, usage.key_agreement))
 
 
 def shaken(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> bool:
