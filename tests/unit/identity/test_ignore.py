@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stacks.identity.context import walk
-from stacks.identity.ignore import Matcher, clean, parse
+from stacks.identity.ignore import Matcher, PatternError, clean, parse
 from toolchain.docker_provider.build_context import matcher, mode_text, resolve_links
 
 MATCHES = [
@@ -31,6 +31,7 @@ MATCHES = [
     ("**/file", "dir/filed", False),
     ("**/*.txt", "dir/a.txt", True),
     ("a**", "abc/def", True),
+    ("a**b", "ax/b", True),
     ("a/*", "a/b/c", True),
     ("a/*/c", "a/b/c", True),
     ("a/*/c", "a/b/d/c", False),
@@ -74,6 +75,12 @@ def test_matcher_of_one_pattern_ignores_as_docker_does(pattern: str, path: str, 
 )
 def test_matcher_of_patterns_lets_the_last_one_win(patterns: list[str], path: str, ignored: bool) -> None:
     assert Matcher(patterns).ignores(path) is ignored
+
+
+@pytest.mark.parametrize("pattern", ["[a][", "[a][]b]", "[a]\\"])
+def test_matcher_of_two_classes_refuses_a_bad_second(pattern: str) -> None:
+    with pytest.raises(PatternError, match="syntax error in pattern"):
+        Matcher([pattern])
 
 
 def test_parse_of_ignore_file_returns_clean_patterns() -> None:

@@ -85,6 +85,7 @@ def test_expand_without_a_value_is_refused(word: str, message: str) -> None:
         ("$x ${y} ${z:-w v}", ["$x", "${y}", "${z:-w", "v}"]),
         ("${a%.*} ${b#x} ${c/d/e} ${f//g/h}", ["${a%.*}", "${b#x}", "${c/d/e}", "${f/g/h}"]),
         ('"$a \\" b"', ['"$a \\" b"']),
+        (r"${a#\*} ${b%\*} ${c:-\*}", [r"${a#\*}", r"${b%\*}", "${c:-*}"]),
         ("a\u2003b", ["a", "b"]),
         ("", []),
     ],

@@ -41,6 +41,7 @@ def test_parse_of_one_instruction_has_one_form(text: str) -> None:
     [
         ("RUN a \\\\\n", "RUN a \\\\\n"),
         ("# x\n# escape=`\nRUN a \\\n b\n", "RUN a  b\n"),
+        ("# x=y\n# escape=`\nRUN a \\\n b\n", "RUN a  b\n"),
         ("RUN a \\\nRUN b\n", "RUN a RUN b\n"),
         ("RUN a # b\n", "RUN a # b\n"),
         ("RUN a \\", "RUN a\n"),
