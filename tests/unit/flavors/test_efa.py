@@ -183,3 +183,9 @@ def test_nccl_without_known_package_warns() -> None:
     line = "slipway:nccl.version: NVIDIA's apt archive may not have 2.22.3-1+cuda12.2; the build fails without it"
     assert warnings(version="2.22.3-1") == [line]
     assert warnings(version="2.22.3-1", source="build") == warnings(version="2.21.5-1") == []
+
+
+def test_nccl_built_from_source_needs_no_package() -> None:
+    nccl = {"version": "2.32.3-1", "source": "build"}
+    assert spec(ngc="26.02", nccl=nccl).args["WITH_NCCL"] == "2.32.3-1"
+    assert "has no package for CUDA 13.1" in refusal(ngc="26.02", nccl={**nccl, "source": "package"})
