@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from components.runners.ec2.scaler.decide import LEFT, ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
 from components.runners.ec2.scaler.jobs import Job
+from components.runners.ec2.user_data import user_data
 from stacks import flavors, plan
 from stacks.checks import ec2_site
 from stacks.config import ec2
@@ -211,6 +212,13 @@ def of(name: str, *, disks: int = 1, zones: str = "a") -> ec2_site.Machine:
     return ec2_site.Machine(name, ("x86_64",), 1, 0, 1, disks, cluster=True, spot=True, zones=places)
 
 
+@pytest.mark.parametrize(("least", "minutes"), [(0, 15), (1, 3 * 24 * 60)])
+def test_runner_of_a_minimum_waits_for_its_lifetime(least: int, minutes: int) -> None:
+    config = load(minRunners=least, idle=15, maxLifetime=3)
+    text = user_data(config, "linux/amd64", name="slipway-t", gpus=0, efa=0)
+    assert f" IDLE={minutes}\n" in text
+
+
 def test_root_volume_without_disks_must_hold_the_images() -> None:
     assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=139) == (
         "slipway:runners.root: 139 GiB is too small: the machine image takes 60 GiB, and torch within budgets 80; "
@@ -231,6 +239,20 @@ def test_instance_type_with_fewer_gpus_is_refused() -> None:
     assert refused(of("g5.2xlarge"), gpus=2) == (
         "slipway:runners.instanceTypes: g5.2xlarge has 1 NVIDIA GPUs; gpus asks for 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("efa", "interfaces", "message"),
+    [
+        ("all", 0, "has 0 EFA interfaces; efa asks for all"),
+        ("all", 1, ""),
+        (1, 1, ""),
+        (2, 1, "has 1 EFA interfaces; efa asks for 2"),
+    ],
+)
+def test_instance_type_with_fewer_efa_is_refused(efa: int | str, interfaces: int, message: str) -> None:
+    line = refused(replace(of("g5.8xlarge"), efa=interfaces), efa=efa, subnets=["subnet-0123456789abcdef0"])
+    assert line == (message and f"slipway:runners.instanceTypes: g5.8xlarge {message}")
 
 
 def test_instance_type_outside_the_subnets_zones_is_refused() -> None:

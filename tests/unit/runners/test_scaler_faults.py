@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import urllib.request
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,20 @@ def test_faults_lose_no_job_and_keep_no_machine(part: int, monkeypatch: pytest.M
         assert not unfinished, f"history {seed}: jobs {unfinished}"
         late = {one.id: (one.ended or world.now) - one.used_until for one in world.machines.values()}
         assert max(late.values()) <= 10 * MINUTE, f"history {seed}: {late}"
+
+
+def test_github_request_ends_within_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def urlopen(_: object, timeout: float) -> None:
+        waits.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    api = github.GitHub("https://api.example", "acme", lambda: {"token": "t"}, time.time() + 3)
+    with pytest.raises(github.Refused):
+        list(api.runners())
+    assert 0 < max(waits) <= 3
 
 
 def test_machines_end_themselves_once_no_scaler_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
