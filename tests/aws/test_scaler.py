@@ -24,7 +24,7 @@ from moto.ec2.models import ec2_backends
 
 from components.runners.ec2.scaler import aws, github, keeper, webhook
 from components.runners.ec2.scaler.decide import Decision
-from components.runners.ec2.scaler.jobs import Jobs
+from components.runners.ec2.scaler.jobs import Job, Jobs
 from components.runners.ec2.scaler_functions import METRICS
 from tests.aws.conftest import REGION
 from tests.aws.runners import NAME, client
@@ -280,6 +280,21 @@ def test_delivery_ping_and_labels_of_any_case_are_accepted(scaler: Scaler) -> No
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
 
 
+def test_delivery_after_the_secret_was_replaced_is_taken(scaler: Scaler, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scaler.job(1) == 202
+    secrets = scaler.api("secretsmanager")
+    secrets.put_secret_value(SecretId=scaler.environment["WEBHOOK_SECRET"], SecretString="its successor")
+    assert scaler.deliver(payload(2), secret="its successor") == 401  # the secret was read just now
+    monkeypatch.setattr(webhook, "_REPLACED", -1)
+    assert scaler.deliver(payload(2), secret="its successor") == 202
+    assert scaler.deliver(payload(3)) == 401
+
+
+def test_job_queued_twice_is_noted_once(scaler: Scaler) -> None:
+    jobs, job = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs"), Job(1, "acme/images", time.time())
+    assert [jobs.queue(job) for _ in range(2)] == [True, False]
+
+
 def test_delivery_replayed_starts_no_machine(scaler: Scaler) -> None:
     first = payload(1)
     assert scaler.deliver(first) == 202
@@ -412,6 +427,7 @@ def test_approval_without_delivery_is_polled(scaler: Scaler, monkeypatch: pytest
     monkeypatch.setattr(keeper, "LATER", -1)
     scaler.round()
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
+    assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting] == [1]
 
 
 @pytest.mark.parametrize("status", [403, 404])
