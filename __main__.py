@@ -5,7 +5,7 @@ from pulumi.runtime.config import CONFIG
 
 from components.deployment import deploy
 from components.runners.kubernetes import cluster_health
-from components.runtime import reduce_overhead
+from components.runtime import reduce_overhead, settle_outputs
 from oci import preflight
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
@@ -31,3 +31,4 @@ if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.
 
 for name, value in deploy(planned).items():
     pulumi.export(name, value)
+pulumi.run(settle_outputs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 from typing import Any
 
 from pulumi.runtime.proto import engine_pb2
-from pulumi.runtime.settings import get_engine
+from pulumi.runtime.settings import SETTINGS, get_engine
 
 DEBUG_VARIABLE = "SLIPWAY_DEBUG"
 """Environment variable that, when set, keeps the SDK's debug lines for ``pulumi up --debug``."""
@@ -25,3 +26,17 @@ def reduce_overhead() -> None:
     if engine is not None and not os.environ.get(DEBUG_VARIABLE):
         send = engine.Log
         engine.Log = lambda line: None if line.severity == engine_pb2.DEBUG else send(line)
+
+
+async def settle_outputs() -> None:
+    """Wait until each output has its value, or one has failed, which the SDK raises afterwards.
+
+    The SDK's wait at the end of a program is for the first of all outputs that have none, then for the first of the
+    rest, and so on (``wait_for_rpcs`` in ``pulumi/runtime/stack.py`` of 3.259): time that grows with the square of the
+    images. This is one wait for all.
+    """
+    while not any(output.done() and (output.cancelled() or output.exception()) for output in SETTINGS.outputs):
+        pending = [output for output in SETTINGS.outputs if not output.done()]
+        if not pending:
+            return
+        await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -46,3 +47,37 @@ def test_reduce_overhead_without_an_engine_stops_collection(monkeypatch: pytest.
     monkeypatch.setattr(runtime, "get_engine", lambda: None)
     runtime.reduce_overhead()
     assert not gc.isenabled()
+
+
+def settled(*outputs: asyncio.Future[int]) -> bool:
+    """Say whether the wait for some outputs ends, once the loop has nothing else to do."""
+
+    async def wait() -> bool:
+        waiting = asyncio.ensure_future(runtime.settle_outputs())
+        await asyncio.sleep(0.01)
+        return waiting.done() or not waiting.cancel()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "SETTINGS", SimpleNamespace(outputs=set(outputs)))
+        return outputs[0].get_loop().run_until_complete(wait())
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    created = asyncio.new_event_loop()
+    yield created
+    created.close()
+
+
+def test_settle_outputs_waits_for_the_last_one(loop: asyncio.AbstractEventLoop) -> None:
+    first, last = loop.create_future(), loop.create_future()
+    loop.call_soon(first.set_result, 1)
+    assert not settled(first, last)
+    last.set_result(2)
+    assert settled(first, last)
+
+
+def test_settle_outputs_ends_when_one_fails(loop: asyncio.AbstractEventLoop) -> None:
+    failed, pending = loop.create_future(), loop.create_future()
+    loop.call_soon(failed.set_exception, ValueError("no such image"))
+    assert settled(failed, pending)
