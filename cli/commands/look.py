@@ -92,9 +92,10 @@ def explain(key: str | None, stack: str | None) -> None:
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
 @click.option("--gpu", "gpus", metavar="GPU,...", default="", help="GPUs that all GPU code must run on, such as H100.")
 @click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
-@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, for programs.")
+@click.option("--json", "form", flag_value="json", help="Print all of it as JSON, for programs.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
 @click.pass_context
-def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, *, as_json: bool) -> None:
+def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, form: str | None) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
     REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where there is a
@@ -115,7 +116,10 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
         raise SlipwayError(str(error)) from None
     image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
     result = inspection.inspect(image, inspection.Question(capabilities, driver), platform)
-    print(json.dumps(result.as_json(), indent=2) if as_json else inspection_text.text(result))
+    if form == "json":
+        print(json.dumps(result.as_json(), indent=2))
+    else:
+        print(inspection_text.markdown(result) if form else inspection_text.text(result))
     ctx.exit(1 if result.faults else 0)
 
 

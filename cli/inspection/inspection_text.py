@@ -1,20 +1,33 @@
-"""The inspection of an image as text: a line for each fault, and little beside it."""
+"""The inspection of an image as text or Markdown: a line for each fault, and little beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from cli import text_table
+from cli.diff.report import size
 from oci.binaries.driver import Driver
 from oci.binaries.gpu_coverage import gpu_label, listed
 from oci.binaries.inspection import Inspection
 from oci.binaries.loading import Loading
+from oci.layers.space import Space
 from stacks.errors import one_line
 
 _WIDTH: Final = 2000
 """Characters of one line."""
 _LISTED_CONTESTED: Final = 5
 """Contested files in one line; `--json` has all."""
+
+
+def markdown(inspection: Inspection) -> str:
+    """Return the report in Markdown, for a comment on a pull request or the summary of a job."""
+    image = inspection.image
+    lines = [f"### `{one_line(image.reference)}` {image.platform}: {_summary(len(inspection.faults))}", ""]
+    lines += [f"- `{one_line(str(fault), _WIDTH)}`" for fault in inspection.faults]
+    facts = [(name, one_line(value, _WIDTH)) for name, value in _facts(inspection)]
+    table = text_table.markdown(("What", "In the image"), *facts).rstrip("\n")
+    return "\n".join([*lines, *([""] if inspection.faults else []), table])
 
 
 def text(inspection: Inspection) -> str:
@@ -48,6 +61,7 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if files := [one.path for one in inspection.contested if not one.binary]:
         more = f" and {len(files) - _LISTED_CONTESTED} more" if len(files) > _LISTED_CONTESTED else ""
         yield "two owners", f"{', '.join(files[:_LISTED_CONTESTED])}{more}"
+    yield "size", _space(inspection.space)
 
 
 def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
@@ -66,6 +80,11 @@ def _gpu_code(inspection: Inspection) -> Iterator[tuple[str, str]]:
         if compiled:
             value += f", PTX alone in {compiled}, which the driver compiles at the first use"
         yield label, value + (f", none in {without}" if without else "")
+
+
+def _space(space: Space) -> str:
+    kinds = sorted(((sum(files.values()), kind) for kind, files in space.unneeded.items()), reverse=True)
+    return ", ".join([f"{size(space.total)} unpacked", *(f"{size(number)} {kind}" for number, kind in kinds)])
 
 
 def _files(number: int) -> str:

@@ -12,6 +12,7 @@ from oci.binaries.elf_file import Binary
 from oci.binaries.ownership_records import Owned
 from oci.layers.file_tree import FileTree
 from oci.layers.layer import Entry, Index
+from oci.layers.space import Space, space
 from oci.registry_image import Image
 
 _LARGEST_TEXT: Final = 32 << 20
@@ -23,7 +24,7 @@ class Contents:
     """An image's files as a container sees them.
 
     ``binaries`` are its ELF files by path, ``texts`` the loader's configuration, ``owned`` what package managers
-    recorded. Paths are relative to the root.
+    recorded. Paths are relative to the root. ``space`` is what all files of its layers take.
     """
 
     tree: FileTree
@@ -33,6 +34,7 @@ class Contents:
     texts: dict[str, bytes] = field(default_factory=dict)
     owned: dict[str, Owned] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
+    space: Space = field(default_factory=Space)
 
     def text(self, path: str) -> bytes | None:
         """Return the content of a configuration file, after following links."""
@@ -58,7 +60,8 @@ def read(image: Image) -> Contents:
 def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
     """Return the contents of stacked layers, whose entries have :func:`facts`; ``config`` is the image's."""
     variables = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or [])
-    contents = Contents(FileTree(indexes), variables, str(config.get("WorkingDir") or "/"))
+    tree = FileTree(indexes)
+    contents = Contents(tree, variables, str(config.get("WorkingDir") or "/"), space=space(indexes, tree))
     for path, entry in contents.tree.paths():
         if entry is None or entry.facts is None:
             continue

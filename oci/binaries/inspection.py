@@ -1,4 +1,4 @@
-"""The inspection of an image: what in it loads, what its GPU code runs on, and who owns its files."""
+"""The inspection of an image: what loads, what its GPU code runs on, who owns its files, what space they take."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from oci.binaries.gpu_coverage import Coverage
 from oci.binaries.loader import DEFAULT_LEVEL
 from oci.binaries.loading import Fault, Loading
 from oci.binaries.ownership import Contested
+from oci.layers.space import Space
 from oci.registry_image import Image
 from stacks.errors import SlipwayError
 
@@ -55,6 +56,7 @@ class Inspection:
     arch_list: Coverage
     driver: Driver | None
     contested: Sequence[Contested]
+    space: Space
 
     @property
     def faults(self) -> list[Fault]:
@@ -95,6 +97,7 @@ class Inspection:
                 }
                 for one in self.contested
             ],
+            "space": self.space.as_json(),
         }
 
 
@@ -120,4 +123,5 @@ def inspect(image: Image, question: Question | None = None, platform: str | None
         gpu_coverage.cover(read, {arch: arch for arch in _ARCH.findall(read.environment.get(_ARCH_LIST, ""))}),
         driver.needed(read),
         ownership.contested(read),
+        read.space,
     )
