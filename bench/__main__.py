@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(chosen: Sequence[str], rows: list[Row], *, quick: bool) -> None:
+    # A user's Python keeps compiled modules. Without them, every run compiles Slipway's and none of its packages'.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     checkout, began = Checkout.here(), time.monotonic()
     if "SLIPWAY_REGISTRY" not in os.environ:
         raise BenchError("not in Slipway's environment: run `make bench`, or `. .slipway/env` first")

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import context
@@ -43,7 +43,7 @@ class Content:
         files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
         arguments: the build arguments that they declare, with a default; None if no stage sets one.
         checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
-            without checks, as for a product.
+            without checks.
     """
 
     spec: ImageSpec
@@ -89,13 +89,22 @@ class Content:
         return {self.spec.dockerfile: context.digest(self.dockerfile.encode(errors="surrogateescape")), **self.files}
 
 
+class _Reached(NamedTuple):
+    """The reached stages as a Dockerfile, the files that these read, the arguments that they declare, their names."""
+
+    dockerfile: str
+    files: Mapping[str, str]
+    arguments: Mapping[str, str | None]
+    stages: frozenset[str]
+
+
 class Contents:
     """The contents of the images that are built from one context. Each Dockerfile is read once."""
 
     def __init__(self, folder: Context) -> None:
         self._context = folder
         self._dockerfiles: dict[str, Dockerfile] = {}
-        self._reached: dict[tuple[object, ...], tuple[str, Mapping[str, str], Mapping[str, str | None]]] = {}
+        self._reached: dict[tuple[object, ...], _Reached] = {}
 
     def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None, *, checks: bool = True) -> Content:
         """Return what an image is made of. ``labels`` are by default those that its spec has today.
@@ -108,36 +117,47 @@ class Contents:
         """
         labels = spec.labels if labels is None else labels
         content = self._of(spec, labels)
-        return replace(content, checks=self._checks(spec)) if checks and not spec.product else content
+        return replace(content, checks=self._checks(spec, labels)) if checks else content
 
-    def _checks(self, spec: ImageSpec) -> Content | None:
-        """Return what the checks of an image are made of; None if its Dockerfile has no such target."""
+    def _checks(self, spec: ImageSpec, labels: Mapping[str, str]) -> Content | None:
+        """Return what the checks of an image are made of; None if its Dockerfile has none.
+
+        Several products may have one Dockerfile. The checks are those of the one whose target reaches the stage that
+        they try by default.
+        """
         if not stages.is_named(self._dockerfile(spec.dockerfile), CHECKS):
             return None
         parents = {**spec.parents, CHECKED_ARG: Sibling(image=spec.name)}
         checks = self._of(spec.model_copy(update={"target": CHECKS, "parents": parents}), {})
         # A stage that is only named so checks no finished image.
-        return checks if CHECKED_ARG in checks.arguments else None
+        if CHECKED_ARG not in checks.arguments:
+            return None
+        tried = checks.arguments[CHECKED_ARG]
+        return None if spec.product and tried not in self._reach_of(spec, labels).stages else checks
 
     def _of(self, spec: ImageSpec, labels: Mapping[str, str]) -> Content:
+        reached = self._reach_of(spec, labels)
+        read = {
+            name: value
+            for name, value in labels.items()
+            if label_args({name: value}).keys() <= reached.arguments.keys()
+        }
+        return Content(spec, read, reached.dockerfile, reached.files, reached.arguments)
+
+    def _reach_of(self, spec: ImageSpec, labels: Mapping[str, str]) -> _Reached:
         # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
         given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
         key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()))
         if key not in self._reached:  # stacks share sources and wheels
             self._reached[key] = self._reach(spec, given)
-        dockerfile, files, arguments = self._reached[key]
-        read = {name: value for name, value in labels.items() if label_args({name: value}).keys() <= arguments.keys()}
-        return Content(spec, read, dockerfile, files, arguments)
+        return self._reached[key]
 
-    def _reach(
-        self, spec: ImageSpec, given: Mapping[str, str]
-    ) -> tuple[str, Mapping[str, str], Mapping[str, str | None]]:
-        """Return the reached stages as a Dockerfile, the files that these read, and the arguments that they declare."""
+    def _reach(self, spec: ImageSpec, given: Mapping[str, str]) -> _Reached:
         path, dockerfile = spec.dockerfile, self._dockerfile(spec.dockerfile)
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
         files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
         digests = {file: self._context.digest(file) for file in sorted(files)}
-        return reach.render(given), digests, reach.arguments
+        return _Reached(reach.render(given), digests, reach.arguments, reach.stages)
 
     def _dockerfile(self, path: str) -> Dockerfile:
         if path not in self._dockerfiles:

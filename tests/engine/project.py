@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from stacks.config.stack_file import ROOT
-from tests.helpers import pulumi_cli
+from tests.helpers import program_copy, pulumi_cli
 
 FLAVOR = '''
 """A chain of small images, for tests: what a new flavor takes is this module, a folder and a YAML."""
@@ -78,13 +76,7 @@ class Project:
         self.path = f"test-{uuid.uuid4().hex[:8]}"
         self.registry = os.environ["SLIPWAY_REGISTRY"]
         self.environment = pulumi_cli.environment(root)
-        ignore = shutil.ignore_patterns("Pulumi.*.yaml")
-        for folder in ("cli", "components", "oci", "stacks"):
-            shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
-        for file in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(ROOT / file, root / file)
-        (root / ".slipway").mkdir()
-        (root / ".slipway/venv").symlink_to(sys.prefix)  # where Pulumi.yaml has it
+        program_copy.write(root)
         pulumi_cli.write_pip(root)
         self.write("stacks/flavors/chain.py", FLAVOR)
         for number in range(3):

@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 
+from stacks.tags import UNCHECKED
 from tests.engine.project import Project
 from tests.fakes.broken_connections import Refusing, serving
 from tests.images.engine import Image
@@ -25,6 +26,15 @@ COPY --from=built /made /made
 FROM ${PRODUCT_IMAGE:-product}
 """
 """A product whose content tells each compilation from another."""
+CHECKED = COMPILED.replace('ARG PRODUCT_IMAGE=""', 'ARG PRODUCT_IMAGE=""\nARG CHECKED_IMAGE=product').replace(
+    "FROM ${PRODUCT_IMAGE:-product}",
+    """FROM ${CHECKED_IMAGE} AS checked
+FROM ${BASE_IMAGE} AS tried
+RUN --mount=type=bind,from=checked,target=/srv --mount=type=bind,source=link0/checks,target=/mnt sh /mnt/made
+FROM ${PRODUCT_IMAGE:-tried} AS checks
+FROM ${PRODUCT_IMAGE:-product}""",
+)
+"""The product with a check of its own."""
 INSTALLED = """ARG BASE_IMAGE
 FROM ${BASE_IMAGE}
 ARG WORD
@@ -47,6 +57,12 @@ def machine(root: Path, path: str = "", **more: object) -> Project:
     project.configure(base=BASE, length=2, **more)
     project.add_stack()
     return project
+
+
+def tags(project: Project) -> list[str]:
+    """Return the tags of the product that its checks have let through."""
+    names = json.loads(project.fetch(f"{project.path}/link0/tags/list"))["tags"]
+    return sorted(name for name in names if not name.startswith(UNCHECKED))
 
 
 def urns(project: Project) -> set[str]:
@@ -96,3 +112,34 @@ def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
         assert re.search(
             rf"warning: {way.address}/x/link0:\S+: .*\(503\); this build product is built anew\n", output
         ), output
+
+
+def test_product_is_offered_to_others_after_its_checks(tmp_path: Path) -> None:
+    first = machine(tmp_path / "first")
+    first.write("dockerfiles/link0/Dockerfile", CHECKED)
+    first.write("dockerfiles/link0/checks/made", "echo no good; exit 3\n")
+    failed = first.up(check=False)
+    assert failed.returncode != 0
+    assert "no good" in failed.output
+    assert tags(first) == []
+
+    first.write("dockerfiles/link0/checks/made", "test -s /srv/made\n")
+    first.up()
+    assert len(tags(first)) == 1
+    before = first.outputs()["products"]
+
+    # A changed check tries the product again where it was compiled, and compiles nothing.
+    first.write("dockerfiles/link0/checks/made", "test -s /srv/made && test -s /etc/passwd\n")
+    first.up()
+    assert first.outputs()["products"] == before
+    first.write("dockerfiles/link0/checks/made", "echo no good; exit 3\n")
+    assert first.up(check=False).returncode != 0
+    assert len(tags(first)) == 1
+
+    # Who takes it from the registry takes what was checked.
+    second = machine(tmp_path / "second", first.path)
+    second.write("dockerfiles/link0/Dockerfile", CHECKED)
+    second.write("dockerfiles/link0/checks/made", "echo no good; exit 3\n")
+    second.up()
+    assert second.outputs()["products"] == before
+    assert UNCHANGED.search(second.preview().output)

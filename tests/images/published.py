@@ -15,11 +15,11 @@ from tests.helpers import pulumi_cli
 class Published:
     """One of the stacks of `stacks/`, configured by its file and a test's additions.
 
-    `folder` holds its state and its configuration; a new folder gets a new stack.
+    `folder` holds its state and its configuration; a new folder gets a new stack. `program` is the folder of the program.
     """
 
-    def __init__(self, folder: Path, stack: str, **more: Any) -> None:
-        self.folder, self.stack, self.more = folder, stack, more
+    def __init__(self, folder: Path, stack: str, program: Path = ROOT, **more: Any) -> None:
+        self.folder, self.stack, self.program, self.more = folder, stack, program, more
         self.environment = pulumi_cli.environment(folder)
         self.config = folder / f"Pulumi.{stack}.yaml"
         if not self.config.exists():
@@ -36,15 +36,15 @@ class Published:
         lines = [f"  slipway:{key}: {json.dumps(value)}" for key, value in keys.items()]
         self.config.write_text("\n".join(["config:", *lines, *salt]) + "\n")
 
-    def copy(self, folder: Path) -> Published:
+    def copy(self, folder: Path, program: Path = ROOT) -> Published:
         """Return a copy of the stack in its present state."""
-        return Published(shutil.copytree(self.folder, folder), self.stack, **self.more)
+        return Published(shutil.copytree(self.folder, folder), self.stack, program, **self.more)
 
     def pulumi(self, *arguments: str, **environment: str) -> str:
         """Run Pulumi, which must succeed, and return what it printed."""
         done = subprocess.run(
             ["pulumi", "--non-interactive", *arguments],
-            cwd=ROOT,
+            cwd=self.program,
             env={**self.environment, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -54,13 +54,15 @@ class Reach:
     """What the build of one target can read: instructions, paths in the context, and build arguments.
 
     ``instructions`` are the ``ARG`` before the first stage, of those that are used, and then the reached stages.
-    ``arguments`` maps the names whose values they can read to a default, None if no stage sets one.
+    ``arguments`` maps the names whose values they can read to a default, None if no stage sets one. ``stages`` has the
+    names of the reached stages, in small letters.
     """
 
     dockerfile: Dockerfile
     instructions: tuple[Instruction, ...]
     sources: tuple[Source, ...]
     arguments: Mapping[str, str | None]
+    stages: frozenset[str]
 
     def render(self, given: Mapping[str, object]) -> str:
         """Return a Dockerfile of these instructions alone, each in its one form.
@@ -192,7 +194,8 @@ class _Search:
             for name, default in self._declarations(instruction):
                 value = None if default is None else self._try(default, _Scope({}, {}, complete=False))
                 read[name] = read.get(name) if value is None else value
-        return Reach(self._dockerfile, instructions, tuple(self._sources), read)
+        reached_names = frozenset(self._stages[place].name for place in reached)
+        return Reach(self._dockerfile, instructions, tuple(self._sources), read, reached_names)
 
     def _stage(self, first: Instruction) -> _Stage:
         words = first.words

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import docker
 import pytest
 
 from tests.fakes.upstreams.upstreams import World
+from tests.helpers import program_copy
+from tests.images.engine import DOCKERFILES
 from tests.images.family.conftest import Up
 from tests.images.published import Published
 
@@ -15,6 +18,13 @@ from tests.images.published import Published
 def steps(engine_: str) -> list[str]:
     """Return the build steps that an engine has run."""
     return [record["Description"] for record in docker.DockerClient(engine_).api.df()["BuildCache"]]
+
+
+TOOLS = (
+    "mount / from exec /srv/layers/sealed /mnt/build /out",
+    "mount / from exec /srv/layers/sealed /srv/build/nccl-tests /opt/hpcx/ompi /out",
+)
+"""The steps that compile a tool of nccl-tests."""
 
 
 def compiled(engine_: str) -> int:
@@ -64,3 +74,26 @@ def test_new_extra_on_empty_engine_compiles_alone(up: Up, empty_engine: str, tmp
         "torch-extras",
     }
     assert compiled(empty_engine) == 1
+
+
+@pytest.mark.slow
+def test_edited_tool_on_empty_engine_compiles_alone(up: Up, empty_engine: str, tmp_path: Path) -> None:
+    _, stack = up("nccl-cu121")
+    program = tmp_path / "program"
+    program.mkdir()
+    program_copy.write(program)
+    shutil.copytree(DOCKERFILES, program / "dockerfiles", symlinks=True)
+    build = program / "dockerfiles/hpc-tools/perftest/build"
+    build.write_text(f"{build.read_text()}true\n")
+    edited = stack.copy(tmp_path / "edited", program)
+    edited.up(DOCKER_HOST=empty_engine)
+
+    before, after = stack.refs(), edited.refs()
+    assert {name for name in after if after[name] != before[name]} == {
+        "perftest-build",
+        "nccl-tests",
+        "torch",
+        "torch-extras",
+    }
+    assert compiled(empty_engine) == 0
+    assert [step for step in steps(empty_engine) if step in TOOLS] == [TOOLS[0]]

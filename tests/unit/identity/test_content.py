@@ -250,9 +250,18 @@ def test_stage_named_checks_that_tries_no_image_is_no_gate(root: Path) -> None:
     assert made(root, CHECKED.replace("FROM ${CHECKED_IMAGE}", "FROM final")).checks is None
 
 
-@pytest.mark.parametrize(("text", "fields"), [(DOCKERFILE, {}), (CHECKED, {"product": True})])
-def test_image_without_checks_stage_and_product_have_none(root: Path, text: str, fields: dict[str, Any]) -> None:
-    assert made(root, text, **fields).checks is None
+def test_image_without_checks_stage_has_none(root: Path) -> None:
+    assert made(root).checks is None
+
+
+@pytest.mark.parametrize(("tried", "gated"), [("final", True), ("tools", False)])
+def test_product_has_checks_of_a_stage_in_its_target(root: Path, tried: str, gated: bool) -> None:
+    text = CHECKED.replace("ARG CHECKED_IMAGE=final", f"ARG CHECKED_IMAGE={tried}")
+    assert (made(root, text, product=True).checks is not None) == gated
+
+
+def test_image_has_checks_whatever_they_try_by_default(root: Path) -> None:
+    assert made(root, CHECKED.replace("ARG CHECKED_IMAGE=final", "ARG CHECKED_IMAGE=tools")).checks is not None
 
 
 def test_missing_file_of_checks_is_refused(root: Path) -> None:

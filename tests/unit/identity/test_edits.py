@@ -50,6 +50,11 @@ def built(stack: str, *, but: tuple[str, ...] = ()) -> set[str]:
     return {spec.name for spec in plan.resolve(stack)[1] if not spec.name.endswith(but or "/")}
 
 
+def wheels(stack: str) -> set[str]:
+    """Return the wheels of a stack."""
+    return {name for name in built(stack) if name.endswith("-wheel")}
+
+
 def checked(context: Path) -> Mapping[str, set[str]]:
     """Return the images of each stack whose checks run again, without empty ones."""
     contents = Contents(Folder(context))
@@ -245,12 +250,18 @@ def test_shared_check_runs_again_and_rebuilds_nothing(context: Path) -> None:
     assert rebuilt(context) == {}
     assert checked(context) == {
         "local": {"torch"},
-        "base-cu132": {"torch", "torch-extras"},
-        "nccl-cu132": {"nccl-tests", "torch", "torch-extras"},
+        "base-cu132": {"torch", "torch-extras"} | wheels("base-cu132"),
+        "nccl-cu132": {"nccl-tests", "torch", "torch-extras"} | wheels("nccl-cu132"),
         "efa": {"efa"},
         "aks-megatron": {"megatron-lm"},
-        "universal-cu132": {"train"},
+        "universal-cu132": {"train"} | wheels("universal-cu132"),
     }
+
+
+def test_check_of_the_wheels_compiles_none(context: Path) -> None:
+    add(context / "wheels/checks/20-machine-code", "# A comment.\n")
+    assert rebuilt(context) == {}
+    assert checked(context) == {stack: wheels(stack) for stack in ("base-cu132", "nccl-cu132", "universal-cu132")}
 
 
 def test_instruction_of_the_wheels_rebuilds_no_source(context: Path) -> None:

@@ -1,0 +1,59 @@
+"""The checks of the wheels: each says no to what it is there for."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.images import chain
+from tests.images.engine import CHECKED, DOCKERFILES, build, docker, unique
+from tests.images.family.conftest import Built
+
+HEADER = "torch/include/ATen/Config.h"
+PARENT = "FROM {}\nUSER 0\nENV HPCX_UCC_DIR=/opt/hpcx/ucc HPCX_UCX_DIR=/opt/hpcx/ucx\nRUN mkdir -p /opt/magma\n"
+"""A builder with what other stacks have."""
+
+FAULTS: dict[str, tuple[dict[str, str], str]] = {
+    "10-version": ({"VERSION": "9.9"}, "torch-2.0.1-py3-none-any.whl was asked for at version 9.9"),
+    "20-machine-code": ({"ARCH_LIST": "9.0 12.0"}, "no machine code for 9.0; the wheel has it for: nothing"),
+    "30-lapack": ({"LAPACK": "0"}, "torch was built without a LAPACK: torch.linalg would fail on the CPU"),
+    "40-links": ({"VARIANT": "nccl"}, "nothing in torch is linked with libucc.so.1"),
+    "50-magma": ({}, "torch was built without the MAGMA in /opt/magma"),
+}
+"""Check -> what is asked of a wheel that is empty but for a header, and what the check then says."""
+
+
+def test_checks_of_the_wheels_have_a_fault_each() -> None:
+    assert sorted(FAULTS) == sorted(path.name for path in (DOCKERFILES / "wheels/checks").iterdir())
+
+
+@pytest.mark.parametrize("check", sorted(FAULTS))
+def test_check_of_faulty_wheel_fails(built: Built, tmp_path: Path, check: str) -> None:
+    asked, message = FAULTS[check]
+    images = built("base-cu121")
+    planned = images.planned["torch-wheel"]
+    arguments = chain.checks_arguments(planned, images.names)
+    wheel, parent = unique("wheel"), unique("builder")
+    (tmp_path / "dist").mkdir()
+    with zipfile.ZipFile(tmp_path / "dist/torch-2.0.1-py3-none-any.whl", "w") as archive:
+        archive.writestr(HEADER, f"#define AT_BUILD_WITH_LAPACK() {asked.get('LAPACK', '1')}\n")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY dist /dist\n")
+    docker("build", "--quiet", f"--tag={wheel}", tmp_path)
+    docker("build", "--quiet", f"--tag={parent}", "-", text=PARENT.format(arguments["BASE_IMAGE"]))
+    try:
+        given = {
+            **arguments,
+            "VERSION": "2.0.1",
+            "ARCH_LIST": "",
+            **asked,
+            "BASE_IMAGE": parent,
+            "CHECKED_IMAGE": wheel,
+        }
+        done = build("", given, CHECKED, image="wheels")
+    finally:
+        docker("image", "rm", "--force", wheel, parent)
+    assert done.returncode != 0
+    assert message in done.stdout
+    assert f"check failed: {check}" in done.stdout
