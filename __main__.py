@@ -1,11 +1,14 @@
 """The Pulumi program: configuration -> plan -> components -> outputs."""
 
+from components.runtime import reduce_overhead, settle_outputs
+
+reduce_overhead()  # before the imports, which make much garbage
+
 import pulumi
 from pulumi.runtime.config import CONFIG
 
 from components.deployment import deploy
 from components.runners.kubernetes import cluster_health
-from components.runtime import reduce_overhead, settle_outputs
 from oci import preflight
 from stacks import plan
 from stacks.config.kubernetes import KubernetesRunners
@@ -14,7 +17,6 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.identity import staged_context
 
-reduce_overhead()
 try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
     if not pulumi.runtime.is_dry_run():
