@@ -205,12 +205,18 @@ def describe(stack: str, root: Path = ROOT) -> list[dict[str, Any]]:
 
 
 def make(
-    stack: str, values: Mapping[str, Any] | None = None, root: Path = ROOT, *, contents: Contents | None = None
+    stack: str,
+    values: Mapping[str, Any] | None = None,
+    root: Path = ROOT,
+    *,
+    contents: Contents | None = None,
+    search: bool = True,
 ) -> Plan:
     """Resolve a stack from its file, or from the ``values`` that Pulumi read from it.
 
     The file is read in either case, because only its text shows a value that YAML would change. A caller that makes
-    many plans passes ``contents``, which read each file of the checkout's context once.
+    many plans passes ``contents``, which read each file of the checkout's context once. Without ``search``, no older
+    tree is read: tags name the last commit, whichever commit the images come from.
 
     Raises:
         SlipwayError: the stack does not exist, its configuration is wrong, a Dockerfile is missing, or a tag or the
@@ -220,7 +226,9 @@ def make(
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
     contents = Contents(Folder(root / CONTEXT)) if contents is None else contents
-    plan = Plan(stack, resolved.config, _images(stack, resolved, contents), clusters.gpu_checks(resolved))
+    plan = Plan(
+        stack, resolved.config, _images(stack, resolved, contents, search=search), clusters.gpu_checks(resolved)
+    )
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
     return plan
 
@@ -237,16 +245,13 @@ def _graph(values: Mapping[str, Any], where: str, root: Path) -> Graph:
     return resolved
 
 
-def _images(stack: str, resolved: Graph, contents: Contents) -> tuple[PlannedImage, ...]:
+def _images(stack: str, resolved: Graph, contents: Contents, *, search: bool) -> tuple[PlannedImage, ...]:
     config, root, ordered = resolved.config, resolved.root, resolved.specs
     content_of = content.of_stack(ordered, contents)
     prints = fingerprints(content_of.values())
-    revisions = history.find(
-        stack,
-        {spec.name: prints[spec.name] for spec in ordered if not spec.product},
-        files={name: of.listing for name, of in content_of.items()},
-        root=root,
-    )
+    run = {spec.name: prints[spec.name] for spec in ordered if not spec.product}
+    files = {name: of.listing for name, of in content_of.items()}
+    revisions = history.find(stack, run, files, root) if search else history.newest(run, root)
     # A product is known by its content alone, so that every stack and branch that needs the same one shares it.
     revisions |= {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered if spec.product}
     additional = extra_tags_of(stack, config, root)

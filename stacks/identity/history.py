@@ -67,6 +67,22 @@ def find(
     }
 
 
+def newest(fingerprints: Mapping[str, str], root: Path) -> dict[str, Revision]:
+    """Return each image's revision as if the last commit had changed it. No older tree is read.
+
+    It is as long as the one that :func:`find` returns for a committed tree.
+
+    Raises:
+        SlipwayError: see :func:`find`.
+    """
+    description = git(root, "rev-parse", "HEAD", "--abbrev-ref", "HEAD")
+    if description is None:
+        return {name: Revision(mark=fingerprint[:8]) for name, fingerprint in fingerprints.items()}
+    head, branch = description.split()
+    revision = Revision(branch=branch_prefix(_branch(branch)), commit=head[:_ABBREVIATION])
+    return dict.fromkeys(fingerprints, revision)
+
+
 def prefix(root: Path) -> str | None:
     """Return what the branch puts before tags: nothing for ``main``, nor without git.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stacks import plan
 from stacks.config.stack_file import ROOT
 from stacks.identity import history
 from stacks.tags import parse
@@ -158,6 +159,32 @@ def test_tag_in_clone_is_the_same(checkout: Checkout, first: str, tmp_path: Path
     subprocess.run(["git", "clone", "-q", str(checkout.root), str(tmp_path / "clone")], check=True)
     assert Checkout(tmp_path / "clone").tag() == checkout.tag()
     assert first not in checkout.tag()
+
+
+def test_tag_without_search_names_the_last_commit(
+    checkout: Checkout, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = checkout.commit("README.md", "two\n")
+    searched = checkout.tag()
+    monkeypatch.setattr(history, "_origins", None)  # which reads older trees
+    checkout.git("switch", "-q", "-c", "fix/ucc")
+    (image,) = plan.make("local", root=checkout.root, search=False).images
+    assert image.tag == searched.replace(first, f"fix-ucc-{last}")
+
+
+def test_tag_without_search_and_git_has_the_mark(checkout: Checkout) -> None:
+    (image,) = plan.make("local", root=checkout.root, search=False).images
+    assert image.tag == checkout.tag()
+
+
+@pytest.mark.usefixtures("first")
+def test_check_reads_no_older_tree(checkout: Checkout) -> None:
+    checkout.commit(STACK, config("2.14.0"))
+    done = subprocess.run(
+        [sys.executable, "-m", "stacks", "check"], cwd=checkout.root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "local: 1 image, ok\n"
+    assert not (checkout.root / ".slipway/cache").exists()
 
 
 def test_revision_before_broken_commit_stays(checkout: Checkout, first: str) -> None:

@@ -13,7 +13,7 @@ from tests.images.family.conftest import Built
 
 HEADER = "torch/include/ATen/Config.h"
 PARENT = "FROM {}\nUSER 0\nENV HPCX_UCC_DIR=/opt/hpcx/ucc HPCX_UCX_DIR=/opt/hpcx/ucx\nRUN mkdir -p /opt/magma\n"
-"""A builder with what other stacks have."""
+"""A builder with what other stacks have. It has an environment, so that nothing is installed into it."""
 
 FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "10-version": ({"VERSION": "9.9"}, "torch-2.0.1-py3-none-any.whl was asked for at version 9.9"),
@@ -23,6 +23,9 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "50-magma": ({}, "torch was built without the MAGMA in /opt/magma"),
 }
 """Check -> what is asked of a wheel that is empty but for a header, and what the check then says."""
+
+BUILDER = {"10-version", "20-machine-code"}
+"""Checks that need what the stack's own builder has."""
 
 
 def test_checks_of_the_wheels_have_a_fault_each() -> None:
