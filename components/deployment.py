@@ -156,11 +156,12 @@ def _variant_args(
     verified: Mapping[str, pulumi.Resource],
 ) -> ImageVariantArgs:
     siblings = [*image.siblings.values(), *(image.content.checks.siblings.values() if image.content.checks else ())]
+    reached_from_here = plan.config.build_on == "engine" or plan.config.signing or image.content.checks
     return ImageVariantArgs(
         image=image,
         registry=registry,
-        # A remote engine may reach a registry that this machine does not. Signing needs the registry from here.
-        needed=plan.config.publish and (plan.config.build_on == "engine" or plan.config.signing is not None),
+        # A remote engine may reach a registry that this machine does not. Signatures and checked tags are made here.
+        needed=plan.config.publish and bool(reached_from_here),
         signer=plan.config.signing if plan.config.publish else None,
         parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
         after=[verified[value] for value in image.args.values() if value in verified],

@@ -38,8 +38,8 @@ class ImageVariant(pulumi.ComponentResource):
 
     An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed, and
     whatever uses the image waits for that. So the checks run on what is published, whichever engine builds it, and a
-    changed check runs on the published image. A product that is taken from the registry went through its checks
-    where it was built, and only there.
+    changed check runs on the published image. A product that is taken from the registry is checked too: its tag says
+    that it passed the checks of the day.
 
     Its inputs are the image's contents in a reader's terms, so that a preview shows an argument's old and new value
     and a changed file's name; the bare ``docker.Image`` shows neither. A product has a type of its own, by which a
@@ -70,23 +70,20 @@ class ImageVariant(pulumi.ComponentResource):
         login = args.registry.login([parent.ref for parent in args.parents.values()])
         parents = {argument: args.parents[sibling] for argument, sibling in image.siblings.items()}
         references = _references({key: (parent.ref, parent.name) for key, parent in parents.items()}, args.registry)
-        published = self._published(name, args, login)
         gated = image.content.checks is not None and args.registry.publish
         built = docker.Image(
             name,
             image_name=image.unchecked_reference if gated else self.name,
-            build=build_inputs(image.content, {**image.args, **references, **published}),
+            build=build_inputs(image.content, {**image.args, **references, **self._published(name, args, login)}),
             registry=access(args.registry, login),
             skip_push=not args.registry.publish,
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after)),
         )
-        self.ref = self._checked(name, args, built.repo_digest, published)
+        self.ref = self._checked(name, args, built.repo_digest)
         self.digest = self.ref.apply(lambda ref: ref.rpartition("@")[2])
         self.register_outputs({"ref": self.ref, "digest": self.digest, "tag": self.tag})
 
-    def _checked(
-        self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str], published: Mapping[str, pulumi.Input[str]]
-    ) -> pulumi.Output[str]:
+    def _checked(self, name: str, args: ImageVariantArgs, ref: pulumi.Output[str]) -> pulumi.Output[str]:
         """Declare the checks of the image ``ref``, if it has any, and its tag. Return ``ref``, known after these."""
         content = args.image.content.checks
         if content is None:
@@ -99,8 +96,7 @@ class ImageVariant(pulumi.ComponentResource):
             for argument, sibling in content.siblings.items()
         }
         login = args.registry.login([ref])  # after the push: a login from before the build may have expired
-        references = {**_references(images, args.registry), **published}
-        inputs = ChecksArgs(args.image, content, ref, references, args.registry, login)
+        inputs = ChecksArgs(args.image, content, ref, _references(images, args.registry), args.registry, login)
         checks = Checks(f"{name}-checks", inputs, below)
         if not args.registry.publish:
             return pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))

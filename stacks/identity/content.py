@@ -124,16 +124,26 @@ class Contents:
 
         Several products may have one Dockerfile. The checks are those of the one whose target reaches the stage that
         they try by default.
+
+        Raises:
+            SlipwayError: a product's Dockerfile does not say which stage its checks try; or see :meth:`of`.
         """
-        if not stages.is_named(self._dockerfile(spec.dockerfile), CHECKS):
+        dockerfile = self._dockerfile(spec.dockerfile)
+        if not stages.is_named(dockerfile, CHECKS):
             return None
+        if spec.product:
+            tried = stages.default(dockerfile, CHECKED_ARG)
+            if tried is not None and not stages.is_named(dockerfile, tried):
+                raise instructions.DockerfileError(
+                    f"{CONTEXT}/{spec.dockerfile}: {CHECKED_ARG} is '{one_line(tried)}' by default, which names no "
+                    "stage; name the one that the checks are for"
+                )
+            if tried is not None and tried.lower() not in self._reach_of(spec, labels).stages:
+                return None
         parents = {**spec.parents, CHECKED_ARG: Sibling(image=spec.name)}
         checks = self._of(spec.model_copy(update={"target": CHECKS, "parents": parents}), {})
         # A stage that is only named so checks no finished image.
-        if CHECKED_ARG not in checks.arguments:
-            return None
-        tried = checks.arguments[CHECKED_ARG]
-        return None if spec.product and tried not in self._reach_of(spec, labels).stages else checks
+        return checks if CHECKED_ARG in checks.arguments else None
 
     def _of(self, spec: ImageSpec, labels: Mapping[str, str]) -> Content:
         reached = self._reach_of(spec, labels)

@@ -10,10 +10,11 @@ from pathlib import Path
 from stacks.tags import UNCHECKED
 from tests.engine.project import Project
 from tests.fakes.broken_connections import Refusing, serving
-from tests.images.engine import Image
+from tests.images.engine import Image, forget
 
 BASE = "debian:bookworm-slim"
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
+CHECK = "dockerfiles/link0/checks/made"
 FLAVOR = "stacks/flavors/chain.py"
 COMPILED = """ARG BASE_IMAGE
 ARG PRODUCT_IMAGE=""
@@ -29,9 +30,8 @@ FROM ${PRODUCT_IMAGE:-product}
 CHECKED = COMPILED.replace('ARG PRODUCT_IMAGE=""', 'ARG PRODUCT_IMAGE=""\nARG CHECKED_IMAGE=product').replace(
     "FROM ${PRODUCT_IMAGE:-product}",
     """FROM ${CHECKED_IMAGE} AS checked
-FROM ${BASE_IMAGE} AS tried
+FROM ${BASE_IMAGE} AS checks
 RUN --mount=type=bind,from=checked,target=/srv --mount=type=bind,source=link0/checks,target=/mnt sh /mnt/made
-FROM ${PRODUCT_IMAGE:-tried} AS checks
 FROM ${PRODUCT_IMAGE:-product}""",
 )
 """The product with a check of its own."""
@@ -63,6 +63,13 @@ def tags(project: Project) -> list[str]:
     """Return the tags of the product that its checks have let through."""
     names = json.loads(project.fetch(f"{project.path}/link0/tags/list"))["tags"]
     return sorted(name for name in names if not name.startswith(UNCHECKED))
+
+
+def refused(project: Project) -> None:
+    """Run an update that the check stops."""
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert "no good" in failed.output.replace("echo no good", "")
 
 
 def urns(project: Project) -> set[str]:
@@ -115,31 +122,36 @@ def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
 
 
 def test_product_is_offered_to_others_after_its_checks(tmp_path: Path) -> None:
+    passing, failing = "test -s /srv/made\n", "echo no good; exit 3\n"
     first = machine(tmp_path / "first")
     first.write("dockerfiles/link0/Dockerfile", CHECKED)
-    first.write("dockerfiles/link0/checks/made", "echo no good; exit 3\n")
-    failed = first.up(check=False)
-    assert failed.returncode != 0
-    assert "no good" in failed.output
+    first.write(CHECK, failing)
+    refused(first)
     assert tags(first) == []
 
-    first.write("dockerfiles/link0/checks/made", "test -s /srv/made\n")
+    first.write(CHECK, passing)
     first.up()
     assert len(tags(first)) == 1
     before = first.outputs()["products"]
 
-    # A changed check tries the product again where it was compiled, and compiles nothing.
-    first.write("dockerfiles/link0/checks/made", "test -s /srv/made && test -s /etc/passwd\n")
+    # A changed check tries the product again, and compiles nothing, on an engine without the steps too.
+    forget(re.escape(first.path), 0)
+    first.write(CHECK, f"{passing}test -s /etc/passwd\n")
     first.up()
     assert first.outputs()["products"] == before
-    first.write("dockerfiles/link0/checks/made", "echo no good; exit 3\n")
-    assert first.up(check=False).returncode != 0
+    first.write(CHECK, failing)
+    refused(first)
+    # The registry has the product now, which is no reason to let it through.
+    first.refresh()
+    refused(first)
     assert len(tags(first)) == 1
 
-    # Who takes it from the registry takes what was checked.
+    # Who takes it from the registry tries it as well.
     second = machine(tmp_path / "second", first.path)
     second.write("dockerfiles/link0/Dockerfile", CHECKED)
-    second.write("dockerfiles/link0/checks/made", "echo no good; exit 3\n")
+    second.write(CHECK, failing)
+    refused(second)
+    second.write(CHECK, passing)
     second.up()
     assert second.outputs()["products"] == before
     assert UNCHANGED.search(second.preview().output)

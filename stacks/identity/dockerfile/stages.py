@@ -112,9 +112,25 @@ class _Scope:
 
 
 def is_named(dockerfile: Dockerfile, name: str) -> bool:
-    """Return whether a stage has a name, which is in small letters."""
+    """Return whether a stage has a name, in small letters or not."""
     firsts = (instruction.words for instruction in dockerfile.instructions if instruction.keyword == "FROM")
-    return any(len(words) == 3 and words[2].lower() == name for words in firsts)
+    return any(len(words) == 3 and words[2].lower() == name.lower() for words in firsts)
+
+
+def default(dockerfile: Dockerfile, argument: str) -> str | None:
+    """Return an argument's default before the first stage, as it is written; None if none is declared there.
+
+    It is empty if the argument has no default.
+    """
+    for instruction in dockerfile.instructions:
+        if instruction.keyword == "FROM":
+            break
+        if instruction.keyword == "ARG":
+            for word in split_words(instruction.rest, dockerfile.escape):
+                name, _, value = word.partition("=")
+                if name == argument:
+                    return value.strip("\"'")
+    return None
 
 
 def reach(dockerfile: Dockerfile, target: str | None, arguments: Mapping[str, str], platform: str) -> Reach:

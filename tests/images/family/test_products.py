@@ -8,6 +8,7 @@ from pathlib import Path
 import docker
 import pytest
 
+from stacks.config.stack_file import ROOT
 from tests.fakes.upstreams.upstreams import World
 from tests.helpers import program_copy
 from tests.images.engine import DOCKERFILES
@@ -83,6 +84,7 @@ def test_edited_tool_on_empty_engine_compiles_alone(up: Up, empty_engine: str, t
     program.mkdir()
     program_copy.write(program)
     shutil.copytree(DOCKERFILES, program / "dockerfiles", symlinks=True)
+    shutil.copy(ROOT / "stacks/Pulumi.nccl-cu121.yaml", program / "stacks")
     build = program / "dockerfiles/hpc-tools/perftest/build"
     build.write_text(f"{build.read_text()}true\n")
     edited = stack.copy(tmp_path / "edited", program)

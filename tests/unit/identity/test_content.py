@@ -254,10 +254,28 @@ def test_image_without_checks_stage_has_none(root: Path) -> None:
     assert made(root).checks is None
 
 
-@pytest.mark.parametrize(("tried", "gated"), [("final", True), ("tools", False)])
+@pytest.mark.parametrize(("tried", "gated"), [("final", True), ("Final", True), ("tools", False)])
 def test_product_has_checks_of_a_stage_in_its_target(root: Path, tried: str, gated: bool) -> None:
     text = CHECKED.replace("ARG CHECKED_IMAGE=final", f"ARG CHECKED_IMAGE={tried}")
     assert (made(root, text, product=True).checks is not None) == gated
+
+
+@pytest.mark.parametrize("tried", ["finall", "1", "${OTHER:-final}", ""])
+def test_product_whose_checks_try_no_stage_is_refused(root: Path, tried: str) -> None:
+    text = CHECKED.replace("ARG CHECKED_IMAGE=final", f"ARG CHECKED_IMAGE={tried}")
+    with pytest.raises(SlipwayError) as error:
+        made(root, text, product=True)
+    assert str(error.value) == (
+        f"dockerfiles/a/Dockerfile: CHECKED_IMAGE is '{tried}' by default, which names no stage; name the one that the "
+        "checks are for"
+    )
+
+
+def test_product_without_parents_of_others_checks_is_made(root: Path) -> None:
+    text = CHECKED.replace("ARG CHECKED_IMAGE=final", "ARG CHECKED_IMAGE=tools\nARG BUILDER").replace(
+        "FROM ${CHECKED_IMAGE} AS Checks", "FROM ${CHECKED_IMAGE} AS one\nFROM ${BUILDER} AS Checks"
+    )
+    assert made(root, text, product=True).checks is None
 
 
 def test_image_has_checks_whatever_they_try_by_default(root: Path) -> None:
