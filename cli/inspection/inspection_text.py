@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cli import text_table
 from cli.diff.report import size
-from oci.binaries.driver import Driver
-from oci.binaries.gpu_coverage import gpu_label, listed
 from oci.binaries.inspection import Inspection
 from oci.binaries.loading import Loading
+from oci.gpu.driver import Driver
+from oci.gpu.gpu_coverage import gpu_label, listed
 from oci.layers.space import Space
 from stacks.errors import one_line
 
@@ -54,7 +55,10 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     for name, libraries in named.items():
         if libraries:
             yield name, _libraries(libraries)
-
+    if loading.ignored:
+        yield "not preloaded", ", ".join(f"{name}: {reason}" for name, reason in loading.ignored.items())
+    if plugins := _plugins(loading):
+        yield "plugins", plugins
     yield from _gpu_code(inspection)
     if inspection.driver:
         yield "driver", _driver(inspection.driver)
@@ -102,6 +106,16 @@ def _loader(loading: Loading) -> str:
     if loading.loader:
         return f"{loading.resolved} ELF files resolved as {loading.loader} does"
     return "none in the image"
+
+
+def _plugins(loading: Loading) -> str:
+    """Return the number of plugins that each opener finds, and how many of them load if not all do."""
+    found: defaultdict[str, list[bool]] = defaultdict(list)
+    for plugin in loading.plugins:
+        if plugin.file:
+            found[plugin.opener.rpartition("/")[2]].append(plugin.loads)
+    counts = ((name, sum(loads), len(loads)) for name, loads in sorted(found.items()))
+    return ", ".join(f"{name} ({some} of {all_})" if some < all_ else f"{name} ({all_})" for name, some, all_ in counts)
 
 
 def _libraries(libraries: Mapping[str, Sequence[str]]) -> str:

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
-from oci.binaries import elf_file, loader_config, ownership_records
+from oci.binaries import elf_file, loader_config
 from oci.binaries.elf_file import Binary
-from oci.binaries.ownership_records import Owned
 from oci.layers.file_tree import FileTree
 from oci.layers.layer import Entry, Index
 from oci.layers.space import Space, space
+from oci.owners import ownership_records
+from oci.owners.ownership_records import Owned
 from oci.registry_image import Image
 
 _LARGEST_TEXT: Final = 32 << 20

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import islice
 from typing import IO, Final, NamedTuple
 
-from oci.binaries import gpu_code
-from oci.binaries.gpu_code import GpuCode
+from oci.binaries import plugin_table
+from oci.gpu import gpu_code
+from oci.gpu.gpu_code import GpuCode
 from stacks.errors import SlipwayError
 
 MAGIC: Final = b"\x7fELF"
@@ -39,6 +41,9 @@ _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 """Types of segments."""
 _NO_CONTENT, _SYMBOLS, _ALLOCATED = 8, 11, 2
 """Types of sections, and a flag."""
+_READ_ONLY_DATA: Final = b".rodata"
+_MOST_HELD: Final = 16
+"""Names of other libraries that are read from the data of one."""
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
 _GNU_HASH, _FLAGS_1, _VERDEF, _VERDEFNUM, _VERNEED, _VERNEEDNUM = (
     *(0x6FFFFEF5, 0x6FFFFFFB, 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF),
@@ -107,7 +112,8 @@ class Binary:
     reads: object files, debug symbols, machine code of GPUs. ``rpath`` and ``runpath`` are None where there is none.
     ``provided`` are the versions that its symbols have, None for a file without any. ``defined`` has a hash of the name
     of each symbol that it defines, ``undefined`` the names of those that another file must define, each with a zero
-    byte. ``system_folders`` are those of a loader. ``problem`` says why the rest is not known.
+    byte. ``holds`` are names of libraries that it opens while it runs, as `plugins.toml` has them. ``system_folders``
+    are those of a loader. ``problem`` says why the rest is not known.
     """
 
     size: int
@@ -124,6 +130,7 @@ class Binary:
     defined: array[int] = field(default_factory=lambda: array("q"))
     undefined: bytes = b""
     gpu_code: tuple[GpuCode, ...] = ()
+    holds: tuple[str, ...] = ()
     system_folders: tuple[str, ...] = ()
     problem: str = ""
 
@@ -260,6 +267,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
         defined,
         undefined,
         codes,
+        tuple(_held(header, content, soname)),
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
     )
 
@@ -277,6 +285,15 @@ def _gpu_code(header: _Header, content: IO[bytes], size: int) -> Iterator[GpuCod
     for section in header.sections:
         if section.kind != _NO_CONTENT and header.section_name(section) == gpu_code.SECTION:
             yield from gpu_code.read(content, section.start, min(section.start + section.size, size))
+
+
+def _held(header: _Header, content: IO[bytes], soname: str) -> Iterator[str]:
+    """Yield the names of other libraries that an opener of plugins holds among its read-only data."""
+    row = plugin_table.opener(soname)
+    for section in header.sections if row and row.holds else ():
+        if section.kind != _NO_CONTENT and header.section_name(section) == _READ_ONLY_DATA:
+            data = _bytes(content, section.start, section.size)
+            yield from islice(row.held_in(data) if row else (), _MOST_HELD)
 
 
 def _system_folders(content: IO[bytes]) -> tuple[str, ...]:

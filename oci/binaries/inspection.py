@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from oci.binaries import contents, driver, gpu_coverage, loading, ownership
-from oci.binaries.driver import Driver
+from oci.binaries import contents, loading
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
-from oci.binaries.gpu_coverage import Coverage
 from oci.binaries.loader import DEFAULT_LEVEL
 from oci.binaries.loading import Fault, Loading
-from oci.binaries.ownership import Contested
+from oci.gpu import driver, gpu_coverage
+from oci.gpu.driver import Driver
+from oci.gpu.gpu_coverage import Coverage
 from oci.layers.space import Space
+from oci.owners import ownership
+from oci.owners.ownership import Contested
 from oci.registry_image import Image
 from stacks.errors import SlipwayError
 
@@ -81,6 +83,8 @@ class Inspection:
                 "preloaded": loading.preloaded,
                 "optional": loading.optional,
                 "sonames": loading.sonames,
+                "notPreloaded": loading.ignored,
+                "plugins": [vars(plugin) for plugin in loading.plugins],
             },
             "gpuCode": {
                 "libraries": {path: [*map(str, codes)] for path, codes in self.coverage.libraries.items()},

@@ -1,7 +1,8 @@
 """Where glibc's loader finds the libraries of a process, in an image that does not run.
 
-Source: glibc 2.39, elf/dl-load.c (`_dl_map_object`, `open_path`, `open_verify`), elf/dl-deps.c (the order) and
-elf/dl-version.c (symbol versions). Compared with the loader itself in tests/images/inspect.
+Source: glibc 2.39, elf/dl-load.c (`_dl_map_object`, `open_path`, `open_verify`), elf/dl-deps.c (the order),
+elf/dl-version.c (symbol versions) and elf/rtld.c (`do_preload`). Compared with the loader itself in
+tests/images/test_inspect.py.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 from oci.binaries import loader_config
@@ -82,18 +84,27 @@ class MissingVersion(NamedTuple):
 
 @dataclass
 class Process:
-    """The objects of a process in the loader's order, the program first, and what the loader misses."""
+    """The objects of a process in the loader's order, the program first, and what the loader misses.
+
+    ``links`` has each need that was met: by whom, the name, and the library. ``ignored`` are libraries to be preloaded
+    that are not there, without which the process starts. ``environment`` are the folders of `LD_LIBRARY_PATH`.
+    ``versioned`` is whether the loader looks at versions of symbols.
+    """
 
     objects: list[Loaded]
-    missing: list[Missing]
-    links: list[tuple[Loaded, str, Loaded]]
-    """Each need that was met: by whom, the name, and the library."""
+    environment: tuple[str, ...] = ()
+    missing: list[Missing] = field(default_factory=list)
+    versioned: bool = True
+    links: list[tuple[Loaded, str, Loaded]] = field(default_factory=list)
+    ignored: list[Missing] = field(default_factory=list)
+    by_name: dict[str, Loaded] = field(default_factory=dict, repr=False)
+    by_file: dict[int, Loaded] = field(default_factory=dict, repr=False)
 
     def versions(self) -> Iterator[MissingVersion]:
         """Yield the symbol versions that libraries of the process lack."""
         libraries = {(id(by), name): library for by, name, library in self.links}
         by_name = {name: library for _, name, library in reversed(self.links)}
-        for by in self.objects:
+        for by in self.objects if self.versioned else ():
             for version in by.binary.versions:
                 library = libraries.get((id(by), version.library)) or by_name.get(version.library)
                 if library is None or version.weak or library.binary.provided is None:
@@ -116,14 +127,28 @@ class Loader:
         self.machine = machine
         self._located: dict[tuple[tuple[str, ...], str], Place | None] = {}
         self._places: dict[str, str | None] = {}
-        self._capabilities = CAPABILITIES[level] if machine == X86_64 else ()
-        name, self._kind = _INTERPRETERS.get(machine, ("", 0))
+        self._level = level
+        self._capabilities: tuple[str, ...] = ()
+        self._system: tuple[str, ...] = ()
+        self._environment: tuple[str, ...] = ()
+        self.place: Place | None = None
+        self.preloaded: tuple[str, ...] = ()
+        self.always_preloaded: tuple[str, ...] = ()
+        self._configure()
+
+    def _configure(self) -> None:
+        """Read what the image says of the loader."""
+        contents = self._contents
+        self._capabilities = CAPABILITIES[self._level] if self.machine == X86_64 else ()
+        name, self._kind = _INTERPRETERS.get(self.machine, ("", 0))
         self.place = self._open(f"/{name}") if name else None
         known = self.place and self.place.binary
         self._system = tuple(folder.rstrip("/") for folder in known.system_folders) if known else ()
         self._lib = self._system[0].lstrip("/") if self._system else "lib64"
         environment = contents.environment.get("LD_LIBRARY_PATH", "")
         self._environment = tuple(self._folders(re.split("[:;]", environment), None)) if environment else ()
+        self.preloaded = loader_config.preloaded(contents.environment.get("LD_PRELOAD", ""))
+        self.always_preloaded = loader_config.preloaded_always(contents.text(loader_config.PRELOAD) or b"")
         self.configured = tuple(loader_config.configured(contents.text, contents.texts))
         self._cache: dict[str, list[Cached]] = loader_config.cached(contents.text(loader_config.CACHE) or b"")
 
@@ -140,43 +165,67 @@ class Loader:
             privileged: its user id or group id bit is set, and the environment does not count.
         """
         program = Loaded(Place(f"/{path}", path, self._contents.binaries[path]), None)
-        process = Process([program], [], [])
-        by_name: dict[str, Loaded] = {}
-        by_file: dict[int, Loaded] = {}
-        self._add(program, by_name, by_file)
+        process = Process([program], () if privileged else self._environment)
+        self._add(process, program)
         if self.place and self.place.binary:  # the loader is part of each process, and can be needed
-            self._add(Loaded(self.place, None), by_name, by_file)
-        for by in process.objects:  # which grows: breadth first
+            self._add(process, Loaded(self.place, None))
+        for name in self.always_preloaded if privileged else (*self.preloaded, *self.always_preloaded):
+            found = self._find(process, name, self._preloads_for(program))
+            if isinstance(found, Missing):
+                process.ignored.append(found)
+        self._load(process, 0)
+        return process
+
+    def _preloads_for(self, program: Loaded) -> Loaded:
+        """Return the object whose path counts for libraries to be preloaded."""
+        return program
+
+    def opened(self, process: Process, name: str, by: Loaded) -> Loaded | Missing:
+        """Open a library in a process as `dlopen` does when an object calls it, with what the library needs."""
+        first = len(process.objects)
+        found = self._find(process, name, by)
+        self._load(process, first)
+        return found
+
+    def _load(self, process: Process, first: int) -> None:
+        """Load what the objects of a process from number ``first`` on need, breadth first."""
+        for by in islice(process.objects, first, None):  # which grows
             for needed in by.binary.needed:
-                library = by_name.get(needed)
-                if library is None:
-                    place = self._search(needed, by, () if privileged else self._environment)
-                    if place is None or place.binary is None:
-                        process.missing.append(Missing(needed, by, place.problem if place else ""))
-                        continue
-                    library = by_file.get(id(self._contents.entries[place.path]))
-                    if library is None:
-                        library = Loaded(place, by)
-                        self._add(library, by_name, by_file)
-                        process.objects.append(library)
-                    by_name[needed] = library
-                elif library.place == self.place and library not in process.objects:
-                    process.objects.append(library)
-                process.links.append((by, needed, library))
+                found = self._find(process, needed, by)
+                if isinstance(found, Missing):
+                    process.missing.append(found)
+                else:
+                    process.links.append((by, needed, found))
             if len(process.objects) > _MOST_LIBRARIES:
                 break
-        return process
+
+    def _find(self, process: Process, needed: str, by: Loaded) -> Loaded | Missing:
+        """Return the library of a name in a process, which it becomes part of."""
+        library = process.by_name.get(needed)
+        if library is None:
+            place = self._search(needed, by, process.environment)
+            if place is None or place.binary is None:
+                return Missing(needed, by, place.problem if place else "")
+            library = process.by_file.get(id(self._contents.entries[place.path]))
+            if library is None:
+                library = Loaded(place, by)
+                self._add(process, library)
+                process.objects.append(library)
+            process.by_name[needed] = library
+        elif library.place == self.place and library not in process.objects:
+            process.objects.append(library)
+        return library
 
     def elsewhere(self, name: str) -> str | None:
         """Return where a library is that ``ld.so.conf`` leads to and the cache lacks."""
         place = self._in((*self.configured, *self._system), name)
         return place.path if place and place.binary else None
 
-    def _add(self, loaded: Loaded, by_name: dict[str, Loaded], by_file: dict[int, Loaded]) -> None:
-        by_name.setdefault(loaded.place.name, loaded)
+    def _add(self, process: Process, loaded: Loaded) -> None:
+        process.by_name.setdefault(loaded.place.name, loaded)
         if soname := loaded.binary.soname:
-            by_name.setdefault(soname, loaded)
-        by_file[id(self._contents.entries[loaded.place.path])] = loaded
+            process.by_name.setdefault(soname, loaded)
+        process.by_file[id(self._contents.entries[loaded.place.path])] = loaded
 
     def _search(self, name: str, by: Loaded, environment: tuple[str, ...]) -> Place | None:
         """Return the file that a needed name stands for, in the loader's order of folders."""

@@ -1,18 +1,21 @@
 """The files in an image that tell glibc's loader and ldconfig where libraries are.
 
-Sources, of glibc 2.39: sysdeps/generic/dl-cache.h for `ld.so.cache`, elf/ldconfig.c (`parse_conf`) for `ld.so.conf`.
+Sources, of glibc 2.39: sysdeps/generic/dl-cache.h for `ld.so.cache`, elf/ldconfig.c (`parse_conf`) for `ld.so.conf`,
+elf/rtld.c (`handle_preload_list`, `dl_main`) for `LD_PRELOAD` and `ld.so.preload`.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import posixpath
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 CACHE: Final = "etc/ld.so.cache"
 CONFIGURATION: Final = "etc/ld.so.conf"
+PRELOAD: Final = "etc/ld.so.preload"
 
 _OLD: Final = b"ld.so-1.7.0\0"
 _NEW: Final = b"glibc-ld.so.cache1.1"
@@ -22,6 +25,8 @@ _NAMED: Final = 1 << 30
 """The bit in the upper half of an entry's hardware capabilities that makes the lower half a folder's number."""
 _ISA_LEVEL: Final = (1 << 10) - 1
 _MOST_INCLUDES: Final = 1000
+MOST_PRELOADED: Final = 100
+"""Libraries that the environment or a file names for each process."""
 
 
 class Cached(NamedTuple):
@@ -33,8 +38,12 @@ class Cached(NamedTuple):
 
 
 def is_configuration(path: str) -> bool:
-    """Return whether a file may say where libraries are; ``ld.so.conf`` may include any file that ends in .conf."""
-    return path in {CACHE, CONFIGURATION} or (path.startswith("etc/") and path.endswith(".conf"))
+    """Return whether a file may say where libraries are; ``ld.so.conf`` may include any file that ends in .conf.
+
+    `ld-musl-ARCH.path` is for musl's loader.
+    """
+    named = path in {CACHE, CONFIGURATION, PRELOAD} or (path.startswith("etc/") and path.endswith(".conf"))
+    return named or (path.startswith("etc/ld-musl-") and path.endswith(".path"))
 
 
 def cached(content: bytes) -> dict[str, list[Cached]]:
@@ -76,6 +85,17 @@ def _capabilities(content: bytes, place: int) -> Iterator[str]:
 
 def _string(content: bytes, place: int) -> str:
     return content[place : content.index(b"\0", place)].decode(errors="replace")
+
+
+def preloaded(value: str) -> tuple[str, ...]:
+    """Return the libraries of a value of `LD_PRELOAD`, which spaces and colons divide."""
+    return tuple(dict.fromkeys(filter(None, re.split("[ :]", value))))[:MOST_PRELOADED]
+
+
+def preloaded_always(content: bytes) -> tuple[str, ...]:
+    """Return the libraries of `ld.so.preload`, which has comments, and tabs and lines too."""
+    lines = (line.partition("#")[0] for line in content.decode(errors="replace").split("\n"))
+    return preloaded(" ".join(lines).replace("\t", " "))
 
 
 def configured(read: Callable[[str], bytes | None], paths: Iterable[str]) -> list[str]:

@@ -17,21 +17,24 @@ from typing import Final, NamedTuple
 
 from oci.binaries.contents import Contents
 from oci.binaries.elf_file import Binary, Machine
+from oci.binaries.library_needs import Needs
 from oci.binaries.loader import DEFAULT_LEVEL, Loader, Missing
+from oci.binaries.musl_loader import MuslLoader
+from oci.binaries.plugins import Plugin, Plugins, Unmet
 
 _EXCEPTIONS: Final = Path(__file__).with_name("exceptions.toml")
 _PYTHON: Final = re.compile(r"/(?P<where>.*?)(?:usr/)?(?:local/)?lib(?:64)?/python3[^/]*/(?:site|dist)-packages/")
 """The packages of a Python environment; those below /usr and /usr/local are of one."""
 _MUSL: Final = re.compile(r"ld-musl-[^/]+\.so\.1$")
 _MOST_USERS: Final = 1000
-"""Users of a file that are remembered."""
+"""Users of a file without its symbols that are remembered."""
 
 
 class Fault(NamedTuple):
     """What keeps a file from being loaded.
 
-    ``kind`` is ``library``, ``version``, ``symbol``, ``file`` or ``loader``; ``missing`` what the file lacks, and
-    ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``file`` or ``loader``; ``missing`` what the file
+    lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
     """
 
     kind: str
@@ -54,6 +57,8 @@ class Loading:
     ``host`` has the libraries that only a host provides, ``preloaded`` those that a Python package must have opened
     before, ``optional`` those that may be missing; each by name with the files that need it. ``sonames`` has the files
     of each name that several different ones give. ``not_resolved`` says what was not read, and how many files that is.
+    ``plugins`` are the libraries that others open by name while they run. ``ignored`` are libraries that the image
+    preloads and that are not there, by name, with the reason: the loader says so and goes on.
     """
 
     loader: str = ""
@@ -64,6 +69,12 @@ class Loading:
     optional: dict[str, list[str]] = field(default_factory=dict)
     sonames: dict[str, list[str]] = field(default_factory=dict)
     not_resolved: dict[str, int] = field(default_factory=dict)
+    plugins: list[Plugin] = field(default_factory=list)
+    ignored: dict[str, str] = field(default_factory=dict)
+
+    def skip(self, reason: str) -> None:
+        """Count a file that is not resolved."""
+        self.not_resolved[reason] = self.not_resolved.get(reason, 0) + 1
 
 
 @dataclass(frozen=True)
@@ -112,84 +123,84 @@ def exceptions() -> Exceptions:
 
 
 def resolve(contents: Contents, machine: Machine, level: str = DEFAULT_LEVEL) -> Loading:
-    """Resolve each ELF file of an image as the loader of a machine would."""
-    return _Resolution(contents, machine, level).result
+    """Resolve each ELF file of an image as the loader of a machine would, glibc's or musl's."""
+    result = Loading()
+    glibc, musl = Loader(contents, machine, level), MuslLoader(contents, machine)
+    files: dict[Loader, list[str]] = {glibc: [], musl: []}
+    for path in _selected(contents, machine, result):
+        binary = contents.binaries[path]
+        of_musl = _is_of_musl(binary) or (musl.present and _may_be_of_musl(binary, glibc))
+        if of_musl and not musl.present:
+            result.skip("musl")
+        else:
+            files[musl if of_musl else glibc].append(path)
+    for loader, paths in files.items():
+        if paths:
+            _Resolution(contents, loader, paths, result)
+    result.faults.sort()
+    return result
 
 
-class _Needs:
-    """Who met a need, and who did not: files by path, in the order of processes."""
+def _selected(contents: Contents, machine: Machine, result: Loading) -> Iterator[str]:
+    """Yield the paths of the files that a machine's loaders read, and count the others."""
+    for path, binary in sorted(contents.binaries.items()):
+        if binary.problem:
+            if contents.entries[path].mode & 0o111 or ".so" in path.rpartition("/")[2]:
+                result.faults.append(Fault("file", f"/{path}", "cannot be loaded", binary.problem))
+            else:
+                result.skip(binary.problem.partition(":")[0])
+        elif binary.loaded and binary.machine != machine:
+            result.skip(f"for {binary.machine}")
+        elif binary.loaded:
+            yield path
 
-    def __init__(self) -> None:
-        self.met: set[tuple[str, str]] = set()
-        self.by_programs: dict[tuple[str, str], list[str]] = defaultdict(list)
-        self.by_libraries: dict[tuple[str, str], list[str]] = defaultdict(list)
 
-    def missed(self, key: tuple[str, str], root: str, *, program: bool) -> None:
-        roots = (self.by_programs if program else self.by_libraries)[key]
-        if len(roots) < _MOST_USERS:
-            roots.append(root)
+def _is_of_musl(binary: Binary) -> bool:
+    """Return whether a file names musl's loader, or its library as Alpine does."""
+    return bool(_MUSL.search(binary.interpreter)) or any(name.startswith("libc.musl-") for name in binary.needed)
 
-    def unmet(self) -> Iterator[tuple[tuple[str, str], list[str]]]:
-        """Yield each need that a program has and does not get, or that no process meets, and the files that load it."""
-        for key in {**self.by_programs, **self.by_libraries}:
-            if key in self.by_programs or key not in self.met:
-                yield key, [*self.by_programs.get(key, []), *self.by_libraries.get(key, [])]
+
+def _may_be_of_musl(binary: Binary, glibc: Loader) -> bool:
+    """Return whether a file is for musl where that is there: as Debian names its library, or without another loader."""
+    return not binary.interpreter and (not glibc.present or "libc.so" in binary.needed)
 
 
 class _Resolution:
-    def __init__(self, contents: Contents, machine: Machine, level: str) -> None:
-        self._contents = contents
-        self._loader = Loader(contents, machine, level)
+    """The files of one loader, whose faults and facts are added to a result."""
+
+    def __init__(self, contents: Contents, loader: Loader, files: list[str], result: Loading) -> None:
+        self._contents, self._loader = contents, loader
         self._sonames = self._named()
-        self.result = Loading()
-        self._libraries, self._versions = _Needs(), _Needs()
+        self.result = result
+        self._libraries, self._versions = Needs(), Needs()
         self._reasons: dict[tuple[str, str], Missing] = {}
         self._incomplete: set[str] = set()
-        files = self._selected(machine)
-        if not self._loader.present:
+        self._ignored: dict[str, Missing] = {}
+        self._preloaded: set[str] = set()
+        if not loader.present:
             self._without_loader(files)
             return
-        self.result.loader = self._loader.place.name if self._loader.place else ""
-        self.result.resolved = len(files)
+        name = loader.place.name if loader.place else ""
+        result.loader = f"{result.loader} and {name}" if result.loader else name
+        result.resolved += len(files)
+        self._plugins = Plugins(contents, loader, files)
         scopes = {}
         for path in files:
             scopes[path] = self._resolve(path)
         self._report_libraries()
+        self._report_plugins()
+        self._report_ignored()
         self._report_versions()
-        self.result.faults += self._interpreters(files)
-        self.result.faults += _Symbols(contents, scopes, self._incomplete).faults()
-        self.result.sonames = self._ambiguous(files)
-        self.result.faults.sort()
+        result.faults += self._interpreters(files)
+        result.faults += _Symbols(contents, scopes, self._incomplete).faults()
+        result.plugins += self._plugins.listed(self._broken())
+        result.sonames.update(self._ambiguous(files))
 
-    def _selected(self, machine: Machine) -> list[str]:
-        """Return the files to resolve, and count the others."""
-        files = []
-        for path, binary in sorted(self._contents.binaries.items()):
-            if binary.problem:
-                if self._contents.entries[path].mode & 0o111 or ".so" in path.rpartition("/")[2]:
-                    self.result.faults.append(Fault("file", f"/{path}", "cannot be loaded", binary.problem))
-                else:
-                    self._skip(binary.problem.partition(":")[0])
-            elif not binary.loaded:
-                continue
-            elif binary.machine != machine:
-                self._skip(f"for {binary.machine}")
-            elif _MUSL.search(binary.interpreter) or any(name.startswith("libc.musl-") for name in binary.needed):
-                self._skip("musl")
-            else:
-                files.append(path)
-        return files
-
-    def _skip(self, reason: str) -> None:
-        self.result.not_resolved[reason] = self.result.not_resolved.get(reason, 0) + 1
-
-    def _without_loader(self, files: Iterable[str]) -> None:
-        for path in files:
-            binary = self._contents.binaries[path]
-            if binary.kind == "program" and binary.interpreter:
-                self.result.faults.append(Fault("loader", f"/{path}", f"misses {binary.interpreter}", "no such loader"))
-            else:
-                self._skip("without a loader in the image")
+    def _without_loader(self, files: Sequence[str]) -> None:
+        faults = list(self._interpreters(files))
+        self.result.faults += faults
+        for _ in range(len(files) - len(faults)):
+            self.result.skip("without a loader in the image")
 
     def _named(self) -> dict[str, list[str]]:
         """Return the paths of all libraries by soname and by file name."""
@@ -207,6 +218,9 @@ class _Resolution:
         program = self._contents.binaries[path].kind == "program"
         for by, needed, _ in process.links:
             self._libraries.met.add((by.place.path, needed))
+        self._ignored.update((missing.needed, missing) for missing in process.ignored)
+        names = (*self._loader.preloaded, *self._loader.always_preloaded)
+        self._preloaded.update(name for name in names if process.by_name.get(name) in process.objects[1:])
         for missing in process.missing:
             key = (missing.by.place.path, missing.needed)
             self._libraries.missed(key, path, program=program)
@@ -216,28 +230,68 @@ class _Resolution:
             key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
             self._versions.missed(key, path, program=program)
             self._incomplete.update((path, lacking.by.place.path))
-        return [loaded.place.path for loaded in process.objects]
+        scope = [loaded.place.path for loaded in process.objects]
+        links = len(process.links)
+        self._plugins.open(process, path, program=program)
+        self._libraries.met.update((by.place.path, needed) for by, needed, _ in process.links[links:])
+        return scope
 
     def _report_libraries(self) -> None:
-        table = exceptions()
         for (path, needed), users in self._libraries.unmet():
             missing = self._reasons[path, needed]
-            elsewhere = sorted(
-                (one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path)
-            )
-            listed = None
-            if table.is_host(needed):
-                listed = self.result.host
-            elif table.is_optional(path, needed):
-                listed = self.result.optional
-            elif not missing.problem and (where := _environment(path)) and where in map(_environment, elsewhere):
-                listed = self.result.preloaded
+            listed = self._no_fault(path, needed, missing)
             if listed is not None:
                 listed.setdefault(needed, []).append(f"/{path}")
-                continue
-            reason = missing.problem or self._why(missing, elsewhere)
-            others = tuple(f"/{one}" for one in users if one != path)
-            self.result.faults.append(Fault("library", f"/{path}", f"misses {needed}", reason, others))
+            else:
+                others = tuple(f"/{one}" for one in users if one != path)
+                reason = missing.problem or self._why(missing, self._elsewhere(path, needed))
+                self.result.faults.append(Fault("library", f"/{path}", f"misses {needed}", reason, others))
+
+    def _report_plugins(self) -> None:
+        for unmet in self._plugins.unmet():
+            listed = self._no_fault(unmet.opener, unmet.name, unmet.missing) if unmet.missing else None
+            if listed is not None:
+                listed.setdefault(unmet.name, []).append(f"/{unmet.opener}")
+            else:
+                others = tuple(f"/{one}" for one in unmet.users if one != unmet.opener)
+                missing = f"misses {unmet.name}, which it opens"
+                self.result.faults.append(Fault("plugin", f"/{unmet.opener}", missing, self._why_plugin(unmet), others))
+
+    def _report_ignored(self) -> None:
+        for name, missing in self._ignored.items():
+            if name not in self._preloaded and not exceptions().is_host(name):
+                elsewhere = [] if "/" in name else self._elsewhere("", name)
+                self.result.ignored[name] = missing.problem or self._why(missing, elsewhere)
+
+    def _why_plugin(self, unmet: Unmet) -> str:
+        why = ""
+        if unmet.missing:
+            elsewhere = self._elsewhere(unmet.opener, unmet.name)
+            why = unmet.missing.problem or self._why(unmet.missing, elsewhere)
+        return "; ".join(filter(None, (why, unmet.reason)))
+
+    def _no_fault(self, path: str, needed: str, missing: Missing) -> dict[str, list[str]] | None:
+        """Return the table of the result for a missing library that is no fault."""
+        table = exceptions()
+        if table.is_host(needed):
+            return self.result.host
+        if table.is_optional(path, needed):
+            return self.result.optional
+        environment = _environment(path)
+        if environment and not missing.problem and environment in map(_environment, self._elsewhere(path, needed)):
+            return self.result.preloaded
+        return None
+
+    def _elsewhere(self, path: str, needed: str) -> list[str]:
+        """Return the paths of libraries with a name, those nearest to a file first."""
+        return sorted((one for one in self._sonames.get(needed, ()) if one != path), key=partial(_distance, path))
+
+    def _broken(self) -> set[str]:
+        """Return the paths of files that do not load, and of those that load them."""
+        kinds = {"library", "version", "symbol", "file"}
+        faults = [fault for fault in self.result.faults if fault.kind in kinds]
+        broken = {path.lstrip("/") for fault in faults for path in (fault.file, *fault.users)}
+        return broken.union(path.lstrip("/") for paths in self.result.optional.values() for path in paths)
 
     def _why(self, missing: Missing, elsewhere: Sequence[str]) -> str:
         """Return why a library is missing, by where the image has it, the nearest place first."""
@@ -300,7 +354,7 @@ class _Symbols:
         """Yield a fault for each file with undefined symbols."""
         binaries = self._contents.binaries
         unknown = {hash(name) for path in self._scopes for name in _names(binaries[path])}
-        for path in self._scopes:
+        for path in set(self._scopes).union(*self._scopes.values()):
             unknown.difference_update(binaries[path].defined)
         users: dict[str, list[str]] = defaultdict(list)
         for path, scope in self._scopes.items():

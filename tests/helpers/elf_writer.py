@@ -25,6 +25,7 @@ def elf(
     provides: Sequence[str] = (),
     machine: int = 62,
     gpu: bytes = b"",
+    rodata: bytes = b"",
     data: bytes = b"",
 ) -> bytes:
     """Return a library, or with `interpreter` a program; `needs` are versions by library, `data` follows the tables."""
@@ -73,17 +74,20 @@ def elf(
     dynamic = b"".join(struct.pack("<QQ", *tag) for tag in [*tags, (0, 0)])
     start = put(dynamic)
     put(data)
-    gpu_start = put(gpu)
+    contents = {b".nv_fatbin": gpu, b".rodata": rodata}
+    starts = {part: (put(content), len(content)) for part, content in contents.items() if content}
     end = place
-    names = b"\0.nv_fatbin\0.shstrtab\0"
+    names = b"\0" + b"".join(part + b"\0" for part in (*starts, b".shstrtab"))
     sections = b""
-    if gpu:
+    if starts:
         listed = put(names)
-        sections = bytes(64) + _SECTION.pack(1, 1, 2, 0, gpu_start, len(gpu), 0, 0, 8, 0)
-        sections += _SECTION.pack(12, 3, 0, 0, listed, len(names), 0, 0, 1, 0)
+        sections = bytes(64)
+        for section_name, (first, length) in starts.items():
+            sections += _SECTION.pack(names.index(section_name), 1, 2, 0, first, length, 0, 0, 8, 0)
+        sections += _SECTION.pack(names.index(b".shstrtab"), 3, 0, 0, listed, len(names), 0, 0, 1, 0)
     header = _HEADER.pack(
         *(b"\x7fELF\2\1\1" + bytes(9), 3, machine, 1, 0, 64, place if sections else 0, 0, 64, 56, segments, 64),
-        *(len(sections) // 64, 2 if sections else 0),
+        *(len(sections) // 64, len(starts) + 1 if starts else 0),
     )
     table = _SEGMENT.pack(1, 5, 0, 0, 0, end, end, 4096) + _SEGMENT.pack(
         2, 6, start, start, start, len(dynamic), len(dynamic), 8

@@ -107,6 +107,9 @@ def plant_folders(files: Files) -> None:
         files.library(f"{kind}/lib/liba.so", *flags, needs=(f"{kind}/lib/libb.so",))
         files.program(f"{kind}/program", rpath(f"/opt/{kind}/lib", kind=flag), needs=(f"{kind}/lib/liba.so",))
 
+    files.library("preload/lib/libneeded.so")
+    files.library("preload/libpre.so", rpath("$ORIGIN/lib"), needs=("preload/lib/libneeded.so",))
+
     files.library("environment/lib/libe.so")
     files.program("environment/program", needs=("environment/lib/libe.so",))
 
@@ -184,6 +187,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     (folder / "Dockerfile").write_text(
         f"FROM {base_image()}\nCOPY opt /opt\nCOPY opt.conf /etc/ld.so.conf.d/\nRUN ldconfig\n"
         "COPY later.conf /etc/ld.so.conf.d/\nENV LD_LIBRARY_PATH=/opt/environment/lib\n"
+        "ENV LD_PRELOAD=/opt/preload/libpre.so:/opt/preload/libgone.so\n"
     )
     image = Image(unique("inspect"))
     docker("build", "--tag", image.tag, folder)
@@ -208,6 +212,7 @@ def test_loader_in_image_reads_planted_files(planted: Image) -> None:
         planted, ["opt/inherited/program", "opt/missing/program", "opt/version/program", "opt/invalid/text/program"]
     )
     assert listings["opt/inherited/program"].libraries >= {"/opt/inherited/lib/liba.so", "/opt/inherited/lib/libb.so"}
+    assert "/opt/preload/lib/libneeded.so" in listings["opt/inherited/program"].libraries
     assert listings["opt/missing/program"].missing == {"libgone.so"}
     assert listings["opt/version/program"].versions == {("/opt/version/libuser.so", "/opt/version/libv.so", "V2")}
     assert listings["opt/invalid/text/program"].failed
@@ -215,10 +220,9 @@ def test_loader_in_image_reads_planted_files(planted: Image) -> None:
 
 def test_inspect_planted_defects_gives_one_line_each(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(archive), "--json"]) == 1
-    faults = {
-        (fault["file"].removeprefix("/opt/"), fault["missing"]): fault
-        for fault in json.loads(capsys.readouterr().out)["faults"]
-    }
+    report = json.loads(capsys.readouterr().out)
+    assert report["loader"]["notPreloaded"] == {"/opt/preload/libgone.so": "not in the image"}
+    faults = {(fault["file"].removeprefix("/opt/"), fault["missing"]): fault for fault in report["faults"]}
     assert {key: fault["reason"] for key, fault in faults.items()} == {
         ("missing/program", "misses libgone.so"): "not in the image",
         ("version/libuser.so", "misses version V2 of /opt/version/libv.so"): "",

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from oci.binaries import contents, driver, elf_file, gpu_coverage, loading, ownership
-from oci.binaries.contents import Contents
+from oci.binaries import contents, elf_file, loading
 from oci.binaries.elf_file import X86_64, Binary
-from oci.binaries.gpu_code import GpuCode
+from oci.gpu import driver, gpu_coverage
+from oci.gpu.gpu_code import GpuCode
 from oci.layers.layer import Entry, Index
+from oci.owners import ownership
 from stacks.errors import SlipwayError
 from stacks.versions.archs import capability
 from stacks.versions.incompatible import Incompatible
-from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
-
-SITE = "opt/venv/lib/python3.11/site-packages"
-BASE = {"lib64/ld-linux-x86-64.so.2": loader()}
-
-
-def image(files: Mapping[str, bytes | str], config: Mapping[str, Any] | None = None) -> Contents:
-    """Return an image of one layer; text that begins with `->` is a symbolic link."""
-    entries = {}
-    for path, content in {**BASE, **files}.items():
-        if isinstance(content, str) and content.startswith("->"):
-            entries[path] = Entry("symlink", 0o777, (0, 0), target=content[2:])
-        else:
-            body = content.encode() if isinstance(content, str) else content
-            known = contents.facts(path, len(body), io.BytesIO(body))
-            entries[path] = Entry("file", 0o755, (0, 0), len(body), facts=known)
-    return contents.of([Index(entries)], config or {})
-
-
-def faults(files: Mapping[str, bytes | str], config: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the faults of loading, one line each."""
-    return [str(fault) for fault in loading.resolve(image(files, config), X86_64).faults]
+from tests.helpers.elf_writer import LOADER, elf, fatbin
+from tests.helpers.image_files import SITE, faults, image
 
 
 def read(content: bytes) -> Binary:
@@ -109,6 +88,42 @@ def test_resolve_symbol_that_opener_defines_is_no_fault() -> None:
     plugin = elf("plugin.so", undefined=["callback"])
     assert faults({"bin/p": program, "opt/plugin.so": plugin, "lib64/libdl.so": elf("libdl.so")}) == []
     assert faults({"opt/plugin.so": plugin}) == ["/opt/plugin.so: misses symbol callback: no library defines it"]
+
+
+def test_resolve_preloaded_library_provides_symbols() -> None:
+    program = elf(needed=["libc.so"], interpreter=LOADER, undefined=["traced"])
+    files: dict[str, bytes | str] = {
+        "bin/p": program,
+        "lib64/libc.so": elf("libc.so"),
+        "opt/libpre.so": elf("libpre.so", defined=["traced"]),
+    }
+    assert faults(files) == ["/bin/p: misses symbol traced: no library defines it"]
+    assert faults(files, {"Env": ["LD_PRELOAD=libgone.so:/opt/libpre.so"]}) == []
+    assert faults({**files, "etc/ld.so.preload": "# libgone.so\n\t/opt/libpre.so # or\n"}) == []
+
+
+def test_resolve_missing_preloaded_library_is_no_fault() -> None:
+    files: dict[str, bytes | str] = {"bin/p": elf(interpreter=LOADER), "opt/libx.so": elf("libx.so"), "opt/text": "x"}
+    names = ["/opt/gone.so", "libx.so", "/opt/text", "libcuda.so.1"]
+    result = loading.resolve(image(files, {"Env": [f"LD_PRELOAD={' '.join(names)}"]}), X86_64)
+    assert (result.faults, result.ignored) == (
+        [],
+        {
+            "/opt/gone.so": "not in the image",
+            "libx.so": "/opt/libx.so is in no folder that is searched",
+            "/opt/text": "/opt/text is no ELF file",
+        },
+    )
+
+
+def test_resolve_preloaded_library_must_itself_load() -> None:
+    files: dict[str, bytes | str] = {
+        "bin/p": elf(interpreter=LOADER),
+        "lib64/libpre.so": elf("libpre.so", ["libgone.so"]),
+    }
+    assert faults(files, {"Env": ["LD_PRELOAD=libpre.so"]}) == [
+        "/lib64/libpre.so: misses libgone.so: not in the image; needed by /bin/p, /lib64/ld-linux-x86-64.so.2"
+    ]
 
 
 def test_resolve_image_without_loader_names_interpreter() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from oci.binaries.contents import Contents
 from oci.binaries.loading import Fault
-from oci.binaries.ownership_records import DIVERSIONS, Content, Owned, Owner
+from oci.owners.ownership_records import DIVERSIONS, Content, Owned, Owner
 
 
 @dataclass(frozen=True)

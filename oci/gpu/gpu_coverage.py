@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from oci.binaries.contents import Contents
-from oci.binaries.gpu_code import GpuCode
 from oci.binaries.loading import Fault, exceptions
+from oci.gpu.gpu_code import GpuCode
 
 
 @dataclass

@@ -1,0 +1,74 @@
+"""The table of libraries that a library opens by name while it runs: plugins and parts of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+_TABLE: Final = Path(__file__).with_name("plugins.toml")
+_LITERAL: Final = re.compile(rb"[\w-]+")
+
+
+@dataclass(frozen=True)
+class Held:
+    """Names that a library holds among its read-only data; ``start`` is how each begins."""
+
+    start: bytes
+    pattern: re.Pattern[bytes]
+
+
+@dataclass(frozen=True)
+class Opener:
+    """A library that opens others by name; the fields are those of `plugins.toml`."""
+
+    library: str
+    always: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    holds: tuple[Held, ...] = ()
+    beside: tuple[str, ...] = ()
+    some: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def held_in(self, data: bytes) -> Iterator[str]:
+        """Yield the names that a library holds in its data, each once."""
+        found: set[bytes] = set()
+        for held in self.holds:
+            place = data.find(held.start)
+            while place >= 0:
+                if (match := held.pattern.match(data, place)) and match[0] not in found:
+                    found.add(match[0])
+                    yield match[0].decode()
+                place = data.find(held.start, place + len(held.start))
+
+
+@cache
+def openers() -> tuple[Opener, ...]:
+    """Return the table."""
+    return tuple(_opener(row) for row in tomllib.loads(_TABLE.read_text(encoding="utf-8"))["opener"])
+
+
+def opener(soname: str) -> Opener | None:
+    """Return the row of a library."""
+    if not soname.startswith("lib"):
+        return None
+    return next((row for row in openers() if fnmatch.fnmatchcase(soname, row.library)), None)
+
+
+def _opener(row: Mapping[str, Any]) -> Opener:
+    names = {key: tuple(value) for key, value in row.items() if isinstance(value, list) and key != "holds"}
+    holds = tuple(map(_held, row.get("holds", [])))
+    return Opener(row["library"], holds=holds, variables=row.get("variables", {}), **names)
+
+
+def _held(pattern: str) -> Held:
+    start = _LITERAL.match(pattern.encode())
+    if start is None:
+        raise ValueError(f"{_TABLE.name}: '{pattern}' begins with no letter")
+    return Held(start[0], re.compile(pattern.encode()))

@@ -1,0 +1,165 @@
+"""The libraries that libraries of an image open by name while they run, and whether each is found."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from oci.binaries import plugin_table
+from oci.binaries.contents import Contents
+from oci.binaries.library_needs import Needs
+from oci.binaries.loader import Loaded, Loader, Missing, Process
+from oci.binaries.plugin_table import Opener
+
+_MOST_NAMES: Final = 16
+"""Names in one environment variable (NCCL v2.30.7-1, src/plugin/net.cc)."""
+_MOST_BESIDE: Final = 1000
+"""Files that one library opens in folders beside it."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A library that another opens by name.
+
+    ``opener`` is the path of the other one, ``file`` of the library, empty if none is found. ``loads`` is whether the
+    file loads. ``needed`` is whether the opener cannot work without.
+    """
+
+    opener: str
+    name: str
+    file: str
+    loads: bool
+    needed: bool
+
+
+class Unmet(NamedTuple):
+    """A library that its opener cannot work without and does not find; paths are relative to the image's root."""
+
+    opener: str
+    name: str
+    missing: Missing | None
+    reason: str
+    users: Sequence[str]
+
+
+class _Name(NamedTuple):
+    """A library to open: ``tried`` are its names, the first that exists counts; ``reason`` says who asks for it."""
+
+    name: str
+    tried: tuple[str, ...]
+    needed: bool
+    reason: str = ""
+
+
+class Plugins:
+    """What the openers of an image find.
+
+    Args:
+        contents: the image.
+        loader: that of its programs.
+        files: paths of the ELF files that it loads.
+    """
+
+    def __init__(self, contents: Contents, loader: Loader, files: Iterable[str]) -> None:
+        self._contents, self._loader = contents, loader
+        self._openers = {path: row for path in files if (row := _opener(contents, path))}
+        self._names = {path: tuple(self._named(path, row)) for path, row in self._openers.items()}
+        self._needs = Needs()
+        self._found: dict[tuple[str, str], str] = {}
+        self._missing: dict[tuple[str, str], Missing] = {}
+        self._folders: dict[str, list[str]] = defaultdict(list)
+        if any(row.beside for row in self._openers.values()):
+            for path in contents.binaries:
+                folder, name = posixpath.split(path)
+                self._folders[folder].append(name)
+        self._beside = {path: tuple(self._files(path, row.beside)) for path, row in self._openers.items() if row.beside}
+
+    def open(self, process: Process, root: str, *, program: bool) -> None:
+        """Open what each object of a process opens; ``root`` is the path of the file that makes it."""
+        for by in process.objects:  # which grows
+            path = by.place.path
+            for name in self._names.get(path, ()):
+                self._open(process, by, name, root, program=program)
+            if path == root:
+                for file in self._beside.get(path, ()):
+                    self._loader.opened(process, f"/{file}", by)
+
+    def _open(self, process: Process, by: Loaded, name: _Name, root: str, *, program: bool) -> None:
+        key = (by.place.path, name.name)
+        for tried in name.tried:
+            found = self._loader.opened(process, tried, by)
+            if isinstance(found, Loaded):
+                self._needs.met.add(key)
+                self._found.setdefault(key, found.place.path)
+                return
+            self._missing[key] = found
+        self._needs.missed(key, root, program=program)
+
+    def unmet(self) -> Iterator[Unmet]:
+        """Yield what is missing."""
+        missed = dict(self._needs.unmet())
+        for path, row in self._openers.items():
+            absent = [name for name in row.together if (path, name) in missed]
+            for name in self._names[path]:
+                edition = name.name in row.together and len(absent) == len(row.together)
+                if name.needed and not edition and (users := missed.get((path, name.name))) is not None:
+                    yield Unmet(path, name.name, self._missing[path, name.name], name.reason, users)
+            for pattern in row.some:
+                if not any(self._files(path, [pattern])):
+                    yield Unmet(path, pattern, None, "it does not start without", [])
+
+    def listed(self, broken: set[str]) -> list[Plugin]:
+        """Return the plugins of each opener; ``broken`` are the paths of files that do not load."""
+        plugins = []
+        for path, names in sorted(self._names.items()):
+            for name in names:
+                file = self._found.get((path, name.name), "")
+                shown = f"/{file}" if file else ""
+                plugins.append(Plugin(f"/{path}", name.name, shown, bool(file) and file not in broken, name.needed))
+            for file in self._beside.get(path, ()):
+                name_of_file = posixpath.basename(file)
+                plugins.append(Plugin(f"/{path}", name_of_file, f"/{file}", file not in broken, needed=False))
+        return plugins
+
+    def _named(self, path: str, row: Opener) -> Iterator[_Name]:
+        held = self._contents.binaries[path].holds
+        for name in (*row.always, *row.together, *held):
+            yield _Name(name, (name,), needed=True)
+        for name in row.optional:
+            yield _Name(name, (name,), needed=False)
+        for variable, name in row.variables.items():
+            yield from _of_variable(variable, name, self._contents.environment)
+
+    def _files(self, opener: str, patterns: Iterable[str]) -> Iterator[str]:
+        """Yield the paths of the files that patterns name, relative to an opener's folder, each once."""
+        count = 0
+        for pattern in patterns:
+            folder, name = posixpath.split(posixpath.join("/", posixpath.dirname(opener), pattern))
+            place = self._contents.tree.find(folder)
+            for file in sorted(self._folders.get(place[0], ())) if place else ():
+                path = posixpath.join(place[0], file) if place else file
+                binary = self._contents.binaries[path]
+                if fnmatch.fnmatchcase(file, name) and (binary.loaded or binary.problem) and count < _MOST_BESIDE:
+                    count += 1
+                    yield path
+
+
+def _opener(contents: Contents, path: str) -> Opener | None:
+    return plugin_table.opener(contents.binaries[path].soname or posixpath.basename(path))
+
+
+def _of_variable(variable: str, name: str, environment: Mapping[str, str]) -> Iterator[_Name]:
+    """Yield the libraries that an environment variable names, as NCCL tries them; without it the usual one."""
+    value = environment.get(variable, "")
+    if not value:
+        yield _Name(f"{name}.so", (f"{name}.so",), needed=False)
+    for part in value.split(",")[:_MOST_NAMES]:
+        if not part or part.lower() == "none" or "static_plugin".startswith(part.lower()):
+            continue
+        whole = "/" in part or (part.startswith("lib") and part.endswith(".so"))
+        tried = (part,) if whole else (part, f"{name}-{part}.so")
+        yield _Name(tried[-1], tried, needed=True, reason=f"{variable} of the image names it")

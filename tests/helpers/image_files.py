@@ -1,0 +1,39 @@
+"""Images of one layer, written file by file, for what inspects binaries."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from oci.binaries import contents, loading
+from oci.binaries.contents import Contents
+from oci.binaries.elf_file import X86_64
+from oci.layers.layer import Entry, Index
+from tests.helpers.elf_writer import loader
+
+SITE = "opt/venv/lib/python3.11/site-packages"
+BASE: Mapping[str, bytes | str] = {"lib64/ld-linux-x86-64.so.2": loader()}
+Files = dict[str, bytes | str]
+
+
+def image(
+    files: Mapping[str, bytes | str],
+    config: Mapping[str, Any] | None = None,
+    base: Mapping[str, bytes | str] = BASE,
+) -> Contents:
+    """Return an image of one layer on a base, glibc's loader; text that begins with `->` is a symbolic link."""
+    entries = {}
+    for path, content in {**base, **files}.items():
+        if isinstance(content, str) and content.startswith("->"):
+            entries[path] = Entry("symlink", 0o777, (0, 0), target=content[2:])
+        else:
+            body = content.encode() if isinstance(content, str) else content
+            known = contents.facts(path, len(body), io.BytesIO(body))
+            entries[path] = Entry("file", 0o755, (0, 0), len(body), facts=known)
+    return contents.of([Index(entries)], config or {})
+
+
+def faults(files: Mapping[str, bytes | str], config: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the faults of loading, one line each."""
+    return [str(fault) for fault in loading.resolve(image(files, config), X86_64).faults]
