@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -103,10 +103,9 @@ class Plugins:
         """Yield what is missing."""
         missed = dict(self._needs.unmet())
         for path, row in self._openers.items():
-            absent = [name for name in row.together if (path, name) in missed]
             for name in self._names[path]:
-                edition = name.name in row.together and len(absent) == len(row.together)
-                if name.needed and not edition and (users := missed.get((path, name.name))) is not None:
+                users = missed.get((path, name.name))
+                if users is not None and self._needed(path, name, missed):
                     yield Unmet(path, name.name, self._missing[path, name.name], name.reason, users)
             for pattern in row.some:
                 if not any(self._files(path, [pattern])):
@@ -114,16 +113,22 @@ class Plugins:
 
     def listed(self, broken: set[str]) -> list[Plugin]:
         """Return the plugins of each opener; ``broken`` are the paths of files that do not load."""
+        missed = dict(self._needs.unmet())
         plugins = []
         for path, names in sorted(self._names.items()):
             for name in names:
                 file = self._found.get((path, name.name), "")
-                shown = f"/{file}" if file else ""
-                plugins.append(Plugin(f"/{path}", name.name, shown, bool(file) and file not in broken, name.needed))
+                shown, loads = f"/{file}" if file else "", bool(file) and file not in broken
+                plugins.append(Plugin(f"/{path}", name.name, shown, loads, self._needed(path, name, missed)))
             for file in self._beside.get(path, ()):
-                name_of_file = posixpath.basename(file)
-                plugins.append(Plugin(f"/{path}", name_of_file, f"/{file}", file not in broken, needed=False))
+                loads, beside = file not in broken, posixpath.basename(file)
+                plugins.append(Plugin(f"/{path}", beside, f"/{file}", loads, needed=False))
         return plugins
+
+    def _needed(self, path: str, name: _Name, missed: Collection[tuple[str, str]]) -> bool:
+        """Return whether an opener cannot work without a library: not in an edition that has none of its group."""
+        together = self._openers[path].together
+        return name.needed and not (name.name in together and all((path, one) in missed for one in together))
 
     def _named(self, path: str, row: Opener) -> Iterator[_Name]:
         held = self._contents.binaries[path].holds

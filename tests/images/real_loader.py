@@ -64,8 +64,9 @@ def of_contents(contents: Contents, image: Image, every: int = 1) -> dict[str, L
         if not binary.loaded or binary.machine != X86_64 or binary.problem:
             continue
         process = loader.process(path)
+        listed = process.objects[1:] if binary.needed else []  # else it says "statically linked", preloads or not
         listings[path] = Listing(
-            {loaded.place.name for loaded in process.objects[1:]} - {_LOADER},
+            {loaded.place.name for loaded in listed} - {_LOADER},
             {missing.needed for missing in process.missing},
             {(each.by.place.name, each.library.place.name, each.version.name) for each in process.versions()},
             any(missing.problem for missing in process.missing),
@@ -80,7 +81,7 @@ def differences(image: Image, contents: Contents, every: int = 1) -> list[str]:
     lines = []
     for path, listing in ours.items():
         real = theirs[path]
-        real.libraries -= {_LOADER, f"/usr{_LOADER}"}
+        real.libraries -= {_LOADER, f"/usr{_LOADER}", f"/{path}"}  # a library to be preloaded lists itself
         if real.failed != listing.failed:
             lines.append(f"/{path}: ends early: {real.failed}, not {listing.failed}")
         elif not real.failed and real != listing:
