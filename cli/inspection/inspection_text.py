@@ -65,6 +65,9 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
     if files := [one.path for one in inspection.contested if not one.binary]:
         more = f" and {len(files) - _LISTED_CONTESTED} more" if len(files) > _LISTED_CONTESTED else ""
         yield "two owners", f"{', '.join(files[:_LISTED_CONTESTED])}{more}"
+    if inspection.unread:
+        records = (f"/{path}: {reason}" for path, reason in inspection.unread.items())
+        yield "owners", f"not known of {', '.join(records)}"
     yield "size", _space(inspection.space)
 
 

@@ -12,12 +12,14 @@ from oci.binaries.elf_file import Binary
 from oci.layers.file_tree import FileTree
 from oci.layers.layer import Entry, Index
 from oci.layers.space import Space, space
-from oci.owners import ownership_records
-from oci.owners.ownership_records import Owned
+from oci.owners import ownership_records, rpm_records
+from oci.owners.ownership_records import Owned, Unread
 from oci.registry_image import Image
 
 _LARGEST_TEXT: Final = 32 << 20
 """Bytes of the largest configuration or record that is read."""
+_LARGEST_DATABASE: Final = 100 << 20
+"""Bytes of the largest database of packages that is read."""
 
 
 @dataclass
@@ -25,7 +27,8 @@ class Contents:
     """An image's files as a container sees them.
 
     ``binaries`` are its ELF files by path, ``texts`` the loader's configuration, ``owned`` what package managers
-    recorded. Paths are relative to the root. ``space`` is what all files of its layers take.
+    recorded, and ``unread`` why a record of theirs is not read. Paths are relative to the root. ``space`` is what all
+    files of its layers take.
     """
 
     tree: FileTree
@@ -34,6 +37,7 @@ class Contents:
     binaries: dict[str, Binary] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
     owned: dict[str, Owned] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     space: Space = field(default_factory=Space)
 
@@ -71,16 +75,27 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
             contents.binaries[path] = entry.facts
         elif isinstance(entry.facts, Owned):
             contents.owned[path] = entry.facts
+        elif isinstance(entry.facts, Unread):
+            contents.unread[path] = entry.facts.reason
+        elif isinstance(entry.facts, list):  # a database
+            contents.owned.update((f"{path}/{number}", owned) for number, owned in enumerate(entry.facts))
         else:
             contents.texts[path] = entry.facts
     return contents
 
 
-def facts(path: str, size: int, file: IO[bytes]) -> Binary | Owned | bytes | None:
+Facts = Binary | Owned | list[Owned] | Unread | bytes | None
+
+
+def facts(path: str, size: int, file: IO[bytes]) -> Facts:
     """Return what is worth to know of a file: of an ELF file what a loader reads, of configuration all."""
     start = file.read(len(elf_file.MAGIC))
     if start == elf_file.MAGIC:
         return elf_file.read(file, size, start)
+    if rpm_records.is_database(path):
+        if size > _LARGEST_DATABASE:
+            return Unread(f"{size} bytes, at most {_LARGEST_DATABASE} are read")
+        return rpm_records.of_database(path, start + file.read())
     if size > _LARGEST_TEXT:
         return None
     if loader_config.is_configuration(path) or path == ownership_records.DIVERSIONS:

@@ -48,7 +48,7 @@ class Inspection:
     """The result of an inspection.
 
     ``arch_list`` is for the compute capabilities in the image's TORCH_CUDA_ARCH_LIST, and no fault: not all libraries
-    are compiled for it.
+    are compiled for it. ``unread`` says by path why a package manager's record is not read: owners may be unknown.
     """
 
     image: Image
@@ -58,6 +58,7 @@ class Inspection:
     arch_list: Coverage
     driver: Driver | None
     contested: Sequence[Contested]
+    unread: Mapping[str, str]
     space: Space
 
     @property
@@ -101,6 +102,7 @@ class Inspection:
                 }
                 for one in self.contested
             ],
+            "recordsNotRead": {f"/{path}": reason for path, reason in self.unread.items()},
             "space": self.space.as_json(),
         }
 
@@ -127,5 +129,6 @@ def inspect(image: Image, question: Question | None = None, platform: str | None
         gpu_coverage.cover(read, {arch: arch for arch in _ARCH.findall(read.environment.get(_ARCH_LIST, ""))}),
         driver.needed(read),
         ownership.contested(read),
+        read.unread,
         read.space,
     )

@@ -7,15 +7,13 @@ version, so the removal of one names the package too.
 from __future__ import annotations
 
 import re
-import sqlite3
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oci.layers import berkeley_db
+from oci.layers import rpm_database
 
 Packages = Mapping[str, str]
 """Versions by package name."""
@@ -70,28 +68,21 @@ _FIELD: Final = re.compile(r"^(Package|Version|Status|Architecture|Multi-Arch): 
 
 
 def _rpm(content: bytes) -> Packages:
-    """Return the packages of a database of rpm 4.16 or later: an SQLite file with a header for each package.
+    """Return the packages of a database of rpm 4.16 or later.
 
     Raises:
         ValueError: the database is malformed.
     """
-    # Bytes 18 and 19 select a write-ahead log (SQLite file format, 1.3), which a copy in memory cannot have.
-    image = content[:18] + b"\x01\x01" + content[20:]
-    with closing(sqlite3.connect(":memory:")) as connection:
-        try:
-            connection.deserialize(image)
-            return _installed(blob for (blob,) in connection.execute("SELECT blob FROM Packages"))
-        except sqlite3.Error as error:
-            raise ValueError(f"malformed rpm database: {error!r}") from None
+    return _installed(rpm_database.headers(content, sqlite=True))
 
 
 def _older_rpm(content: bytes) -> Packages:
-    """Return the packages of a database of rpm before 4.16 (Rocky Linux 8, UBI 8): a Berkeley DB hash file.
+    """Return the packages of a database of rpm before 4.16.
 
     Raises:
         ValueError: the database is malformed.
     """
-    return _installed(berkeley_db.values(content))
+    return _installed(rpm_database.headers(content, sqlite=False))
 
 
 def _installed(headers: Iterable[bytes]) -> Packages:
@@ -103,7 +94,7 @@ def _installed(headers: Iterable[bytes]) -> Packages:
     packages: defaultdict[str, list[str]] = defaultdict(list)
     try:
         for blob in headers:
-            header = dict(_header(blob))
+            header = {tag: value[0] for tag, value in rpm_database.values(blob, _TAGS).items() if value}
             epoch = f"{header[_EPOCH]}:" if _EPOCH in header else ""
             version = f"{epoch}{header[_VERSION]}-{header[_RELEASE]}"
             name = f"{header[_NAME]}.{header[_ARCH]}" if _ARCH in header else str(header[_NAME])
@@ -113,28 +104,14 @@ def _installed(headers: Iterable[bytes]) -> Packages:
     return {name: ", ".join(sorted(versions)) for name, versions in packages.items()}  # kernels, public keys
 
 
-_NAME, _VERSION, _RELEASE, _EPOCH, _ARCH = 1000, 1001, 1002, 1003, 1022
-_INT32, _STRING, _I18N = 4, 6, 9
-
-
-def _header(blob: bytes) -> Iterator[tuple[int, str | int]]:
-    """Yield tags and values of an rpm header: two counts, entries of 16 bytes, their data (rpm, package format)."""
-    entries, size = struct.unpack_from(">II", blob)
-    start = 8 + 16 * entries
-    data = blob[start : start + size]
-    for number in range(entries):
-        tag, kind, offset, _ = struct.unpack_from(">IIII", blob, 8 + 16 * number)
-        if kind in {_STRING, _I18N}:
-            yield tag, data[offset : data.index(b"\0", offset)].decode(errors="replace")
-        elif kind == _INT32:
-            yield tag, struct.unpack_from(">I", data, offset)[0]
+_NAME, _VERSION, _RELEASE, _EPOCH, _ARCH = _TAGS = 1000, 1001, 1002, 1003, 1022
 
 
 _DATABASES: Final[Mapping[re.Pattern[str], tuple[str, Parser]]] = {
     re.compile(r"var/lib/dpkg/status"): ("dpkg", _dpkg),
     re.compile(r"var/lib/dpkg/status\.d/(?!.*\.md5sums)[^/]+"): ("dpkg", _dpkg),
-    re.compile(r"(?:var/lib|usr/lib/sysimage)/rpm/rpmdb\.sqlite"): ("rpm", _rpm),
-    re.compile(r"var/lib/rpm/Packages"): ("rpm", _older_rpm),
+    rpm_database.SQLITE: ("rpm", _rpm),
+    rpm_database.BERKELEY_DB: ("rpm", _older_rpm),
 }
 
 _NAMED: Final[Mapping[str, re.Pattern[str]]] = {

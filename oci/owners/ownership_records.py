@@ -1,4 +1,4 @@
-"""What package managers record of the files that they installed: pip, conda and dpkg.
+"""What package managers record of the files that they installed: pip, conda and dpkg; `rpm_records` is for rpm.
 
 Sources: PyPA, recording installed projects (RECORD); conda, conda-meta (`paths_data`); dpkg 1.21, deb-md5sums(5) and
 dpkg-query(1), which names the lists.
@@ -49,6 +49,13 @@ class Owned:
 
     owner: Owner
     files: Mapping[str, Content | None]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A package manager's record that is not read, and why."""
+
+    reason: str
 
 
 Parser = Callable[[str, bytes], Owned | None]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import sqlite3
-import struct
 import zlib
-from contextlib import closing
 
 import pytest
 
 from oci.layers.packages import Listed, database, listed
+from tests.helpers.rpm_writer import endless, header, rpmdb
 
 
 @pytest.mark.parametrize(
@@ -86,28 +84,6 @@ def test_dpkg_status_of_distroless_lists_its_package() -> None:
     assert parse(b"Package: base-files\nVersion: 12.4\nArchitecture: amd64\n") == {"base-files": "12.4"}
 
 
-def header(name: str, version: str, release: str, arch: str | None = None, epoch: int | None = None) -> bytes:
-    """Return a header as rpm's database has it (rpm, header format)."""
-    texts = [(1000, name), (1001, version), (1002, release), *([(1022, arch)] if arch else [])]
-    entries, data = [], b""
-    if epoch is not None:
-        entries.append(struct.pack(">IIII", 1003, 4, 0, 1))
-        data += struct.pack(">I", epoch)
-    for tag, text in texts:
-        entries.append(struct.pack(">IIII", tag, 6, len(data), 1))
-        data += text.encode() + b"\0"
-    return struct.pack(">II", len(entries), len(data)) + b"".join(entries) + data
-
-
-def rpmdb(*headers: bytes) -> bytes:
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute("CREATE TABLE Packages (hnum INTEGER PRIMARY KEY AUTOINCREMENT, blob BLOB NOT NULL)")
-        connection.executemany("INSERT INTO Packages (blob) VALUES (?)", [(each,) for each in headers])
-        connection.commit()
-        content = connection.serialize()
-    return content[:18] + b"\x02\x02" + content[20:]  # with a log beside it, as rpm has it
-
-
 @pytest.mark.parametrize("folder", ["var/lib", "usr/lib/sysimage"])
 def test_rpm_sqlite_database_lists_packages(folder: str) -> None:
     parse = database(f"{folder}/rpm/rpmdb.sqlite")
@@ -152,7 +128,9 @@ def test_rpm_berkeley_database_lists_packages() -> None:
             parse(OLDER[:end])
 
 
-@pytest.mark.parametrize("content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30])])
+@pytest.mark.parametrize(
+    "content", [b"", b"no database" * 100, rpmdb(b"no header"), rpmdb(header("a", "1", "1")[:30]), endless()]
+)
 def test_rpm_malformed_database_is_refused(content: bytes) -> None:
     parse = database("var/lib/rpm/rpmdb.sqlite")
     assert parse is not None
