@@ -292,7 +292,9 @@ def _held(header: _Header, content: IO[bytes], soname: str) -> Iterator[str]:
     row = plugin_table.opener(soname)
     for section in header.sections if row and row.holds else ():
         if section.kind != _NO_CONTENT and header.section_name(section) == _READ_ONLY_DATA:
-            data = _bytes(content, section.start, section.size)
+            data = b""
+            with suppress(ValueError):  # the loader does without sections
+                data = _bytes(content, section.start, section.size)
             yield from islice(row.held_in(data) if row else (), _MOST_HELD)
 
 

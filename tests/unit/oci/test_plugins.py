@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import struct
+
 import pytest
 
-from oci.binaries import loading, plugin_table
-from oci.binaries.elf_file import X86_64
+from oci.binaries import elf_file, loading, plugin_table
+from oci.binaries.elf_file import X86_64, Binary
 from oci.binaries.loading import Loading
 from tests.helpers.elf_writer import LOADER, elf
 from tests.helpers.image_files import SITE, Files, faults, image
@@ -18,6 +21,10 @@ def cudnn(folder: str, *without: str) -> Files:
     """Return cuDNN's libraries in a folder, but for some."""
     names = (f"libcudnn{part}.so.9" for part in CUDNN if part not in without)
     return {f"{folder}/{name}": elf(name, runpath="$ORIGIN") for name in names}
+
+
+def read(content: bytes) -> Binary:
+    return elf_file.read(io.BytesIO(content), len(content))
 
 
 def resolved(files: Files, *environment: str) -> Loading:
@@ -71,6 +78,16 @@ def test_nvrtc_opens_builtins_of_its_own_release(there: str, *, found: bool) -> 
     lines = faults({f"{LIB}/libnvrtc.so.13": nvrtc("13.0"), f"{LIB}/{name}": elf(name)})
     missing = "misses libnvrtc-builtins.so.13.0, which it opens: not in the image"
     assert lines == ([] if found else [f"/{LIB}/libnvrtc.so.13: {missing}"])
+
+
+def test_nvrtc_with_sections_beyond_end_is_read() -> None:
+    """The loader does without sections; the names in them are not known then."""
+    content = nvrtc("13.0")
+    assert read(content).holds == ("libnvrtc-builtins.so.13.0",)
+    place = content.rindex(b".shstrtab\0") + len(b".shstrtab\0")
+    start = content.index(struct.pack("<II", 1, 1), place) + 32  # the first section's size
+    damaged = content[:start] + struct.pack("<Q", 1 << 40) + content[start + 8 :]
+    assert (read(damaged).holds, read(damaged).problem) == ((), "")
 
 
 def test_plugin_of_python_environment_may_be_preloaded() -> None:
