@@ -138,6 +138,22 @@ def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.Ca
     ]
 
 
+def test_inspect_lists_plugins_and_unread_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    members: list[Member] = [
+        ("usr/lib64/libucc.so.1", elf("libucc.so.1")),
+        ("usr/lib64/ucc/libucc_cl_basic.so", elf()),
+        ("usr/lib64/ucc/libucc_mc_cpu.so", elf()),
+        ("usr/lib64/ucc/libucc_tl_ucp.so", elf(needed=["libucp.so.0"])),
+        ("usr/lib/sysimage/rpm/Packages.db", b"RpmP"),
+    ]
+    path = write_layout(tmp_path / "ucc", [LAYERS[0], (layer(*members), "tar", bytes)])
+    assert main(["inspect", str(path)]) == 1
+    assert capsys.readouterr().out.splitlines()[2:-3] == [
+        "  plugins  libucc.so.1 (2 of 3)",
+        "  owners   not known of /usr/lib/sysimage/rpm/Packages.db: a database in the format ndb of rpm",
+    ]
+
+
 def test_inspect_image_without_fault_exits_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_layout(tmp_path / "whole", LAYERS[:1])
     assert main(["inspect", str(path), "--json"]) == 0
