@@ -7,6 +7,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
 from oci.binaries import plugin_table
@@ -17,8 +18,8 @@ from oci.binaries.plugin_table import Opener
 
 _MOST_NAMES: Final = 16
 """Names in one environment variable (NCCL v2.30.7-1, src/plugin/net.cc)."""
-_MOST_BESIDE: Final = 1000
-"""Files that one library opens in folders beside it."""
+_MOST_BESIDE: Final = 10_000
+"""Files in folders beside their openers, of one image."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Plugins:
             for path in contents.binaries:
                 folder, name = posixpath.split(path)
                 self._folders[folder].append(name)
-        self._beside = {path: tuple(self._files(path, row.beside)) for path, row in self._openers.items() if row.beside}
+        self._matches: dict[tuple[str, str], list[str]] = {}
+        self._beside = dict(self._opened_beside())
 
     def open(self, process: Process, root: str, *, program: bool) -> None:
         """Open what each object of a process opens; ``root`` is the path of the file that makes it."""
@@ -139,18 +141,31 @@ class Plugins:
         for variable, name in row.variables.items():
             yield from _of_variable(variable, name, self._contents.environment)
 
+    def _opened_beside(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each opener of files in folders beside it, with their paths; an image cannot name them without end."""
+        left = _MOST_BESIDE
+        for path, row in self._openers.items():
+            if row.beside and left > 0:
+                files = tuple(islice(self._files(path, row.beside), left))
+                left -= len(files)
+                yield path, files
+
     def _files(self, opener: str, patterns: Iterable[str]) -> Iterator[str]:
-        """Yield the paths of the files that patterns name, relative to an opener's folder, each once."""
-        count = 0
+        """Yield the paths of the files that patterns name, relative to an opener's folder."""
         for pattern in patterns:
             folder, name = posixpath.split(posixpath.join("/", posixpath.dirname(opener), pattern))
-            place = self._contents.tree.find(folder)
-            for file in sorted(self._folders.get(place[0], ())) if place else ():
-                path = posixpath.join(place[0], file) if place else file
-                binary = self._contents.binaries[path]
-                if fnmatch.fnmatchcase(file, name) and (binary.loaded or binary.problem) and count < _MOST_BESIDE:
-                    count += 1
-                    yield path
+            if place := self._contents.tree.find(folder):
+                yield from self._matching(place[0], name)
+
+    def _matching(self, folder: str, pattern: str) -> list[str]:
+        """Return the paths of the libraries in a folder whose names match."""
+        key = (folder, pattern)
+        if key not in self._matches:
+            names = fnmatch.filter(sorted(self._folders.get(folder, ())), pattern)
+            paths = [posixpath.join(folder, name) for name in names]
+            binaries = self._contents.binaries
+            self._matches[key] = [path for path in paths if binaries[path].loaded or binaries[path].problem]
+        return self._matches[key]
 
 
 def _opener(contents: Contents, path: str) -> Opener | None:
