@@ -113,11 +113,11 @@ def _loader(loading: Loading) -> str:
 
 def _plugins(loading: Loading) -> str:
     """Return the number of plugins that each opener finds, and how many of them load if not all do."""
-    found: defaultdict[str, list[bool]] = defaultdict(list)
+    opened: defaultdict[str, list[bool]] = defaultdict(list)
     for plugin in loading.plugins:
         if plugin.file:
-            found[plugin.opener.rpartition("/")[2]].append(plugin.loads)
-    counts = ((name, sum(loads), len(loads)) for name, loads in sorted(found.items()))
+            opened[plugin.opener.rpartition("/")[2]].append(plugin.loads)
+    counts = ((name, sum(loads), len(loads)) for name, loads in sorted(opened.items()))
     return ", ".join(f"{name} ({some} of {all_})" if some < all_ else f"{name} ({all_})" for name, some, all_ in counts)
 
 

@@ -170,9 +170,9 @@ class Loader:
         if self.place and self.place.binary:  # the loader is part of each process, and can be needed
             self._add(process, Loaded(self.place, None))
         for name in self.always_preloaded if privileged else (*self.preloaded, *self.always_preloaded):
-            found = self._find(process, name, self._preloads_for(program))
-            if isinstance(found, Missing):
-                process.ignored.append(found)
+            library = self._find(process, name, self._preloads_for(program))
+            if isinstance(library, Missing):
+                process.ignored.append(library)
         self._load(process, 0)
         return process
 
@@ -183,19 +183,19 @@ class Loader:
     def opened(self, process: Process, name: str, by: Loaded) -> Loaded | Missing:
         """Open a library in a process as `dlopen` does when an object calls it, with what the library needs."""
         first = len(process.objects)
-        found = self._find(process, name, by)
+        library = self._find(process, name, by)
         self._load(process, first)
-        return found
+        return library
 
     def _load(self, process: Process, first: int) -> None:
         """Load what the objects of a process from number ``first`` on need, breadth first."""
         for by in islice(process.objects, first, None):  # which grows
             for needed in by.binary.needed:
-                found = self._find(process, needed, by)
-                if isinstance(found, Missing):
-                    process.missing.append(found)
+                library = self._find(process, needed, by)
+                if isinstance(library, Missing):
+                    process.missing.append(library)
                 else:
-                    process.links.append((by, needed, found))
+                    process.links.append((by, needed, library))
             if len(process.objects) > _MOST_LIBRARIES:
                 break
 

@@ -95,7 +95,7 @@ class MuslLoader(Loader):
 
     def _open(self, name: str) -> Place | None:
         place = super()._open(name)
-        if place is None and (found := self._contents.tree.find(name)):
-            binary = self._contents.binaries.get(found[0])
-            return Place(name, found[0], None, f"{name} is for {binary.machine}") if binary else None
+        if place is None and (file := self._contents.tree.find(name)):
+            binary = self._contents.binaries.get(file[0])
+            return Place(name, file[0], None, f"{name} is for {binary.machine}") if binary else None
         return place

@@ -32,18 +32,18 @@ class Opener:
     together: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     holds: tuple[Held, ...] = ()
-    beside: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
     some: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def held_in(self, data: bytes) -> Iterator[str]:
         """Yield the names that a library holds in its data, each once."""
-        found: set[bytes] = set()
+        names: set[bytes] = set()
         for held in self.holds:
             place = data.find(held.start)
             while place >= 0:
-                if (match := held.pattern.match(data, place)) and match[0] not in found:
-                    found.add(match[0])
+                if (match := held.pattern.match(data, place)) and match[0] not in names:
+                    names.add(match[0])
                     yield match[0].decode()
                 place = data.find(held.start, place + len(held.start))
 

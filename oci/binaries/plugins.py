@@ -18,7 +18,7 @@ from oci.binaries.plugin_table import Opener
 
 _MOST_NAMES: Final = 16
 """Names in one environment variable (NCCL v2.30.7-1, src/plugin/net.cc)."""
-_MOST_BESIDE: Final = 10_000
+_MOST_COMPONENTS: Final = 10_000
 """Files in folders beside their openers, of one image."""
 
 
@@ -70,15 +70,15 @@ class Plugins:
         self._openers = {path: row for path in files if (row := _opener(contents, path))}
         self._names = {path: tuple(self._named(path, row)) for path, row in self._openers.items()}
         self._needs = Needs()
-        self._found: dict[tuple[str, str], str] = {}
+        self._libraries: dict[tuple[str, str], str] = {}
         self._missing: dict[tuple[str, str], Missing] = {}
         self._folders: dict[str, list[str]] = defaultdict(list)
-        if any(row.beside for row in self._openers.values()):
+        if any(row.components for row in self._openers.values()):
             for path in contents.binaries:
                 folder, name = posixpath.split(path)
                 self._folders[folder].append(name)
         self._matches: dict[tuple[str, str], list[str]] = {}
-        self._beside = dict(self._opened_beside())
+        self._components = dict(self._opened_components())
 
     def open(self, process: Process, root: str, *, program: bool) -> None:
         """Open what each object of a process opens; ``root`` is the path of the file that makes it."""
@@ -87,18 +87,18 @@ class Plugins:
             for name in self._names.get(path, ()):
                 self._open(process, by, name, root, program=program)
             if path == root:
-                for file in self._beside.get(path, ()):
+                for file in self._components.get(path, ()):
                     self._loader.opened(process, f"/{file}", by)
 
     def _open(self, process: Process, by: Loaded, name: _Name, root: str, *, program: bool) -> None:
         key = (by.place.path, name.name)
         for tried in name.tried:
-            found = self._loader.opened(process, tried, by)
-            if isinstance(found, Loaded):
+            library = self._loader.opened(process, tried, by)
+            if isinstance(library, Loaded):
                 self._needs.met.add(key)
-                self._found.setdefault(key, found.place.path)
+                self._libraries.setdefault(key, library.place.path)
                 return
-            self._missing[key] = found
+            self._missing[key] = library
         self._needs.missed(key, root, program=program)
 
     def unmet(self) -> Iterator[Unmet]:
@@ -119,12 +119,12 @@ class Plugins:
         plugins = []
         for path, names in sorted(self._names.items()):
             for name in names:
-                file = self._found.get((path, name.name), "")
-                shown, loads = f"/{file}" if file else "", bool(file) and file not in broken
-                plugins.append(Plugin(f"/{path}", name.name, shown, loads, self._needed(path, name, missed)))
-            for file in self._beside.get(path, ()):
-                loads, beside = file not in broken, posixpath.basename(file)
-                plugins.append(Plugin(f"/{path}", beside, f"/{file}", loads, needed=False))
+                file = self._libraries.get((path, name.name), "")
+                location, loads = f"/{file}" if file else "", bool(file) and file not in broken
+                plugins.append(Plugin(f"/{path}", name.name, location, loads, self._needed(path, name, missed)))
+            for file in self._components.get(path, ()):
+                component, loads = posixpath.basename(file), file not in broken
+                plugins.append(Plugin(f"/{path}", component, f"/{file}", loads, needed=False))
         return plugins
 
     def _needed(self, path: str, name: _Name, missed: Collection[tuple[str, str]]) -> bool:
@@ -141,12 +141,12 @@ class Plugins:
         for variable, name in row.variables.items():
             yield from _of_variable(variable, name, self._contents.environment)
 
-    def _opened_beside(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _opened_components(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each opener of files in folders beside it, with their paths; an image cannot name them without end."""
-        left = _MOST_BESIDE
+        left = _MOST_COMPONENTS
         for path, row in self._openers.items():
-            if row.beside and left > 0:
-                files = tuple(islice(self._files(path, row.beside), left))
+            if row.components and left > 0:
+                files = tuple(islice(self._files(path, row.components), left))
                 left -= len(files)
                 yield path, files
 

@@ -68,12 +68,12 @@ def values(blob: bytes, tags: Collection[int]) -> Values:
     entries, size = struct.unpack_from(">II", blob)
     start = 8 + 16 * entries
     data = blob[start : start + size]
-    found: dict[int, list[Any]] = {}
+    header: dict[int, list[Any]] = {}
     for number in range(entries):
         tag, kind, offset, count = struct.unpack_from(">IIII", blob, 8 + 16 * number)
-        if tag in tags and tag not in found:
-            found[tag] = _value(data, kind, offset, count)
-    return found
+        if tag in tags and tag not in header:
+            header[tag] = _value(data, kind, offset, count)
+    return header
 
 
 def _value(data: bytes, kind: int, offset: int, count: int) -> list[Any]:

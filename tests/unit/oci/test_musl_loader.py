@@ -65,9 +65,9 @@ def test_environment_comes_before_path_of_program() -> None:
     assert objects(files, "LD_LIBRARY_PATH=:/two")[0] == "/two/liba.so"
 
 
-@pytest.mark.parametrize(("kind", "other"), [("rpath", ""), ("runpath", ""), ("runpath", "/nowhere")])
-def test_path_is_inherited_whatever_its_kind(kind: str, other: str) -> None:
-    path = {"rpath": other} | {kind: "${ORIGIN}/../opt"}
+@pytest.mark.parametrize(("kind", "ignored"), [("rpath", ""), ("runpath", ""), ("runpath", "/nowhere")])
+def test_path_is_inherited_whatever_its_kind(kind: str, ignored: str) -> None:
+    path = {"rpath": ignored} | {kind: "${ORIGIN}/../opt"}
     files: Files = {
         "bin/p": program("liba.so", **path),
         "opt/liba.so": elf(needed=["libb.so"]),

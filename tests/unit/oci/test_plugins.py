@@ -56,9 +56,9 @@ def test_table_of_plugins_is_read() -> None:
     ],
 )
 def test_cudnn_opens_all_its_parts_or_those_of_jit(without: tuple[str, ...], expected: list[str]) -> None:
-    found = faults(cudnn("opt/cudnn", *without))
-    # In libcudnn's process the other parts are open too.
-    assert [line.removeprefix("/opt/cudnn/").partition("; needed by")[0] for line in found] == expected
+    lines = faults(cudnn("opt/cudnn", *without))
+    # In libcudnn's process its other parts are open too.
+    assert [line.removeprefix("/opt/cudnn/").partition("; needed by")[0] for line in lines] == expected
 
 
 def test_plugin_in_unsearched_folder_names_users() -> None:
@@ -72,12 +72,12 @@ def test_plugin_in_unsearched_folder_names_users() -> None:
     assert resolved(files, "LD_LIBRARY_PATH=/opt").faults == []
 
 
-@pytest.mark.parametrize(("there", "found"), [("13.0", True), ("13.2", False)])
-def test_nvrtc_opens_builtins_of_its_own_release(there: str, *, found: bool) -> None:
-    name = f"libnvrtc-builtins.so.{there}"
+@pytest.mark.parametrize(("release", "opens"), [("13.0", True), ("13.2", False)])
+def test_nvrtc_opens_builtins_of_its_own_release(release: str, *, opens: bool) -> None:
+    name = f"libnvrtc-builtins.so.{release}"
     lines = faults({f"{LIB}/libnvrtc.so.13": nvrtc("13.0"), f"{LIB}/{name}": elf(name)})
     missing = "misses libnvrtc-builtins.so.13.0, which it opens: not in the image"
-    assert lines == ([] if found else [f"/{LIB}/libnvrtc.so.13: {missing}"])
+    assert lines == ([] if opens else [f"/{LIB}/libnvrtc.so.13: {missing}"])
 
 
 def test_nvrtc_with_sections_beyond_end_is_read() -> None:
