@@ -252,7 +252,7 @@ class _Resolution:
             listed = self._no_fault(unmet.opener, unmet.name, unmet.missing) if unmet.missing else None
             if listed is not None:
                 listed.setdefault(unmet.name, []).append(f"/{unmet.opener}")
-            else:
+            elif not unmet.unused:
                 others = tuple(f"/{one}" for one in unmet.users if one != unmet.opener)
                 missing = f"misses {unmet.name}, which it opens"
                 self.result.faults.append(Fault("plugin", f"/{unmet.opener}", missing, self._why_plugin(unmet), others))

@@ -1,9 +1,9 @@
 """Where musl's loader finds the libraries of a process, in an image that does not run.
 
 Source: bminor/musl 039d3c3, ldso/dynlink.c (`load_library`, `path_open`, `fixup_rpath`, `load_preload`). Compared with
-the loader itself, of Debian's musl 1.2.3, on 800 random programs and the 174 files of four musllinux wheels. Differences
-are left where a file cannot run or is no program: the loader takes a library for another machine, a cycle of links ends
-its search, and it opens a library a second time that it was started with.
+the loader itself, of Debian's musl 1.2.3, on 800 random programs and the 174 files of four musllinux wheels.
+Differences are left where a file cannot run or is no program: the loader takes a library for another machine, a cycle
+of links ends its search, and it opens a library a second time that it was started with.
 """
 
 from __future__ import annotations

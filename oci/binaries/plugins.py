@@ -38,13 +38,18 @@ class Plugin:
 
 
 class Unmet(NamedTuple):
-    """A library that its opener cannot work without and does not find; paths are relative to the image's root."""
+    """A library that its opener cannot work without and does not find; paths are relative to the image's root.
+
+    ``unused`` is whether no process loads an opener that has the library in its folder. Whoever opens one by its path,
+    as in a second toolkit that nothing leads to, can lead to the other.
+    """
 
     opener: str
     name: str
     missing: Missing | None
     reason: str
     users: Sequence[str]
+    unused: bool = False
 
 
 class _Name(NamedTuple):
@@ -108,7 +113,8 @@ class Plugins:
             for name in self._names[path]:
                 users = missed.get((path, name.name))
                 if users is not None and self._needed(path, name, missed):
-                    yield Unmet(path, name.name, self._missing[path, name.name], name.reason, users)
+                    unused = self._is_unused(path, name, users)
+                    yield Unmet(path, name.name, self._missing[path, name.name], name.reason, users, unused)
             for pattern in row.some:
                 if not any(self._files(path, [pattern])):
                     yield Unmet(path, pattern, None, "it does not start without", [])
@@ -126,6 +132,11 @@ class Plugins:
                 component, loads = posixpath.basename(file), file not in broken
                 plugins.append(Plugin(f"/{path}", component, f"/{file}", loads, needed=False))
         return plugins
+
+    def _is_unused(self, path: str, name: _Name, users: Iterable[str]) -> bool:
+        """Return whether no process loads an opener that has the library in its folder."""
+        neighbour = posixpath.join(posixpath.dirname(path), name.name)
+        return all(user == path for user in users) and self._contents.tree.find(neighbour) is not None
 
     def _needed(self, path: str, name: _Name, missed: Collection[tuple[str, str]]) -> bool:
         """Return whether an opener cannot work without a library: not in an edition that has none of its group."""

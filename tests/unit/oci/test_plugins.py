@@ -97,11 +97,14 @@ def test_plugin_of_python_environment_may_be_preloaded() -> None:
 
 
 def test_plugin_is_found_by_rpath_of_who_loads_opener() -> None:
-    """torch's libraries have an RPATH, which NVRTC inherits; alone it finds nothing."""
+    """torch's libraries have an RPATH, which NVRTC inherits, unlike a RUNPATH."""
     folder, name = "opt/cuda", "libnvrtc-builtins.so.13.0"
     files: Files = {f"{folder}/libnvrtc.so.13": nvrtc("13.0"), f"{folder}/{name}": elf(name)}
-    assert len(faults(files)) == 1
+    assert faults(files) == [], "nobody opens a toolkit to which nothing leads"
     assert faults({**files, "opt/torch/libuser.so": elf(needed=["libnvrtc.so.13"], rpath="/opt/cuda")}) == []
+    lines = faults({**files, "opt/torch/libuser.so": elf(needed=["libnvrtc.so.13"], runpath="/opt/cuda")})
+    reason = "/opt/cuda/libnvrtc-builtins.so.13.0 is in no folder that is searched; needed by /opt/torch/libuser.so"
+    assert lines == [f"/opt/cuda/libnvrtc.so.13: misses {name}, which it opens: {reason}"]
 
 
 @pytest.mark.parametrize(
