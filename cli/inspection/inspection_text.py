@@ -59,6 +59,9 @@ def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
         yield "not preloaded", ", ".join(f"{name}: {reason}" for name, reason in loading.ignored.items())
     if plugins := _plugins(loading):
         yield "plugins", plugins
+    if unopened := {plugin.elsewhere: plugin for plugin in loading.plugins if plugin.elsewhere}:
+        names = (f"{path} by {plugin.opener.rpartition('/')[2]}" for path, plugin in unopened.items())
+        yield "not opened", f"{', '.join(names)}: in no folder that is searched"
     yield from _gpu_code(inspection)
     if inspection.driver:
         yield "driver", _driver(inspection.driver)

@@ -27,7 +27,8 @@ class Plugin:
     """A library that another opens by name.
 
     ``opener`` is the path of the other one, ``file`` of the library, empty if none is found. ``loads`` is whether the
-    file loads. ``needed`` is whether the opener cannot work without.
+    file loads. ``needed`` is whether the opener cannot work without. ``elsewhere`` is the path of a file that has the
+    name, in no folder that is searched.
     """
 
     opener: str
@@ -35,6 +36,7 @@ class Plugin:
     file: str
     loads: bool
     needed: bool
+    elsewhere: str = ""
 
 
 class Unmet(NamedTuple):
@@ -122,16 +124,33 @@ class Plugins:
     def listed(self, broken: set[str]) -> list[Plugin]:
         """Return the plugins of each opener; ``broken`` are the paths of files that do not load."""
         missed = dict(self._needs.unmet())
+        elsewhere = self._elsewhere()
         plugins = []
         for path, names in sorted(self._names.items()):
             for name in names:
-                file = self._libraries.get((path, name.name), "")
-                location, loads = f"/{file}" if file else "", bool(file) and file not in broken
-                plugins.append(Plugin(f"/{path}", name.name, location, loads, self._needed(path, name, missed)))
+                needed = self._needed(path, name, missed)
+                if file := self._libraries.get((path, name.name), ""):
+                    plugins.append(Plugin(f"/{path}", name.name, f"/{file}", file not in broken, needed))
+                else:
+                    place = elsewhere.get(name.name, "")
+                    plugins.append(Plugin(f"/{path}", name.name, "", loads=False, needed=needed, elsewhere=place))
             for file in self._components.get(path, ()):
                 component, loads = posixpath.basename(file), file not in broken
                 plugins.append(Plugin(f"/{path}", component, f"/{file}", loads, needed=False))
         return plugins
+
+    def _elsewhere(self) -> dict[str, str]:
+        """Return by name where plugins are that nobody finds, of those that an environment variable could name."""
+        usual = {f"{name}.so" for row in self._openers.values() for name in row.variables.values()}
+        absent = usual.difference(name for _, name in self._libraries)
+        places: dict[str, str] = {}
+        for path, entry in self._contents.tree.paths() if absent else ():
+            name = path.rpartition("/")[2]
+            if name in absent and entry and entry.kind in {"file", "symlink"}:
+                file = self._contents.tree.find(path)
+                if file and file[0] in self._contents.binaries:
+                    places.setdefault(name, f"/{path}")
+        return places
 
     def _is_unused(self, path: str, name: _Name, users: Iterable[str]) -> bool:
         """Return whether no process loads an opener that has the library in its folder."""

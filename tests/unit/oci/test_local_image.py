@@ -144,13 +144,16 @@ def test_inspect_lists_plugins_and_unread_records(tmp_path: Path, capsys: pytest
         ("usr/lib64/ucc/libucc_cl_basic.so", elf()),
         ("usr/lib64/ucc/libucc_mc_cpu.so", elf()),
         ("usr/lib64/ucc/libucc_tl_ucp.so", elf(needed=["libucp.so.0"])),
+        ("usr/lib64/libnccl.so.2", elf("libnccl.so.2")),
+        ("opt/ofi/libnccl-net.so", elf("libnccl-net.so")),
         ("usr/lib/sysimage/rpm/Packages.db", b"RpmP"),
     ]
     path = write_layout(tmp_path / "ucc", [LAYERS[0], (layer(*members), "tar", bytes)])
     assert main(["inspect", str(path)]) == 1
     assert capsys.readouterr().out.splitlines()[2:-3] == [
-        "  plugins  libucc.so.1 (2 of 3)",
-        "  owners   not known of /usr/lib/sysimage/rpm/Packages.db: a database in the format ndb of rpm",
+        "  plugins     libucc.so.1 (2 of 3)",
+        "  not opened  /opt/ofi/libnccl-net.so by libnccl.so.2: in no folder that is searched",
+        "  owners      not known of /usr/lib/sysimage/rpm/Packages.db: a database in the format ndb of rpm",
     ]
 
 

@@ -126,6 +126,21 @@ def test_nccl_opens_plugin_that_environment_names(environment: tuple[str, ...], 
     assert lines == [f"/{LIB}/libnccl.so.2: {line}" for line in expected]
 
 
+@pytest.mark.parametrize(
+    ("environment", "elsewhere"), [("A=1", "/opt/ofi/libnccl-net.so"), ("LD_LIBRARY_PATH=/opt/ofi", "")]
+)
+def test_nccl_plugin_that_is_not_searched_is_named(environment: str, elsewhere: str) -> None:
+    files: Files = {
+        f"{LIB}/libnccl.so.2": elf("libnccl.so.2"),
+        "opt/ofi/libnccl-net-ofi.so": elf("libnccl-net-ofi.so"),
+        "opt/ofi/libnccl-net.so": "->libnccl-net-ofi.so",
+        "opt/text/libnccl-tuner.so": "INPUT(x)",
+    }
+    result = resolved(files, environment)
+    assert result.faults == []
+    assert {plugin.elsewhere for plugin in result.plugins} - {""} == {elsewhere} - {""}
+
+
 def test_files_beside_opener_are_listed_and_load() -> None:
     """A transport's library is found by the RPATH of the program that opens UCX, and another one is broken."""
     files: Files = {
