@@ -85,6 +85,12 @@ def flavors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+def components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the upstreams that begin so."""
+    names = sorted(path.stem for path in (ROOT / "cli/upstream/contracts").glob("*.toml"))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def stack_then_image(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete ``STACK [IMAGE]`` of one argument that takes several words."""
     words = ctx.params.get(param.name or "") or ()

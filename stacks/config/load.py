@@ -57,7 +57,7 @@ def build(model: type[ConfigT], values: Mapping[str, Any], where: str) -> Config
     if mistakes := [f"{where}: {line}" for line in _bad_keys(values, ())]:
         raise SlipwayError("\n".join(mistakes))
     merged = {key: without_secure(value) for key, value in values.items()}
-    default, mirrors = _environment_mirrors(), merged.get("mirrors") or {}
+    default, mirrors = environment_mirrors(), merged.get("mirrors") or {}
     if default and isinstance(mirrors, Mapping):
         for key, names_of in _NAMES.items():
             entries = mirrors.get(key) or {}
@@ -87,7 +87,7 @@ _NAMES: Mapping[str, Callable[[str], tuple[str, ...]]] = {"images": full_names, 
 """The keys of ``mirrors`` that hold a mapping, and the function that returns all names of an entry."""
 
 
-def _environment_mirrors() -> dict[str, Any]:
+def environment_mirrors() -> dict[str, Any]:
     """Return the environment's mirrors, as a stack would write them."""
     text = os.environ.get(MIRRORS_VARIABLE)
     if not text:

@@ -1,0 +1,70 @@
+"""``slipway upstream``: contracts held against checkouts, archives and the network."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cli.upstream import git_objects, pins
+from cli.upstream.contract import Contract, components, contract
+from cli.upstream.findings import Result, findings
+from cli.upstream.upstream_files import ArchiveFiles, FolderFiles, RepositoryFiles, UpstreamFiles
+from stacks.config.load import environment_mirrors
+from stacks.errors import SlipwayError
+
+
+def results(names: Sequence[str], tag: str | None = None, folder: Path | None = None) -> Iterator[tuple[Contract, Result]]:
+    """Hold the contracts of components, of all for none, and yield each with its result, a tag after the other.
+
+    Args:
+        names: the components.
+        tag: a tag or commit. Default: those that our stacks take.
+        folder: a checkout, a bare repository, another folder with the files, or an archive. Default: fetched by git.
+
+    Raises:
+        SlipwayError: there is no such component, or ``folder`` is nothing that can be read.
+    """
+    chosen = {name: contract(name) for name in names or components()}
+    files = _local(folder) if folder else None
+    for name, held in chosen.items():
+        if folder and files:
+            # Its files are of one version: without a tag, of the newest that we take.
+            yield held, _held(name, held, tag or (pins.tags(held) or [""])[-1], files, str(folder), shown=tag or "")
+            continue
+        for one in [tag] if tag else pins.tags(held):
+            try:
+                yield held, _at(name, held, one, folder)
+            except SlipwayError as error:
+                yield held, Result(name, held.where, one, error=str(error))
+
+
+def _local(folder: Path) -> UpstreamFiles | None:
+    """Return the files of a folder or archive; None for a git repository, which has them by tag."""
+    if folder.is_file():
+        return ArchiveFiles(folder)
+    if not folder.is_dir():
+        raise SlipwayError(f"--from: there is no folder or archive {folder}")
+    return None if git_objects.is_repository(folder) else FolderFiles(folder)
+
+
+def _at(name: str, held: Contract, tag: str, repository: Path | None) -> Result:
+    if repository:
+        files = RepositoryFiles(repository, git_objects.commit(repository, tag))
+        return _held(name, held, tag, files, str(repository))
+    if not held.repository:
+        return Result(name, held.where, tag, error=f"{held.archive} {tag}: give the archive with --from", skipped=True)
+    with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as scratch:
+        host = environment_mirrors().get("git") or git_objects.PUBLIC
+        commit = git_objects.fetched(held.repository, tag, Path(scratch), host)
+        return _held(name, held, tag, RepositoryFiles(Path(scratch), commit), held.repository)
+
+
+def _held(name: str, held: Contract, tag: str, files: UpstreamFiles, where: str, shown: str | None = None) -> Result:
+    # Members are of archives, which are not made of the repository alone.
+    archive = isinstance(files, ArchiveFiles) or not held.repository
+    rows = [row for row in held.rows(tag) if row.file or archive]
+    if rows and not any(files.matching(row.path) for row in rows):
+        files_of = ", ".join(dict.fromkeys(row.path for row in rows[:3]))
+        raise SlipwayError(f"{where} is no checkout of {held.where}: it has none of its files, such as {files_of}")
+    return Result(name, where, tag if shown is None else shown, findings(rows, files))
