@@ -1,4 +1,4 @@
-"""Commands that compare: ``affected`` with another commit, ``diff`` and ``verify`` with what is published, ``upstream``."""
+"""Commands that compare: with another commit, with what is published, and with the upstreams."""
 
 from __future__ import annotations
 

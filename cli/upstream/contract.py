@@ -31,7 +31,9 @@ def is_commit(tag: str) -> bool:
 class Row(Model):
     """One thing that a recipe relies on, and the check of it."""
 
-    relies: str = Field(description="What of ours relies on it for, as the end of a sentence that begins with `stands`.")
+    relies: str = Field(
+        description="What of ours relies on it for, as the end of a sentence that begins with `stands`."
+    )
     stands: str = Field(description="The file of ours that stands on it, from the repository's root.")
     file: str = Field("", description="The upstream's file or folder; `*` stands for any part of a name.")
     member: str = Field("", description="Likewise, of an archive that is not made of the repository.")
@@ -88,6 +90,7 @@ class Contract(Model):
 
     repository: str = Field("", description="owner/name on GitHub; empty for an archive alone.")
     archive: str = Field("", description="What is downloaded instead of the repository, as people call it.")
+    download: str = Field("", description="The build argument with the address below which an archive is.")
     read: str = Field(description="The tag or commit at which the rows were read.")
     pin: tuple[Pin, ...] = Field(description="Where the versions come from that are held.")
     commits: Mapping[str, str] = Field(

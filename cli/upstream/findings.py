@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from cli.upstream.contract import Contract, Row
+from cli.upstream.contract import Contract, Row, is_commit
 from cli.upstream.upstream_files import UpstreamFiles
 from oci.binaries import elf_file
 
@@ -61,7 +61,8 @@ class Result:
             yield f"{self.component}: {place}: all rows hold ({len(self.findings)})"
         for finding in self.broken:
             row = finding.row
-            read = f"{row.path}{f':{row.line}' if row.line else ''} at {row.read or contract.read}"
+            read = row.read or contract.read
+            read = f"{row.path}{f':{row.line}' if row.line else ''} at {read[:7] if is_commit(read) else read}"
             yield f"{self.component}: {place}: {finding.missing} (last seen: {read}); {row.stands} {row.relies}"
 
     def as_json(self, contract: Contract) -> dict[str, Any]:
@@ -130,7 +131,9 @@ def _in_file(row: Row, path: str, content: bytes) -> Finding:
     match = re.search(expression, text, re.MULTILINE)
     if match:
         return Finding(row, _line(text, match), "")
-    return Finding(row, None, f"{path} does not read {row.variable}" if row.variable else f"{path} has no '{row.pattern}'")
+    return Finding(
+        row, None, f"{path} does not read {row.variable}" if row.variable else f"{path} has no '{row.pattern}'"
+    )
 
 
 def _line(text: str, match: re.Match[str]) -> int:
@@ -139,7 +142,9 @@ def _line(text: str, match: re.Match[str]) -> int:
 
 
 def _symbol(symbol: str, path: str, content: bytes) -> str:
-    binary = elf_file.read(io.BytesIO(content), len(content), content[:4096])
+    if not content.startswith(b"\x7fELF"):
+        return f"{path} is no library"
+    binary = elf_file.read(io.BytesIO(content), len(content))
     if binary.problem:
         return f"{path} cannot be read as a library: {binary.problem}"
     return "" if hash(symbol.encode()) in binary.defined else f"{path} does not export {symbol}"
@@ -173,5 +178,7 @@ def _setup_requires(text: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "setup_requires":
             yield from (
-                part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                part.value
+                for part in ast.walk(node.value)
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
             )

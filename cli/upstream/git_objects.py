@@ -31,7 +31,9 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-    return one_line(next((line for line in lines if line.startswith(("fatal:", "error:"))), (lines or ["git failed"])[-1]))
+    return one_line(
+        next((line for line in lines if line.startswith(("fatal:", "error:"))), (lines or ["git failed"])[-1])
+    )
 
 
 def is_repository(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The tags of an upstream that our stacks take: they follow from the stacks and tables, so that a new version is one too."""
+"""The tags of an upstream that our stacks take, as they follow from the stacks and tables."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from stacks.config.load import environment_mirrors
 from stacks.errors import SlipwayError
 
 
-def results(names: Sequence[str], tag: str | None = None, folder: Path | None = None) -> Iterator[tuple[Contract, Result]]:
+def results(
+    names: Sequence[str], tag: str | None = None, folder: Path | None = None
+) -> Iterator[tuple[Contract, Result]]:
     """Hold the contracts of components, of all for none, and yield each with its result, a tag after the other.
 
     Args:

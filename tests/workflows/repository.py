@@ -36,7 +36,8 @@ class Repository(Checkout):
         super().__init__(folder / "work")
         self.remote = folder / "remote.git"
         self.path = f"test-{uuid.uuid4().hex[:8]}"
-        ignored = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml", "lock.toml")
+        # Without the contracts, as there are no upstreams.
+        ignored = shutil.ignore_patterns("__pycache__", "Pulumi.*.yaml", "lock.toml", "contracts")
         for code in CODE:
             shutil.copytree(ROOT / code, self.root / code, ignore=ignored)
         for file in FILES:

@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from cli.upstream.contract import Contract
 from stacks.config.stack_file import ROOT
 from tests.unit.docs.pages import page, table
 
@@ -20,6 +22,7 @@ CHANGES = {
     "registry kind",
     "config key",
     "extra",
+    "pinned version",
     "distribution",
     "CUDA release",
     "node type",
@@ -32,7 +35,7 @@ CHANGES = {
 GENERATED = {"docs/reference/configuration.md", "stacks/stack.schema.json"}
 """What follows from a new key, beside the README of its image."""
 
-LEFT_OUT = ("__pycache__", "hello*", "Pulumi.hello.yaml", "mamba")
+LEFT_OUT = ("__pycache__", "hello*", "Pulumi.hello.yaml", "mamba", "mamba.toml")
 """What no copy has: what the examples add, should somebody have followed them."""
 
 
@@ -159,8 +162,10 @@ def test_new_cuda_release_passes_check(copy: Copy) -> None:
 def test_new_extra_in_the_files_of_its_row_passes_check(copy: Copy) -> None:
     files = touched("extra", extra="mamba")
     dockerfile = "dockerfiles/torch-extras/Dockerfile"
-    for path in ("dockerfiles/wheels/sources/mamba", "dockerfiles/wheels/recipes/mamba"):
+    contract = "cli/upstream/contracts/mamba.toml"
+    for path in ("dockerfiles/wheels/sources/mamba", "dockerfiles/wheels/recipes/mamba", contract):
         copy.write(path, example("an extra", path))
+    Contract.model_validate(tomllib.loads(example("an extra", contract)))
     row = "stacks/versions/extras.toml"
     copy.append(row, example("an extra", row))
     copy.repeat(dockerfile, r"^(?:# XFORMERS_.*\nARG XFORMERS_.*|FROM \S+ AS xformers-wheel)\n", "xformers", "mamba")
