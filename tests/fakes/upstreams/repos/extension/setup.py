@@ -10,7 +10,8 @@ from setuptools import find_packages, setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension
 
 here = pathlib.Path(__file__).parent
-facts = {}
+# TransformerEngine's alone counts them itself; a recipe may write another number here.
+facts = {"compilers": lambda: os.cpu_count() or 8}
 exec((here / "facts.py").read_text(), facts)
 facts["gate"]()
 

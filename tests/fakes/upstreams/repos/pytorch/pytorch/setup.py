@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 
@@ -12,6 +13,8 @@ from setuptools.dist import Distribution
 
 root = pathlib.Path(__file__).parent.resolve()
 package = root / "torch"
+if platform.machine() == "aarch64" and os.environ.get("USE_PRIORITIZED_TEXT_FOR_LD") != "1":
+    raise SystemExit("USE_PRIORITIZED_TEXT_FOR_LD is not set: a build with CUDA for arm64 can be too large to link")
 switches = [f"-D{key}={value}" for key, value in os.environ.items() if key.startswith(("USE_", "BUILD_"))]
 subprocess.run(["cmake", "-S", str(root), "-B", "build", *switches], check=True)
 subprocess.run(["cmake", "--build", "build", "--parallel", os.environ["MAX_JOBS"]], check=True)

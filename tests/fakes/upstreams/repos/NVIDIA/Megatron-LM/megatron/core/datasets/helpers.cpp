@@ -18,4 +18,4 @@ static py::array_t<int32_t> build_sample_idx(const py::array_t<int32_t> &sizes, 
   return found;
 }
 
-PYBIND11_MODULE(helpers_cpp, module) { module.def("build_sample_idx_int32", &build_sample_idx); }
+PYBIND11_MODULE(helpers_cpp, m) { m.def("build_sample_idx_int32", &build_sample_idx); }

@@ -1,0 +1,79 @@
+"""The stand-ins of upstreams against the contracts: where one has a file that a contract names, the file is as the upstream's."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cli.upstream import pins
+from cli.upstream.contract import components, contract
+from cli.upstream.findings import findings
+from cli.upstream.upstream_files import FolderFiles
+from stacks.versions.tables import order
+from tests.fakes.upstreams.upstreams import HERE, standins
+
+STOOD_IN = [
+    (name, tag)
+    for name in components()
+    if (repository := contract(name).repository) and (HERE / "repos" / repository).is_dir()
+    for tag in pins.tags(contract(name))
+]
+
+OTHERWISE = {
+    (
+        "nvbandwidth",
+        "add_executable",
+    ): "calls the nvcc that it is told of, as the stand-in of nvcc is no compiler to CMake",
+    ("vision", "jpeglib"): "links with libpng alone",
+    ("vision", "libpng-config"): "names libpng itself",
+    ("text", "git.*submodule"): "has the same setup.py in all releases",
+}
+"""What a stand-in does in another way than its upstream, by the component and a part of the expression."""
+
+
+def standin(name: str, tag: str, folder: Path) -> FolderFiles:
+    """Write the stand-in of a component at a tag into a folder, and return its files."""
+    scratch, tree = folder / "scratch", folder / "tree"
+    scratch.mkdir()
+    sources = standins(contract(name).repository, scratch)
+    later = sorted((path for source in sources for path in source.glob(".since/*")), key=lambda path: order(path.name))
+    version = contract(name).version(tag)
+    for source in (*sources, *(path for path in later if version is None or order(version) >= order(path.name))):
+        shutil.copytree(source, tree, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".since", "__pycache__"))
+    for facts in tree.rglob("facts.py"):  # a part of the setup.py beside it, which runs it
+        with facts.with_name("setup.py").open("a") as setup:
+            setup.write(facts.read_text())
+    return FolderFiles(tree)
+
+
+@pytest.mark.parametrize(("name", "tag"), STOOD_IN)
+def test_standin_is_shaped_as_the_contract(name: str, tag: str, tmp_path: Path) -> None:
+    files = standin(name, tag, tmp_path)
+    # A table says what is true of an upstream, of which a build shows nothing.
+    rows = [
+        row for row in contract(name).rows(tag) if row.stands.startswith("dockerfiles/") and files.matching(row.path)
+    ]
+    excused = [expression for component, expression in OTHERWISE if component == name]
+    broken = [
+        finding.missing
+        for finding in findings(rows, files)
+        if finding.missing and not any(part in finding.row.pattern + finding.row.absent for part in excused)
+    ]
+    assert rows
+    assert broken == []
+
+
+@pytest.mark.parametrize(("name", "expression"), OTHERWISE)
+def test_excuse_of_standin_is_needed(name: str, expression: str, tmp_path: Path) -> None:
+    tags = [tag for component, tag in STOOD_IN if component == name]
+    missing = []
+    for tag in tags:
+        folder = tmp_path / tag
+        folder.mkdir()
+        held = findings(contract(name).rows(tag), standin(name, tag, folder))
+        missing += [
+            finding for finding in held if finding.missing and expression in finding.row.pattern + finding.row.absent
+        ]
+    assert missing
