@@ -19,8 +19,7 @@ _LIMIT: Final = 900
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    # Of another owner, as one in a mounted volume is; nothing of it is run.
-    command = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, capture_output=True, check=False, env=environment, timeout=_LIMIT)
     except FileNotFoundError:
@@ -31,9 +30,8 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-    return one_line(
-        next((line for line in lines if line.startswith(("fatal:", "error:"))), (lines or ["git failed"])[-1])
-    )
+    faults = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return one_line([*faults, *lines[-1:], "git failed"][0])
 
 
 def is_repository(folder: Path) -> bool:
@@ -45,14 +43,17 @@ def commit(repository: Path, tag: str) -> str:
     """Return the commit that a tag, or anything else that git calls a commit, names in a repository on this machine.
 
     Raises:
-        SlipwayError: it has none; the message names its newest tags.
+        SlipwayError: it has none, and the message names its newest tags; or git does not read it, as one of another owner.
     """
     for name in (f"refs/tags/{tag}", tag):
         done = _git(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
         if done.returncode == 0:
             return done.stdout.decode().strip()
-    listing = _git(repository, "tag", "--sort=-creatordate").stdout.decode(errors="replace").split()[:5]
-    newest = f"; its newest tags are: {', '.join(listing)}" if listing else "; it has no tags"
+    listing = _git(repository, "tag", "--sort=-creatordate")
+    if listing.returncode:
+        raise SlipwayError(f"{repository} cannot be read: {_reason(listing)}")
+    tags = ", ".join(listing.stdout.decode(errors="replace").split()[:5])
+    newest = f"; its newest tags are: {tags}" if tags else "; it has no tags"
     raise SlipwayError(f"{repository} has no tag '{one_line(tag)}'{newest}")
 
 

@@ -69,7 +69,10 @@ class FolderFiles(UpstreamFiles):
     def content(self, path: str) -> bytes:
         """Return the content of a file."""
         file = self._folder / path
-        return file.read_bytes()[:MOST_READ] if file.is_file() else b""
+        try:
+            return file.read_bytes()[:MOST_READ] if file.is_file() else b""
+        except OSError as error:
+            raise SlipwayError(f"{file} cannot be read: {error.strerror}") from None
 
 
 class ArchiveFiles(UpstreamFiles):
@@ -125,7 +128,7 @@ class ArchiveFiles(UpstreamFiles):
 def _whole(file: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError, RuntimeError) as error:
         reason = one_line(str(error) or type(error).__name__)
         raise SlipwayError(f"{file}: no archive, or not a whole one: {reason}; fetch it again") from None
 

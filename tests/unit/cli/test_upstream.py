@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import importlib.util
 import io
@@ -15,8 +16,10 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import click
 import pytest
 
+from cli import completion
 from cli.main import main
 from cli.upstream import contract, pins
 from cli.upstream.contract import Contract, Row
@@ -360,6 +363,45 @@ def test_tag_that_is_gone_is_one_line(hub: Path, capsys: pytest.CaptureFixture[s
     here = f"tool: {hub} has no tag 'v9'; its newest tags are: "
     status, (line,) = run(capsys, "tool", "--from", hub, "--at", "v9")
     assert (status, line[: len(here)]) == (1, here)
+
+
+def test_repository_of_other_owner_is_one_line(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    status, lines = run(capsys, "tool", "--from", repository)
+    assert status == 1
+    assert lines[0].startswith(f"tool: {repository} cannot be read: fatal: detected dubious ownership")
+
+
+def test_unreadable_file_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "unpacked", FILES)
+
+    def denied(_: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    assert run(capsys, "tool", "--from", folder) == (1, [f"{folder}/Makefile cannot be read: Permission denied"])
+
+
+def test_encrypted_archive_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = packed(tmp_path / "tool.zip", "")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(bytes(content))
+    status, (line,) = run(capsys, "tool", "--from", path)
+    assert status == 1
+    assert line.startswith(f"{path}: no archive, or not a whole one: ")
+
+
+def test_component_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contracts = write(tmp_path, {f"cli/upstream/contracts/{name}.toml": "" for name in ("nccl", "nccl-tests", "ucx")})
+    monkeypatch.setattr(completion, "ROOT", contracts)
+    command = click.Command("upstream")
+    words = completion.components(click.Context(command), click.Argument(["components"]), "nc")
+    assert [word.value for word in words] == ["nccl", "nccl-tests"]
 
 
 def test_short_commit_that_is_gone_is_one_line(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
