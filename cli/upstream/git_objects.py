@@ -43,7 +43,7 @@ def commit(repository: Path, tag: str) -> str:
     """Return the commit that a tag, or anything else that git calls a commit, names in a repository on this machine.
 
     Raises:
-        SlipwayError: it has none, and the message names its newest tags; or git does not read it, as one of another owner.
+        SlipwayError: it has none, and the message names its newest tags; or git does not read the repository.
     """
     for name in (f"refs/tags/{tag}", tag):
         done = _git(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
