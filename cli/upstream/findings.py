@@ -111,8 +111,8 @@ def _looks_inside(row: Row) -> bool:
 
 def _gone(path: str, files: UpstreamFiles) -> str:
     name = PurePosixPath(path).name
-    others = sorted(other for other in files.paths if PurePosixPath(other).name == name and "*" not in name)
-    moved = f"; it may have moved to {', '.join(others[:3])}" if 0 < len(others) <= 3 else ""
+    namesakes = sorted(file for file in files.paths if PurePosixPath(file).name == name and "*" not in name)
+    moved = f"; it may have moved to {', '.join(namesakes[:3])}" if 0 < len(namesakes) <= 3 else ""
     return f"{path} is not there{moved}"
 
 

@@ -100,11 +100,11 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     _git(folder, "remote", "add", "origin", address)
     short = re.fullmatch(r"[0-9a-f]{7,39}", tag)
     if short:
-        wanted = ["--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*"]
+        refspec = ["--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*"]
     else:
         whole = re.fullmatch(r"[0-9a-f]{40}", tag)
-        wanted = ["--depth=1", "--filter=blob:none", "origin", tag if whole else f"refs/tags/{tag}"]
-    done = _git(folder, "fetch", "-q", "--no-tags", *wanted)
+        refspec = ["--depth=1", "--filter=blob:none", "origin", tag if whole else f"refs/tags/{tag}"]
+    done = _git(folder, "fetch", "-q", "--no-tags", *refspec)
     if done.returncode:
         if _git(folder, "ls-remote", "-q", "origin", "HEAD").returncode:
             raise SlipwayError(f"{address} cannot be read: {_reason(done)}; give a checkout of it with --from")

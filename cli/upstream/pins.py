@@ -15,8 +15,8 @@ from stacks.versions.tables import order, table
 
 def tags(contract: Contract) -> list[str]:
     """Return the tags and commits that stacks take of an upstream, the oldest first."""
-    found = {pin.tag.format(version) for pin in contract.pin for version in _versions(pin)}
-    return sorted(found, key=lambda tag: (contract.version(tag) is None, order(contract.version(tag) or ""), tag))
+    pinned = {pin.tag.format(version) for pin in contract.pin for version in _versions(pin)}
+    return sorted(pinned, key=lambda tag: (contract.version(tag) is None, order(contract.version(tag) or ""), tag))
 
 
 def _versions(pin: Pin) -> set[str]:

@@ -1,4 +1,4 @@
-"""``slipway upstream``: contracts held against checkouts, archives and the network."""
+"""``slipway upstream``: contracts terms against checkouts, archives and the network."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def results(
     """
     chosen = {name: contract(name) for name in names or components()}
     files = _local(folder) if folder else None
-    for name, held in chosen.items():
+    for name, terms in chosen.items():
         if folder and files:
             # Its files are of one version: without a tag, of the newest that we take.
-            yield held, _held(name, held, tag or (pins.tags(held) or [""])[-1], files, str(folder), shown=tag or "")
+            version = tag or pins.tags(terms)[-1]
+            yield terms, _result(name, terms, version, files, str(folder), label=tag or "")
             continue
-        for one in [tag] if tag else pins.tags(held):
+        for version in [tag] if tag else pins.tags(terms):
             try:
-                yield held, _at(name, held, one, folder)
+                yield terms, _at(name, terms, version, folder)
             except SlipwayError as error:
-                yield held, Result(name, held.where, one, error=str(error))
+                yield terms, Result(name, terms.where, version, error=str(error))
 
 
 def _local(folder: Path) -> UpstreamFiles | None:
@@ -50,23 +51,24 @@ def _local(folder: Path) -> UpstreamFiles | None:
     return None if git_objects.is_repository(folder) else FolderFiles(folder)
 
 
-def _at(name: str, held: Contract, tag: str, repository: Path | None) -> Result:
+def _at(name: str, terms: Contract, tag: str, repository: Path | None) -> Result:
     if repository:
         files = RepositoryFiles(repository, git_objects.commit(repository, tag))
-        return _held(name, held, tag, files, str(repository))
-    if not held.repository:
-        return Result(name, held.where, tag, error=f"{held.archive} {tag}: give the archive with --from", skipped=True)
+        return _result(name, terms, tag, files, str(repository))
+    if not terms.repository:
+        reason = f"{terms.archive} {tag}: give the archive with --from"
+        return Result(name, terms.where, tag, error=reason, skipped=True)
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as scratch:
         host = environment_mirrors().get("git") or git_objects.PUBLIC
-        commit = git_objects.fetched(held.repository, tag, Path(scratch), host)
-        return _held(name, held, tag, RepositoryFiles(Path(scratch), commit), held.repository)
+        commit = git_objects.fetched(terms.repository, tag, Path(scratch), host)
+        return _result(name, terms, tag, RepositoryFiles(Path(scratch), commit), terms.repository)
 
 
-def _held(name: str, held: Contract, tag: str, files: UpstreamFiles, where: str, shown: str | None = None) -> Result:
+def _result(name: str, terms: Contract, tag: str, files: UpstreamFiles, where: str, label: str | None = None) -> Result:
     # Members are of archives, which are not made of the repository alone.
-    archive = isinstance(files, ArchiveFiles) or not held.repository
-    rows = [row for row in held.rows(tag) if row.file or archive]
+    archive = isinstance(files, ArchiveFiles) or not terms.repository
+    rows = [row for row in terms.rows(tag) if row.file or archive]
     if rows and not any(files.matching(row.path) for row in rows):
         files_of = ", ".join(dict.fromkeys(row.path for row in rows[:3]))
-        raise SlipwayError(f"{where} is no checkout of {held.where}: it has none of its files, such as {files_of}")
-    return Result(name, where, tag if shown is None else shown, findings(rows, files))
+        raise SlipwayError(f"{where} is no checkout of {terms.where}: it has none of its files, such as {files_of}")
+    return Result(name, where, tag if label is None else label, findings(rows, files))

@@ -19,7 +19,7 @@ PACKAGES = {"DOWNLOADS_NVIDIA", "DOWNLOADS_DOCA", "DOWNLOADS_CONDA", "DOWNLOADS_
 """Package repositories: their package managers know their layout."""
 
 EVERY = {name: contract(name) for name in components()}
-ROWS = [(name, row) for name, held in EVERY.items() for row in held.row]
+ROWS = [(name, row) for name, terms in EVERY.items() for row in terms.row]
 
 
 def looks_inside(row: Row) -> bool:
@@ -46,7 +46,7 @@ def test_fetched_repository_has_contract() -> None:
         for repository in re.findall(r"/fetch-source ([\w-]+/[\w-]+) ", path.read_text(errors="replace"))
     }
     assert len(fetched) > 6
-    assert fetched <= {held.repository for held in EVERY.values()}
+    assert fetched <= {terms.repository for terms in EVERY.values()}
 
 
 def test_download_has_contract() -> None:
@@ -55,7 +55,7 @@ def test_download_has_contract() -> None:
         for path in DOCKERFILES.glob("*/Dockerfile")
         for name in re.findall(r"^ARG (DOWNLOADS_\w+)", path.read_text(), re.MULTILINE)
     }
-    assert declared - PACKAGES == {held.download for held in EVERY.values() if held.download}
+    assert declared - PACKAGES == {terms.download for terms in EVERY.values() if terms.download}
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -89,7 +89,7 @@ def test_rows_can_be_checked(tmp_path: Path) -> None:
             path.write_text("")
         elif not path.exists():
             path.mkdir()
-    held = {
+    results = {
         (name, row): not finding.missing
         for name, every in EVERY.items()
         for row, finding in zip(every.row, findings(every.row, FolderFiles(tmp_path / name)), strict=True)
@@ -97,13 +97,13 @@ def test_rows_can_be_checked(tmp_path: Path) -> None:
     # Of an empty file, only what it must not have is true.
     assert [
         place
-        for place, holds in held.items()
+        for place, holds in results.items()
         if holds == bool(place[1].pattern or place[1].variable or place[1].symbol)
     ] == []
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_tags_of_pins_have_rows(name: str) -> None:
-    held: Contract = EVERY[name]
-    used: set[Row] = {row for tag in pins.tags(held) for row in held.rows(tag)}
+    terms: Contract = EVERY[name]
+    used: set[Row] = {row for tag in pins.tags(terms) for row in terms.rows(tag)}
     assert used

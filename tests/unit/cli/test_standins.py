@@ -72,8 +72,8 @@ def test_excuse_of_standin_is_needed(name: str, expression: str, tmp_path: Path)
     for tag in tags:
         folder = tmp_path / tag
         folder.mkdir()
-        held = findings(contract(name).rows(tag), standin(name, tag, folder))
+        results = findings(contract(name).rows(tag), standin(name, tag, folder))
         missing += [
-            finding for finding in held if finding.missing and expression in finding.row.pattern + finding.row.absent
+            finding for finding in results if finding.missing and expression in finding.row.pattern + finding.row.absent
         ]
     assert missing

@@ -358,11 +358,11 @@ def test_missing_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_tag_that_is_gone_is_one_line(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gone = "tool: https://github.com/acme/tool has no tag or commit 'v9': it is gone, or was never released there"
-    assert run(capsys, "tool", "--at", "v9") == (1, [gone])
+    line = "tool: https://github.com/acme/tool has no tag or commit 'v9': it is gone, or was never released there"
+    assert run(capsys, "tool", "--at", "v9") == (1, [line])
     here = f"tool: {hub} has no tag 'v9'; its newest tags are: "
-    status, (line,) = run(capsys, "tool", "--from", hub, "--at", "v9")
-    assert (status, line[: len(here)]) == (1, here)
+    status, (local,) = run(capsys, "tool", "--from", hub, "--at", "v9")
+    assert (status, local[: len(here)]) == (1, here)
 
 
 def test_repository_of_other_owner_is_one_line(
@@ -443,8 +443,8 @@ def test_pins_follow_stacks_and_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         {"version": "hpcx-v2.26-gcc", "match": "hpcx-v([0-9.]+)-"},
     ]
     rows = [{"relies": "", "stands": "", "file": "a"}]
-    held = Contract.model_validate({"repository": "acme/tool", "read": "v1", "pin": pinned, "row": rows})
-    assert pins.tags(held) == ["v2.0", "v2.1", "2.26", "24.12"]
+    terms = Contract.model_validate({"repository": "acme/tool", "read": "v1", "pin": pinned, "row": rows})
+    assert pins.tags(terms) == ["v2.0", "v2.1", "2.26", "24.12"]
 
 
 def test_mirror_of_git_is_read(
