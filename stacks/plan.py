@@ -251,7 +251,7 @@ def _images(stack: str, resolved: Graph, contents: Contents, *, search: bool) ->
     prints = fingerprints(content_of.values())
     run = {spec.name: prints[spec.name] for spec in ordered if not spec.product}
     files = {name: of.listing for name, of in content_of.items()}
-    revisions = history.find(stack, run, files, root) if search else history.newest(run, root)
+    revisions = history.find(stack, run, files=files, root=root) if search else history.newest(run, root)
     # A product is known by its content alone, so that every stack and branch that needs the same one shares it.
     revisions |= {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered if spec.product}
     additional = extra_tags_of(stack, config, root)
