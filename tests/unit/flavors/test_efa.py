@@ -169,6 +169,7 @@ def test_dockerfile_defaults_equal_the_table() -> None:
         ({"nccl": {"tests": "latest"}}, "slipway:nccl.tests: 'latest': expected a version such as 2.15.0, beginning with a number and a dot"),
         ({"openmpi": {"pmix": "latest"}}, "slipway:openmpi.pmix: 'latest': expected a version such as 2.15.0, beginning with a"),
         ({"openmpi": {"pmix": 0}}, "slipway:openmpi.pmix: '0': expected a version such as 2.15.0, beginning with a number and a dot"),
+        ({"openmpi": {"version": "5.0.10"}}, "slipway:openmpi.version: '5.0.10': expected a release of OpenMPI 4, such as 4.1.8"),
         ({"openmpi": {"version": "v4.1"}}, "slipway:openmpi.version: 'v4.1': expected a version such as 2.15.0, beginning with a"),
     ],
 )  # fmt: skip
