@@ -10,6 +10,7 @@ import pulumi_docker as docker
 
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
+from stacks.config.inspection import Inspection
 from stacks.config.signing import Signer
 from stacks.plan import PlannedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
@@ -21,14 +22,16 @@ class ImageVariantArgs:
 
     ``image`` is the planned image. ``parents`` has, by name, the sibling images whose references become arguments of
     the image or its checks. A product in the registry is reused instead of built; with a ``signer``, it must have that
-    signature. ``needed`` says that the registry must answer; it is false if this machine pushes nothing. ``after`` are
-    the resources that must exist before the build.
+    signature. ``needed`` says that the registry must answer; it is false if this machine pushes nothing. ``inspection``
+    says what an image with checks must load before it gets its tag. ``after`` are the resources that must exist before
+    the build.
     """
 
     image: PlannedImage
     registry: Registry
     needed: bool
     signer: Signer | None = None
+    inspection: Inspection = field(default_factory=Inspection)
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
 
@@ -36,10 +39,10 @@ class ImageVariantArgs:
 class ImageVariant(pulumi.ComponentResource):
     """One image: built, pushed unless the registry says not to, checked, and known by its digest.
 
-    An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed, and
-    whatever uses the image waits for that. So the checks run on what is published, whichever engine builds it, and a
-    changed check runs on the published image. A product that is taken from the registry is checked too: its tag says
-    that it passed the checks of the day.
+    An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed and
+    everything in it loads, and whatever uses the image waits for that. So the checks run on what is published,
+    whichever engine builds it, and a changed check runs on the published image. A product that is taken from the
+    registry is checked too: its tag says that it passed the checks of the day.
 
     Its inputs are the image's contents in a reader's terms, so that a preview shows an argument's old and new value
     and a changed file's name; the bare ``docker.Image`` shows neither. A product has a type of its own, by which a
@@ -102,7 +105,10 @@ class ImageVariant(pulumi.ComponentResource):
             return pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        return CheckedTag(f"{name}-tag", CheckedTagArgs(ref, checks.checked, self.tag, login), below).ref
+        inspected = args.inspection.gate and not args.image.spec.product
+        exceptions = [row.model_dump() for row in args.inspection.exceptions] if inspected else None
+        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions)
+        return CheckedTag(f"{name}-tag", tag, below).ref
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""

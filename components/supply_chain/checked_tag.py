@@ -1,8 +1,8 @@
-"""``CheckedTag``: the tag of a pushed image, which it gets after its checks passed."""
+"""``CheckedTag``: the tag of a pushed image, which it gets after its checks passed and everything in it loads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,24 +20,29 @@ from stacks.errors import SlipwayError
 class CheckedTagArgs:
     """The image as ``repository@sha256:...``, its tag, the login that may push it, and what was checked.
 
-    ``checked`` is the hexadecimal part of a digest.
+    ``checked`` is the hexadecimal part of a digest. ``exceptions`` are the faults of loading that do not count, as
+    ``slipway:inspection`` lists them; None if the image is not inspected.
     """
 
     ref: pulumi.Input[str]
     checked: pulumi.Input[str]
     tag: str
     login: Login
+    exceptions: Sequence[Mapping[str, str]] | None
 
 
 class TagChecked(TagImage):
-    """Points a tag at an image that was checked."""
+    """Points a tag at an image that was checked, after an inspection.
+
+    Changed exceptions alone inspect nothing again: they count for the next image.
+    """
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Tag the image; return its new name.
+        """Inspect the image and tag it; return its new name. An image that has the tag already is not inspected.
 
         Raises:
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
-                or as for a tag.
+                something in the image does not load; or as for a tag.
         """
         ref, checked = props["ref"], props["checked"]
         if ref.rpartition(":")[2] != checked:
@@ -50,6 +55,10 @@ class TagChecked(TagImage):
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
             return {"name": name}
+        if props.get("exceptions") is not None:
+            from components.supply_chain import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
+
+            loading_gate.check(ref, login, props["exceptions"])
         return super().run_as(props, login)
 
 
@@ -60,5 +69,12 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
     """``repository@sha256:...``; known once the image has its tag."""
 
     def __init__(self, name: str, args: CheckedTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        inputs = {"ref": args.ref, "checked": args.checked, "tag": args.tag, "name": None, **login_inputs(args.login)}
+        inputs = {
+            "ref": args.ref,
+            "checked": args.checked,
+            "tag": args.tag,
+            "exceptions": args.exceptions,
+            "name": None,
+            **login_inputs(args.login),
+        }
         super().__init__(TagChecked(), name, inputs, opts)

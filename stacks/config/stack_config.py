@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from stacks.config.ec2 import Ec2Runners
+from stacks.config.inspection import Inspection
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
@@ -71,6 +72,9 @@ class StackConfig(Model):
     )
     signing: Signing | None = Field(
         None, description="How images are signed after a push, and what is attested. Default: no signature."
+    )
+    inspection: Inspection = Field(
+        default_factory=Inspection, description="What an image must load before it gets its tag."
     )
     trust: dict[str, Signer] = Field(
         default_factory=dict,

@@ -11,6 +11,7 @@ import pytest
 from ci import pulumi_stack
 from stacks.tags import UNCHECKED
 from tests.engine.project import Project
+from tests.helpers.elf_writer import LOADER, elf
 from tests.images.engine import Image, base_image, forget
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
@@ -159,6 +160,28 @@ def test_new_checks_leave_digest_and_child(checked: Project) -> None:
     checked.write("dockerfiles/link0/Dockerfile", text)
     checked.up()
     assert outputs(checked) == before
+
+
+def test_image_in_which_a_library_is_missing_gets_no_tag(checked: Project) -> None:
+    program = elf(needed=["libgone.so.1"], interpreter=LOADER)
+    (checked.root / "dockerfiles/link0/program").write_bytes(program)
+    text = (checked.root / "dockerfiles/link0/Dockerfile").read_text()
+    checked.write("dockerfiles/link0/Dockerfile", f"{text}COPY --chmod=755 link0/program /opt/program\n")
+    failed = checked.up(check=False)
+    assert failed.returncode != 0
+    assert re.search(r"link0@sha256:\w{64}: gets no tag because of a fault", failed.output), failed.output
+    assert re.search(r"^ +/opt/program: misses libgone.so.1: not in the image$", failed.output, re.MULTILINE), (
+        failed.output
+    )
+    assert "Traceback" not in failed.output
+    assert (tags(checked, "link0"), tags(checked, "link1")) == ([], [])
+
+    excepted = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    checked.configure(base="debian:bookworm-slim", length=2, inspection={"exceptions": [excepted]})
+    checked.up()
+    assert [len(tags(checked, name)) for name in ("link0", "link1")] == [1, 1]
+    checked.configure(base="debian:bookworm-slim", length=2)
+    assert UNCHANGED.search(checked.preview("--expect-no-changes").output)
 
 
 def test_image_whose_checks_are_no_target_is_refused(checked: Project) -> None:

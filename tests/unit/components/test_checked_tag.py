@@ -1,8 +1,10 @@
-"""The tag of an image that passed its checks."""
+"""The tag of an image that passed its checks, and in which everything loads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +12,9 @@ import pytest
 from components.supply_chain.checked_tag import TagChecked
 from stacks.errors import SlipwayError
 from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.helpers.elf_writer import LOADER, elf, loader
+
+PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
 
 
 @pytest.fixture
@@ -54,3 +59,82 @@ def test_changed_checks_of_tagged_image_are_no_change(registry: Registry) -> Non
     assert state is not None
     assert not TagChecked().diff("", state, inputs(registry)).changes
     assert TagChecked().diff("", state, inputs(registry) | {"tag": "x2"}).changes
+
+
+def layer(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(content), 0o755
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def inspected(registry: Registry, files: Mapping[str, bytes], *exceptions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the inputs for an image with these files and glibc's loader."""
+    ref = registry.image("a/loads:unchecked--x1", [layer({LOADER.lstrip("/"): loader(), **files})])
+    checked = ref.rpartition(":")[2]
+    return {"ref": ref, "tag": "x1", "checked": checked, "exceptions": [*exceptions], "name": None}
+
+
+def test_image_without_a_library_gets_no_tag(registry: Registry) -> None:
+    given = inspected(registry, {"opt/a": PROGRAM, "opt/b": PROGRAM})
+    with pytest.raises(SlipwayError) as refusal:
+        TagChecked().create(given)
+    lines = str(refusal.value).split("\n")
+    assert lines[0].startswith(f"{given['ref']}: gets no tag because of 2 faults; ")
+    assert "slipway:inspection.exceptions" in lines[0]
+    assert lines[1:] == [f"  /opt/{name}: misses libgone.so.1: not in the image" for name in "ab"]
+    assert "a/loads:x1" not in registry.digests
+
+
+def test_faults_beyond_the_first_are_counted(registry: Registry) -> None:
+    given = inspected(registry, {f"opt/{number:02}": PROGRAM for number in range(32)})
+    with pytest.raises(SlipwayError) as refusal:
+        TagChecked().create(given)
+    lines = str(refusal.value).split("\n")
+    assert len(lines) == 32
+    assert lines[-1] == f"  and 2 more; `slipway inspect {given['ref']}` lists them"
+
+
+@pytest.mark.parametrize(
+    ("files", "missing", "tagged"),
+    [
+        ("/opt/a", "*", True),
+        ("*", "libgone.so.*", True),
+        ("/opt/b", "*", False),
+        ("/opt/a", "libother.so.1", False),
+        ("opt/a", "*", False),
+    ],
+)
+def test_exception_names_file_and_library(registry: Registry, files: str, missing: str, *, tagged: bool) -> None:
+    row = {"files": files, "missing": missing, "reason": "the host mounts it"}
+    given = inspected(registry, {"opt/a": PROGRAM}, row)
+    if tagged:
+        TagChecked().create(given)
+    else:
+        with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
+            TagChecked().create(given)
+    assert ("a/loads:x1" in registry.digests) == tagged
+
+
+def test_image_with_its_tag_is_not_inspected_again(registry: Registry) -> None:
+    given = inspected(registry, {"opt/a": PROGRAM})
+    registry.digests["a/loads:x1"] = registry.digests["a/loads:unchecked--x1"]
+    TagChecked().create(given)
+    assert "/blobs/" not in repr(registry.requests)
+
+
+def test_gate_that_is_off_reads_no_layer(registry: Registry) -> None:
+    TagChecked().create(inspected(registry, {"opt/a": PROGRAM}) | {"exceptions": None})
+    assert "a/loads:x1" in registry.digests
+    assert "/blobs/" not in repr(registry.requests)
+
+
+def test_changed_exceptions_are_no_change(registry: Registry) -> None:
+    given = inspected(registry, {})
+    state = TagChecked().create(given).outs
+    assert state is not None
+    row = {"files": "*", "missing": "*", "reason": "none"}
+    assert not TagChecked().diff("", state, given | {"exceptions": [row]}).changes

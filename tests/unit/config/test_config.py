@@ -70,6 +70,15 @@ def test_config_of_flavor_alone_loads() -> None:
             "stack x: slipway:runsOn.1: 'a b': expected a runner's label, such as self-",
         ),
         ({"publish": "maybe"}, "stack x: slipway:publish: 'maybe': "),
+        (
+            {"inspection": {"exceptions": [{"files": "opt/a.so", "reason": "none"}]}},
+            "stack x: slipway:inspection.exceptions.0.files: 'opt/a.so': expected a path in the image that begins with / ",
+        ),
+        (
+            {"inspection": {"exceptions": [{"files": "*", "reason": " "}]}},
+            "stack x: slipway:inspection.exceptions.0.reason: ' ': expected why this is no fault",
+        ),
+        ({"inspection": {"exceptions": [{"files": "*"}]}}, "stack x: slipway:inspection.exceptions.0.reason: "),
         ({"platform": "linux/arm"}, "stack x: slipway:platform: 'linux/arm': "),
         ({"base": "debian"}, "stack x: slipway:base: 'debian': expected an image reference with a tag or a digest"),
         ({"base": "debian:a b"}, "stack x: slipway:base: 'debian:a b': expected an image reference"),

@@ -1,0 +1,43 @@
+"""The gate of an image's tag: everything in the image loads, but for the stack's exceptions."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oci import credentials
+from oci.binaries import inspection
+from oci.binaries.loading import Fault
+from oci.registry_image import fetch
+from stacks.errors import SlipwayError, one_line
+
+_LISTED: Final = 30
+"""Faults in one error."""
+_WIDTH: Final = 500
+"""Characters of one fault."""
+
+
+def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mapping[str, str]]) -> None:
+    """Inspect a pushed image, ``repository@sha256:...``; ``exceptions`` are those of ``slipway:inspection``.
+
+    Raises:
+        SlipwayError: something in the image does not load, with a line for each fault; or a layer cannot be read.
+    """
+    found = inspection.inspect(fetch(ref, login)).faults
+    faults = [fault for fault in found if not any(_is_excepted(fault, row) for row in exceptions)]
+    if faults:
+        lines = [f"  {one_line(str(fault), _WIDTH)}" for fault in faults[:_LISTED]]
+        if len(faults) > _LISTED:
+            lines.append(f"  and {len(faults) - _LISTED} more; `slipway inspect {ref}` lists them")
+        number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
+        header = f"{ref}: gets no tag because of {number}; mend the image, or list it in slipway:inspection.exceptions:"
+        raise SlipwayError("\n".join([header, *lines]))
+
+
+def _is_excepted(fault: Fault, row: Mapping[str, str]) -> bool:
+    """Return whether an exception names a fault: its file, and a library, symbol or version that it misses."""
+    words = fault.missing.replace(",", "").split()
+    return fnmatch.fnmatchcase(fault.file, row["files"]) and any(
+        fnmatch.fnmatchcase(word, row["missing"]) for word in words
+    )

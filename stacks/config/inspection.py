@@ -1,0 +1,42 @@
+"""``slipway:inspection``: what an image must load before it gets its tag, and the exceptions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from stacks.config.model import Model
+
+
+def _pattern(value: str) -> str:
+    if not value.startswith(("/", "*")):
+        raise ValueError("expected a path in the image that begins with / or *, such as /opt/acme/lib/*.so")
+    return value
+
+
+def _reason(value: str) -> str:
+    if not value.strip():
+        raise ValueError("expected why this is no fault")
+    return value
+
+
+class InspectionException(Model):
+    """A fault that does not stop an image, with the reason."""
+
+    files: Annotated[str, AfterValidator(_pattern)] = Field(
+        description="Pattern of the files' paths, such as /opt/acme/lib/*.so. A star matches slashes too."
+    )
+    missing: str = Field("*", description="Pattern of what they miss: the name of a library, a symbol or a version.")
+    reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why this is no fault.")
+
+
+class Inspection(Model):
+    """What an image must load before it gets its tag."""
+
+    gate: bool = Field(
+        default=True, description="Inspect each pushed image that has checks; an image with a fault gets no tag."
+    )
+    exceptions: tuple[InspectionException, ...] = Field(
+        (), description="Faults that do not stop an image: [{files: PATTERN, missing: PATTERN, reason: TEXT}]."
+    )
