@@ -21,6 +21,8 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     clusters.missing_charts,
     clusters.validation_image,
     clusters.unnamed_pools,
+    clusters.unused_build_service,
+    clusters.shared_pool,
     pushes.products,
 )
 """Rules for every stack."""

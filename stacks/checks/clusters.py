@@ -44,6 +44,28 @@ def unnamed_pools(graph: Graph) -> Iterator[str]:
         )
 
 
+def unused_build_service(graph: Graph) -> Iterator[str]:
+    """Yield a message where neither jobs nor the stack's images build on the build service."""
+    runners = graph.config.runners
+    service = runners.build if isinstance(runners, KubernetesRunners) else None
+    if service and not service.jobs and graph.config.build_on != "runners":
+        yield (
+            "slipway:runners.build: nothing builds there: set build.jobs: true for jobs, or slipway:buildOn: runners "
+            "for the stack's images, or leave build out"
+        )
+
+
+def shared_pool(graph: Graph) -> Iterator[str]:
+    """Yield a message where a job can get to the node on which the stack's images are built."""
+    runners = graph.config.runners
+    if graph.config.build_on == "runners" and isinstance(runners, KubernetesRunners) and runners.shares_pool:
+        yield (
+            "slipway:runners.build.nodeSelector: these nodes may also get the Docker daemon beside a runner, which is "
+            "privileged, and what is published is built on them: give it and nodeSelector one label with two values, "
+            "such as acme.example/pool, or daemon: false"
+        )
+
+
 def validation_image(graph: Graph) -> Iterator[str]:
     """Yield a message for each reason why the cluster cannot run the image that it checks."""
     config, runners, validation = graph.config, graph.config.runners, _validation(graph)

@@ -145,8 +145,13 @@ class Pool(Model):
 
 
 class BuildService(Pool):
-    """A Docker daemon that all builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
+    """A Docker daemon that builds share. Its layers outlive its pod; it and its clients have TLS certificates."""
 
+    jobs: bool = Field(
+        default=False,
+        description="Give jobs its key, so that they build on it. Who has the key is root over all that is built "
+        "there, so buildOn: runners refuses it.",
+    )
     cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that it requests.")
@@ -233,7 +238,8 @@ class KubernetesRunners(Pool):
     shm: Quantity = Field("64Gi", description="Size of /dev/shm where there are GPUs; it counts as memory.")
     daemon: bool = Field(
         default=True,
-        description="Give each runner a Docker daemon of its own. Without it, jobs build on the build service.",
+        description="Give each runner a Docker daemon of its own. Without it, jobs build on a build service "
+        "with jobs: true, or not at all.",
     )
     cpu: str = Field("4", pattern="^[1-9][0-9]*m?$", description="CPUs that each Docker daemon requests.")
     memory: Quantity = Field("16Gi", description="Memory that each Docker daemon requests; also its limit.")
@@ -249,7 +255,9 @@ class KubernetesRunners(Pool):
         description="Minutes that a runner or the build service gets to finish its builds before it ends.",
     )
 
-    build: BuildService | None = Field(None, description="A Docker daemon that all builds share.")
+    build: BuildService | None = Field(
+        None, description="A Docker daemon that builds share: those of jobs, or with buildOn the stack's own."
+    )
     validation: Validation | None = Field(None, description="GPU checks of an image, run on the cluster.")
 
     @field_validator("kubeconfig")
@@ -275,7 +283,7 @@ class KubernetesRunners(Pool):
             if count is not None:
                 check_count(self.profile, resource, count, field=f"runners.{name}")
         if not self.daemon and not self.build:
-            raise ValueError("daemon is false and there is no build service: set runners.build, or leave daemon out")
+            raise ValueError("daemon is false and there is no build service: set build.jobs: true, or leave daemon out")
         if self.gpus == 0 and (self.efa or self.infiniband):
             raise ValueError("gpus is 0, and EFA and InfiniBand are for GPUs: leave them out, or request GPUs")
         if self.validation and not self.validation.command and not self.devices.get(GPU):
@@ -296,6 +304,13 @@ class KubernetesRunners(Pool):
         runners = self.daemon and not node(self.profile).pool and not self.dedicated
         service = self.build is not None and not self.build.rootless and not self.build.dedicated
         return (*(["nodeSelector"] if runners else []), *(["build.nodeSelector"] if service else []))
+
+    @property
+    def shares_pool(self) -> bool:
+        """Whether one node may get both the build service and a runner's privileged daemon."""
+        if self.build is None or self.unpooled or not self.daemon or node(self.profile).pool:
+            return False
+        return all(self.node_selector.get(key, value) == value for key, value in self.build.node_selector.items())
 
     @property
     def build_namespace(self) -> str:

@@ -145,6 +145,11 @@ class StackConfig(Model):
                 raise ValueError(
                     "runners.build.rootless has no Docker API, which builds need: leave one of the two out"
                 )
+            if isinstance(runners, KubernetesRunners) and runners.build.jobs:
+                raise ValueError(
+                    "runners.build.jobs is true: what is published would be built where every job is root; leave jobs "
+                    "out, or build on the engine"
+                )
             platform = info.data.get("platform")
             if platform and isinstance(runners, KubernetesRunners) and (why := runners.platform_conflict(platform)):
                 raise ValueError(f"{why}: leave one out")

@@ -54,11 +54,11 @@ def escapes(spec: dict[str, Any]) -> bool:
         {},
         {"nodeSelector": {"kubernetes.io/os": "linux"}},
         {"nodeSelector": POOL},
-        {"build": {}},
-        {"nodeSelector": POOL, "build": {"nodeSelector": ANY}},
-        {"build": {}, "daemon": False},
-        {"nodeSelector": POOL, "build": {"nodeSelector": POOL, "tolerations": [TAINT]}},
-        {"build": {"rootless": True}, "daemon": False},
+        {"build": {"jobs": True}},
+        {"nodeSelector": POOL, "build": {"jobs": True, "nodeSelector": ANY}},
+        {"build": {"jobs": True}, "daemon": False},
+        {"nodeSelector": POOL, "build": {"jobs": True, "nodeSelector": POOL, "tolerations": [TAINT]}},
+        {"build": {"jobs": True, "rootless": True}, "daemon": False},
     ],
     ids=str,
 )
@@ -69,7 +69,7 @@ def test_privileged_pod_stays_off_nodes_of_others(tmp_path: Path, profile: str, 
 
 @pytest.mark.parametrize("daemon", [True, False])
 def test_job_cannot_fill_its_nodes_disk(tmp_path: Path, daemon: bool) -> None:
-    build = {"nodeSelector": POOL}
+    build = {"jobs": True, "nodeSelector": POOL}
     declared = pods(tmp_path, daemon=daemon, nodeSelector=POOL, build=build, disk="50Gi")
     assert len(declared) == 2
     for spec in declared:
@@ -84,7 +84,12 @@ def test_pool_of_a_stack_reaches_every_pod_of_jobs(tmp_path: Path) -> None:
         "tolerations": [TAINT, {"key": "x", "operator": "Exists"}],
         "runtimeClass": "kata-qemu",
     }
-    declared = pods(tmp_path, profile="eks-p5", **pool, build={**pool, "nodeSelector": {"acme.example/pool": "builds"}})
+    declared = pods(
+        tmp_path,
+        profile="eks-p5",
+        **pool,
+        build={**pool, "jobs": True, "nodeSelector": {"acme.example/pool": "builds"}},
+    )
     runner, service = declared
     assert runner["nodeSelector"] == {"node.kubernetes.io/instance-type": "p5.48xlarge", **POOL}
     assert runner["tolerations"][1:] == service["tolerations"] == [
@@ -95,7 +100,7 @@ def test_pool_of_a_stack_reaches_every_pod_of_jobs(tmp_path: Path) -> None:
 
 
 def test_missing_pools_are_refused_in_a_line_each(tmp_path: Path) -> None:
-    values = {"flavor": "runners", "runners": {"kind": "kubernetes", "github": GITHUB, "build": {}}}
+    values = {"flavor": "runners", "runners": {"kind": "kubernetes", "github": GITHUB, "build": {"jobs": True}}}
     with pytest.raises(SlipwayError) as caught:
         plan.specs(values, "stack t", tmp_path)
     assert [line.partition(": ")[2].partition(": ")[0] for line in str(caught.value).splitlines()] == [

@@ -76,7 +76,8 @@ class RunnersProject(Project):
             "disk": "2Gi",
         }
         if runners and "build" in runners:
-            runners = {**runners, "build": {"nodeSelector": POOL, **runners["build"]}}
+            of_jobs = "buildOn" not in values
+            runners = {**runners, "build": {"jobs": of_jobs, "nodeSelector": POOL, **runners["build"]}}
         super().configure(**{"flavor": "runners", **values}, runners={**settings, **(runners or {})})
 
     def exported(self) -> str:

@@ -141,7 +141,8 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
 
         def configure(**values: Any) -> None:
             where = {"kind": "local", "address": registry, "path": project.path}
-            project.configure({"build": service}, flavor="chain", buildOn="runners", registry=where, **values)
+            runners = {"build": service, "daemon": False}
+            project.configure(runners, flavor="chain", buildOn="runners", registry=where, **values)
 
         configure()
         # The machine's own engine has no part in it.
@@ -150,6 +151,7 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
         output = project.up(**unreachable).output
         first = project.outputs()
         assert first["runners"]["buildService"] == address
+        assert not project.cluster.items(project.at("secrets"))  # no key for jobs
         ref = first["images"]["link0"]["ref"]
         assert ref.startswith(f"{registry}/{project.path}/link0@sha256:")
         before = manifest(registry, f"{project.path}/link0", first["images"]["link0"]["digest"])["layers"]

@@ -74,7 +74,7 @@ def written(**values: Any) -> list[dict[str, Any]]:
 
 
 def test_checkov_reports_only_explained_exceptions(tmp_path: Path) -> None:
-    rootless = {"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}
+    rootless = {"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}
     for number, manifest in enumerate([*written(**WHOLE), *written(**rootless, namespace="rootless")]):
         (tmp_path / f"{number}.json").write_text(json.dumps(manifest))
     words: list[str | Path] = [

@@ -196,7 +196,8 @@ def filled(old: Any, today: Any) -> Any:
             return today
         return {key: filled(value, today.get(key) if isinstance(today, dict) else None) for key, value in old.items()}
     if isinstance(old, list):
-        return [filled(one, other) for one, other in _paired(old, today)]
+        values = [filled(one, other) for one, other in _paired(old, today)]
+        return [value for value in values if value is not None]  # what no longer exists depends on nothing
     return today if old == "${today}" else old
 
 
@@ -218,10 +219,11 @@ _LEFT_OUT = {"availabilityZone", "text"}
 
 
 def _paired(first: list[Any], second: Any) -> list[tuple[Any, Any]]:
-    """Pair the items of two lists: resources by URN, because their order varies."""
+    """Pair the items of two lists: resources by URN, because their order varies, or else by type."""
     if first and isinstance(first[0], dict) and "urn" in first[0]:
         by_urn = {one["urn"]: one for one in second}
-        return [(one, by_urn[one["urn"]]) for one in first]
+        by_type = {one["type"]: one for one in second}
+        return [(one, by_urn.get(one["urn"], by_type.get(one["type"]))) for one in first]
     others = second if isinstance(second, list) and len(second) == len(first) else [None] * len(first)
     return list(zip(first, others, strict=True))
 
@@ -290,25 +292,17 @@ def _build_service(cluster: Path, port: int) -> Iterator[None]:
     ended = threading.Event()
 
     def serve() -> None:
-        while not (secret := next(cluster.glob("Secret-*-build-server.json"), None)):
-            if ended.wait(0.1):
-                return
-        held = json.loads(secret.read_text())["stringData"]
-        for name, text in held.items():
-            (cluster / name).write_text(text)
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(cluster / "ca.pem"))
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_cert_chain(cluster / "cert.pem", cluster / "key.pem")
         with socket.create_server(("127.0.0.1", port)) as listening:
             listening.settimeout(0.2)
             while not ended.is_set():
                 with suppress(OSError):
                     plain, _ = listening.accept()
                     plain.settimeout(None)
-                    threading.Thread(target=relay, args=[context, plain], daemon=True).start()
+                    threading.Thread(target=relay, args=[plain], daemon=True).start()
 
-    def relay(context: ssl.SSLContext, plain: socket.socket) -> None:
-        with suppress(OSError), context.wrap_socket(plain, server_side=True) as here:
+    def relay(plain: socket.socket) -> None:
+        # An update may have made another certificate since the last connection.
+        with plain, suppress(OSError), _context(cluster).wrap_socket(plain, server_side=True) as here:
             there = socket.socket(socket.AF_UNIX)
             there.connect(engine)
             with there:
@@ -322,6 +316,25 @@ def _build_service(cluster: Path, port: int) -> Iterator[None]:
     yield
     ended.set()
     thread.join()
+
+
+def _context(cluster: Path) -> ssl.SSLContext:
+    """Return the TLS of the service by the certificate that the cluster has now.
+
+    Raises:
+        OSError: it has none.
+    """
+    secret = next(cluster.glob("Secret-*-build-server.json"), None)
+    if secret is None:
+        raise OSError("no certificate")
+    with TemporaryDirectory() as folder:
+        files = {name: Path(folder, name) for name in ("ca.pem", "cert.pem", "key.pem")}
+        for name, text in json.loads(secret.read_text())["stringData"].items():
+            files[name].write_text(text)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files["ca.pem"]))
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(files["cert.pem"], files["key.pem"])
+    return context
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

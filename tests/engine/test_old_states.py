@@ -22,15 +22,32 @@ UPDATED = {
     | {
         "slipway:runners:KubernetesRunners",
         "kubernetes:apps/v1:Deployment",
+        "kubernetes:core/v1:ResourceQuota",
         "kubernetes:helm.sh/v3:Release",
+        "kubernetes:networking.k8s.io/v1:NetworkPolicy",
+        "pulumi-python:dynamic/runners:Reached",
+        "pulumi:providers:docker",
     },
     "ec2": IMAGE
     | {f"pulumi-python:dynamic/runners:{name}" for name in ("Asleep", "Awake")}
     | {"aws:autoscaling/group:Group", "aws:ec2/launchTemplate:LaunchTemplate", "aws:lambda/function:Function"},
 }
 """By stack: the types of the resources that are updated, which are images, what has their names or digests, and runners."""
-REPLACED = {"kubernetes": {"kubernetes:batch/v1:Job"}}
-"""By stack: likewise those that are replaced. The job of the GPU checks is; Kubernetes lets no job have another image."""
+VOLUME = "kubernetes:core/v1:PersistentVolumeClaim"
+OTHERS = {
+    "kubernetes": {
+        # Kubernetes lets no job have another image.
+        ("replace", "kubernetes:batch/v1:Job"),
+        # Jobs had the key of the build service, and its layers.
+        ("replace", "pulumi-python:dynamic/runners:Certificates"),
+        ("replace", "kubernetes:core/v1:Secret"),
+        ("delete", "kubernetes:core/v1:Secret"),
+        ("delete", "kubernetes:networking.k8s.io/v1:NetworkPolicy"),
+        ("delete", VOLUME),
+        ("create", VOLUME),
+    }
+}
+"""By stack: other operations, and the types of their resources."""
 
 
 def previewed(project: Project) -> set[tuple[str, str]]:
@@ -48,7 +65,7 @@ def test_images_of_old_state_are_updated_once(tmp_path: Path, kind: str) -> None
         project.pulumi("stack", "import", "-s", "t", "--file", str(tmp_path / "old.json"))
         assert previewed(project) == {
             *(("update", updated) for updated in UPDATED[kind]),
-            *(("replace", replaced) for replaced in REPLACED.get(kind, ())),
+            *OTHERS.get(kind, ()),
         }
         project.up()
         project.preview("--expect-no-changes")

@@ -104,6 +104,11 @@ def service_labels() -> dict[str, str]:
     return {**isolation.LABELS, "app.kubernetes.io/component": "build-service"}
 
 
+def _volume(build: BuildService) -> str:
+    """Return the name of the claim of the layers. Who publishes builds on no layer that a job has made."""
+    return NAME if build.jobs else "publish"
+
+
 def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
     """Return the claim of the volume with the layers, which outlives the pod.
 
@@ -112,7 +117,7 @@ def claim(config: KubernetesRunners, build: BuildService) -> Manifest:
     spec: Spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": build.cache}}}
     if build.storage_class:
         spec["storageClassName"] = build.storage_class
-    manifest = isolation.manifest("v1", "PersistentVolumeClaim", NAME, config.build_namespace, spec=spec)
+    manifest = isolation.manifest("v1", "PersistentVolumeClaim", _volume(build), config.build_namespace, spec=spec)
     manifest["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true"}
     return manifest
 
@@ -153,7 +158,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
         "terminationGracePeriodSeconds": config.grace * 60,
         "containers": [container, *([_cleanup(image, kind["state"])] if kind["cleanup"] else [])],
         "volumes": [
-            {"name": "layers", "persistentVolumeClaim": {"claimName": NAME}},
+            {"name": "layers", "persistentVolumeClaim": {"claimName": _volume(build)}},
             {"name": "certificates", "secret": {"secretName": f"{NAME}-server"}},
             *([{"name": "socket", "emptyDir": {}}] if kind["cleanup"] else []),
         ],

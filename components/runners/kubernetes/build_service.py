@@ -14,6 +14,9 @@ from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import Spec, labels
 from stacks.config.kubernetes import BuildService, KubernetesRunners
 
+DEPLOYER = {"slipway/deployer": "true"}
+"""The label of pods that run Pulumi. No job's pod has it, and no job can label a pod."""
+
 
 def namespace(config: KubernetesRunners) -> Manifest:
     """Return the service's namespace. The runners have another one, which can so be stricter.
@@ -26,9 +29,10 @@ def namespace(config: KubernetesRunners) -> Manifest:
 def guarded(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> list[Manifest]:
     """Return the quota, limits, account and policies of the service's namespace.
 
-    The quota admits a second pod: one on a lost node remains until it is deleted.
+    The quota admits a second pod: one on a lost node remains until it is deleted. It admits a second claim: another
+    ``jobs`` means another volume.
     """
-    hard = {"pods": "2", "persistentvolumeclaims": "1"}
+    hard = {"pods": "2", "persistentvolumeclaims": "2"}
     return [
         isolation.manifest("v1", "ResourceQuota", NAME, config.build_namespace, spec={"hard": hard}),
         isolation.manifest(
@@ -72,16 +76,18 @@ def client(config: KubernetesRunners, build: BuildService) -> Spec:
 
 
 def _policy(config: KubernetesRunners, build: BuildService, ports: Iterable[int]) -> Manifest:
-    """Return the policy that lets runners reach the service, and the service reach what builds fetch and push.
+    """Return the policy that lets clients reach the service, and the service reach what builds fetch and push.
 
-    A service with an address outside of the cluster admits any source; its certificate decides.
+    Clients are the runners if it is for jobs, and else pods that run Pulumi. A port forward needs no rule: it ends
+    inside the pod. A service with an address outside of the cluster admits any source; its certificate decides.
     """
     runners = {**isolation.in_namespace(config.namespace), "podSelector": {"matchLabels": labels(config)}}
+    clients = runners if build.jobs else {"namespaceSelector": {}, "podSelector": {"matchLabels": DEPLOYER}}
     outside = build.service != "ClusterIP"
     spec = {
         "podSelector": {"matchLabels": service_labels()},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{**({} if outside else {"from": [runners]}), "ports": _port(build)}],
+        "ingress": [{**({} if outside else {"from": [clients]}), "ports": _port(build)}],
         "egress": isolation.outward(ports),
     }
     return isolation.manifest(*isolation.POLICY, "build-service", config.build_namespace, spec=spec)

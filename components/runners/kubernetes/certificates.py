@@ -26,14 +26,16 @@ _UNUSED = (
 )
 """Key usages that the authority does not have."""
 
+_INPUTS = ("hosts", "jobs")
 _KEYS = ("ca", "server_cert", "server_key", "client_cert", "client_key")
 
 
 @dataclass(frozen=True)
 class CertificatesArgs:
-    """The host names and IP addresses of the service."""
+    """The host names and IP addresses of the service, and whether jobs are its clients."""
 
     hosts: Sequence[str]
+    jobs: bool
 
 
 class MakeCertificates(ResourceProvider):
@@ -43,12 +45,13 @@ class MakeCertificates(ResourceProvider):
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make all certificates."""
-        return CreateResult("certificates", {"hosts": props["hosts"], **make(props["hosts"])})
+        return CreateResult("certificates", {**{key: props[key] for key in _INPUTS}, **make(props["hosts"])})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
-        """Replace the certificates when the hosts change."""
-        changed = olds["hosts"] != news["hosts"]
-        return DiffResult(changes=changed, replaces=["hosts"] if changed else [])
+        """Replace the certificates when the hosts change, or when jobs begin or cease to have their key."""
+        # States without ``jobs`` are from when every job had it.
+        changed = [key for key in _INPUTS if {"jobs": True, **olds}[key] != news[key]]
+        return DiffResult(changes=bool(changed), replaces=changed)
 
 
 class Certificates(Resource, module="runners", name="Certificates"):
@@ -65,7 +68,7 @@ class Certificates(Resource, module="runners", name="Certificates"):
 
     def __init__(self, name: str, args: CertificatesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         secret = pulumi.ResourceOptions(additional_secret_outputs=["server_key", "client_key"])
-        props = {"hosts": list(args.hosts), **dict.fromkeys(_KEYS)}
+        props = {"hosts": list(args.hosts), "jobs": args.jobs, **dict.fromkeys(_KEYS)}
         super().__init__(MakeCertificates(), name, props, pulumi.ResourceOptions.merge(opts, secret))
 
     @property

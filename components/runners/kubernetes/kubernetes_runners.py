@@ -87,7 +87,8 @@ class KubernetesRunners(pulumi.ComponentResource):
         client = None
         if config.build:
             self.address = build_service.address(config, config.build)
-            client = build_service.client(config, config.build)
+            # Who has the key is root over what is built there.
+            client = build_service.client(config, config.build) if config.build.jobs else None
             self._build_service(args)
         template = pod.template(config, args.mirrored(config.image), args.mirrored(config.docker_image), client)
         self._controller(args, template)
@@ -148,16 +149,16 @@ class KubernetesRunners(pulumi.ComponentResource):
         assert build is not None  # noqa: S101 - asked for by the caller
         certificates = Certificates(
             f"{self._name}-certificates",
-            CertificatesArgs(build_service.hosts(config, build)),
+            CertificatesArgs(build_service.hosts(config, build), build.jobs),
             pulumi.ResourceOptions(parent=self),
         )
         self._certificates = certificates
         # Declared first so that they are deleted last: a running build needs its certificate and its policy.
-        for each in (
+        clients = (
             build_service.secret(config, certificates.pem, "client"),
             build_service.clients_policy(config, build),
-        ):
-            self._clients.append(self._declare(each, *self._guards))
+        )
+        self._clients = [self._declare(each, *self._guards) for each in clients if build.jobs]
         policies = self._guarded(build_service.namespace(config), *build_service.guarded(config, build, args.ports))
         objects = [
             build_service.secret(config, certificates.pem, "server"),

@@ -53,7 +53,7 @@ class FolderProvider(KubernetesProvider):
         return provider_pb2.ReadResponse(id=request.id, inputs=request.inputs, properties=properties)
 
     def Delete(self, request: provider_pb2.DeleteRequest, context: grpc.ServicerContext) -> empty_pb2.Empty:
-        file(plain(decode_struct(request.properties))).unlink()
+        file(plain(decode_struct(request.properties))).unlink(missing_ok=True)
         return empty_pb2.Empty()
 
 

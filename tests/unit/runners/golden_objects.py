@@ -33,7 +33,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "kind": "kubernetes",
         "profile": "aks-ndv5",
         "github": GITHUB,
-        "build": {"rootless": True, "service": "LoadBalancer"},
+        "build": {"rootless": True, "jobs": True, "service": "LoadBalancer"},
         "daemon": False,
     },
     "ec2": {
@@ -50,7 +50,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "build": {"instanceType": "m7i.4xlarge"},
     },
 }
-"""In a cluster: a daemon in each pod and none, and both kinds of build service. At AWS: all there is."""
+"""In a cluster: a daemon in each pod and none, and both kinds of build service, one for jobs. At AWS: all there is."""
 _ZONES = ("eu-west-1a", "eu-west-1b")
 SITE = Site(
     machines=[Machine("p5.48xlarge", ("x86_64",), 8, 32, 32, 8, cluster=True, spot=True, zones=_ZONES)],

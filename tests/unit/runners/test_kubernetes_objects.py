@@ -50,7 +50,7 @@ def refusal(**values: Any) -> str:
         ({"gpus": 1}, ": runners.gpus: '1' is more nvidia.com/gpu than a node of cpu has; allowed: 0; rule: "),
         ({"profile": "eks-p5", "gpus": 0, "efa": 4}, ": gpus is 0, and EFA and InfiniBand are for GPUs"),
         ({"minRunners": 5, "maxRunners": 2}, ": minRunners 5 is more than maxRunners 2"),
-        ({"daemon": False}, ": daemon is false and there is no build service: set runners.build, or leave daemon out"),
+        ({"daemon": False}, ": daemon is false and there is no build service: set build.jobs: true, or leave daemon out"),
         ({"minRunners": -1}, "minRunners: Input should be greater than or equal to 0"),
         ({"cache": "200"}, "cache: a size needs a unit: 200Gi?"),
         ({"cache": "200 GB"}, "cache: expected a size such as 200Gi, with one of Ki, Mi, Gi, Ti"),

@@ -137,24 +137,20 @@ def test_images_on_runners_use_the_build_services_engine() -> None:
     declared = objects(recorder)
     daemon = declared["Deployment build"]["spec"]["template"]["spec"]["containers"][0]
     assert "--tlsverify" in daemon["args"]
-    assert declared["PersistentVolumeClaim build"]["spec"]["resources"]["requests"]["storage"] == "500Gi"
+    assert declared["PersistentVolumeClaim publish"]["spec"]["resources"]["requests"]["storage"] == "500Gi"
     provider = recorder.resources["pulumi:providers:docker", "runners-engine"]
     assert provider["host"] == "tcp://builds.example:2376"
     assert provider["keyMaterial"][SECRET]
     assert values["outputs"]["runners"]["buildService"] == "builds.example:2376"
     assert json.dumps(values["outputs"]["images"]["extras"]["ref"]).endswith(f'{DIGEST}"')
     assert declared["ResourceQuota runners"]["spec"]["hard"]["pods"] == "4"
-    assert (
-        declared["Secret build-client"]["metadata"]["namespace"]
-        == declared["Namespace slipway-runners"]["metadata"]["name"]
-    )
     service = {name for name, each in declared.items() if each["metadata"].get("namespace") == "slipway-runners-build"}
     assert service == {
         "Deployment build",
         "LimitRange build",
         "NetworkPolicy build-closed",
         "NetworkPolicy build-service",
-        "PersistentVolumeClaim build",
+        "PersistentVolumeClaim publish",
         "PodDisruptionBudget build",
         "ResourceQuota build",
         "Secret build-server",
@@ -327,7 +323,7 @@ def plainly(value: Any) -> Any:
     return [plainly(item) for item in value] if isinstance(value, list) else value
 
 
-WHOLE = {"build": {}, "validation": {"image": "r.example/y:1", "command": ["/checks/gpu"]}}
+WHOLE = {"build": {"jobs": True}, "validation": {"image": "r.example/y:1", "command": ["/checks/gpu"]}}
 SUPPORTED = ("1.31", "1.32", "1.33", "1.34", "1.35")
 """Releases of Kubernetes that EKS and AKS offer."""
 
@@ -338,8 +334,8 @@ schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 @pytest.mark.parametrize(
     "values",
     [{"profile": name, **WHOLE} for name in node_names()]
-    + [{"build": {"rootless": True, "service": "LoadBalancer"}, "daemon": False}],
-    ids=[*node_names(), "rootless"],
+    + [{"build": {"rootless": True, "jobs": True, "service": "LoadBalancer"}, "daemon": False}, {"build": {}}],
+    ids=[*node_names(), "rootless", "publishing"],
 )
 def test_objects_are_valid_in_each_supported_release(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_validate.utils, "schema_contents", schema_contents)
@@ -375,7 +371,7 @@ REGISTRY = Peer("192.0.2.7")
 def policies(service: str = "ClusterIP") -> list[dict[str, Any]]:
     """Return the policies of runners with a build service, and with a registry at a port of its own."""
     registry = {"kind": "generic", "repository": "r.example:5000/x", "username": "u", "password": "p"}
-    recorder, _ = run(chain={}, runners=runners(build={"service": service}), registry=registry)
+    recorder, _ = run(chain={}, runners=runners(build={"jobs": True, "service": service}), registry=registry)
     return [declared for name, declared in objects(recorder).items() if name.startswith("NetworkPolicy")]
 
 
