@@ -144,6 +144,12 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
             runners = {"build": service, "daemon": False}
             project.configure(runners, flavor="chain", buildOn="runners", registry=where, **values)
 
+        def names(kind: str, of: str) -> set[str]:
+            return {each["metadata"]["name"] for each in project.cluster.items(project.at(kind, of=of))}
+
+        project.configure({"build": {**service, "jobs": True}, "daemon": False})
+        project.up()
+        assert "build-client" in names("secrets", "")
         configure()
         # The machine's own engine has no part in it.
         unreachable: dict[str, Any] = {"DOCKER_HOST": "tcp://127.0.0.1:9"}
@@ -151,7 +157,9 @@ def test_build_service_pushes_and_keeps_layers_without_pod(project: BuildProject
         output = project.up(**unreachable).output
         first = project.outputs()
         assert first["runners"]["buildService"] == address
-        assert not project.cluster.items(project.at("secrets"))  # no key for jobs
+        # Jobs have neither the key nor a layer in the cache any more.
+        assert "build-client" not in names("secrets", "")
+        assert names("persistentvolumeclaims", "-build") == {"publish"}
         ref = first["images"]["link0"]["ref"]
         assert ref.startswith(f"{registry}/{project.path}/link0@sha256:")
         before = manifest(registry, f"{project.path}/link0", first["images"]["link0"]["digest"])["layers"]
