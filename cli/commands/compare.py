@@ -52,11 +52,12 @@ def affected(since: str, *, as_json: bool) -> None:
     "targets", metavar="STACK [IMAGE] | REF REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
 )
 @click.option("--thorough", is_flag=True, help="Read the layers that both images have as well.")
+@click.option("--inspect", is_flag=True, help="Say what differs in what loads, and on which GPUs and drivers.")
 @click.option("--json", "form", flag_value="json", help="Print all of it as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a pull request.")
 @click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
 @click.pass_context
-def diff(ctx: click.Context, targets: tuple[str, ...], form: str | None, *, thorough: bool) -> None:
+def diff(ctx: click.Context, targets: tuple[str, ...], form: str | None, *, thorough: bool, inspect: bool) -> None:
     """Compare what a stack last published with what would be built now, or two images.
 
     Exits with 1 where an image is larger than its budget.
@@ -69,10 +70,10 @@ def diff(ctx: click.Context, targets: tuple[str, ...], form: str | None, *, thor
     result: Any
     as_report: Any
     if len(targets) == 2 and all(map(is_reference, targets)):
-        result = compare(*map(fetch, targets), thorough=thorough)
+        result = compare(*map(fetch, targets), thorough=thorough, inspect=inspect)
         as_report = report.of_images
     elif len(targets) <= 2 and not any(map(is_reference, targets)):
-        result = stack_diff.diff(targets[0], ROOT, *targets[1:], thorough=thorough)
+        result = stack_diff.diff(targets[0], ROOT, *targets[1:], thorough=thorough, inspect=inspect)
         over = report.over(result)
         as_report = report.of_stack
     else:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from cli.diff import loading_change
 from oci.layers import packages
 from oci.layers.file_tree import Difference, FileTree, differences
 from oci.layers.layer import Entry, Index
@@ -33,7 +34,7 @@ _SETTINGS_BY_KEY: Final[Mapping[str, str]] = {"ExposedPorts": "port", "Volumes":
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the configuration that differs; None if it is missing."""
+    """A named value that differs, such as a setting of the configuration; None if it is missing."""
 
     name: str
     before: str | None
@@ -69,7 +70,10 @@ class Risk:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences between two images; ``unread`` are shared layers that were not read."""
+    """The differences between two images; ``unread`` are shared layers that were not read.
+
+    ``loading`` is what differs in what loads; None if the images were not inspected.
+    """
 
     before: Image
     after: Image
@@ -77,6 +81,7 @@ class Comparison:
     packages: tuple[Package, ...]
     files: tuple[Difference, ...]
     unread: tuple[Layer, ...]
+    loading: tuple[Setting, ...] | None = None
 
     @property
     def reused(self) -> list[Layer]:
@@ -125,6 +130,7 @@ class Comparison:
             "pushed": [layer.digest for layer in self.pushed],
             "unread": [layer.digest for layer in self.unread],
             "settings": [vars(setting) for setting in self.settings],
+            "loading": None if self.loading is None else [vars(setting) for setting in self.loading],
             "packages": [vars(package) for package in self.packages],
             "files": self.files,
             "risks": [{"kind": risk.kind, "path": f"/{risk.path}"} for risk in self.risks],
@@ -144,8 +150,10 @@ def _image(image: Image) -> dict[str, Any]:
     }
 
 
-def compare(before: Image, after: Image, *, thorough: bool = False) -> Comparison:
-    """Compare two images of one platform; ``thorough`` reads shared layers too.
+def compare(before: Image, after: Image, *, thorough: bool = False, inspect: bool = False) -> Comparison:
+    """Compare two images of one platform.
+
+    ``thorough`` reads shared layers too. ``inspect`` inspects both images, which reads all of their layers.
 
     Raises:
         SlipwayError: the platforms differ, or a layer cannot be read.
@@ -166,10 +174,11 @@ def compare(before: Image, after: Image, *, thorough: bool = False) -> Compariso
     return Comparison(
         before,
         after,
-        tuple(_settings(before.config, after.config)),
+        tuple(_settings(_values(before.config), _values(after.config))),
         tuple(_packages(files)),
         tuple(files),
         tuple(layers.unread),
+        tuple(_settings(loading_change.values(before), loading_change.values(after))) if inspect else None,
     )
 
 
@@ -206,11 +215,10 @@ class _Layers:
         return differences(*map(FileTree, stacks))
 
 
-def _settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Setting]:
-    old, new = _values(before), _values(after)
-    for name in {**old, **new}:
-        if old.get(name) != new.get(name):
-            yield Setting(name, old.get(name), new.get(name))
+def _settings(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Setting]:
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            yield Setting(name, before.get(name), after.get(name))
 
 
 def _values(config: Mapping[str, Any]) -> dict[str, str]:

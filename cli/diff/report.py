@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cli.diff.comparison import Comparison, Package
+from cli.diff.comparison import Comparison, Package, Setting
 from cli.diff.stack_diff import ImageDiff, StackDiff
 from oci.layers.file_tree import Difference
 from oci.layers.layer import Entry
@@ -147,6 +147,8 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         facts.append(("files", ", ".join(f"{counts[change]} {change}" for change in _MARKS if counts[change])))
     if not (comparison.packages or comparison.settings or comparison.files):
         facts.append(("content", "no difference in packages, settings and files"))
+    if comparison.loading == ():
+        facts.append(("loading", "no difference in what loads, GPU code and driver"))
     return facts
 
 
@@ -161,7 +163,8 @@ def _sum(layers: Iterable[Layer]) -> str:
 def _tables(comparison: Comparison) -> list[Table]:
     tables = [
         _packages(comparison.packages),
-        _settings(comparison),
+        _settings("settings", "setting", comparison.settings),
+        _settings("loading", "library", comparison.loading or ()),
         _risks(comparison),
         _layers(comparison),
         _files(comparison),
@@ -183,12 +186,12 @@ def _packages(packages: Sequence[Package]) -> Table:
     return Table("packages", ("package", "of", "before", "after"), rows)
 
 
-def _settings(comparison: Comparison) -> Table:
+def _settings(title: str, column: str, settings: Sequence[Setting]) -> Table:
     rows = [
         (_mark(each.before, each.after), _cell(each.name), _cell(each.before or ""), _cell(each.after or ""))
-        for each in comparison.settings
+        for each in settings
     ]
-    return Table("settings", ("setting", "before", "after"), rows)
+    return Table(title, (column, "before", "after"), rows)
 
 
 def _risks(comparison: Comparison) -> Table:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,11 +91,13 @@ def diff(
     image: str | None = None,
     *,
     thorough: bool = False,
+    inspect: bool = False,
     before: Mapping[str, Any] | None = None,
 ) -> StackDiff:
     """Compare the last published images of a stack, or only ``image``, with the planned ones.
 
-    ``before`` are the stack's outputs; by default they come from Pulumi's state.
+    ``thorough`` and ``inspect`` are as for a comparison. ``before`` are the stack's outputs; by default they come from
+    Pulumi's state.
 
     Raises:
         SlipwayError: there is no such stack or image, Pulumi or a registry fails, or a published image was deleted.
@@ -104,7 +107,8 @@ def diff(
     if image is not None:
         planned.image(image)
     published = _Published(outputs(stack, root) if before is None else before)
-    images = [_image(each, planned, published, thorough) for each in planned.images if image in {None, each.spec.name}]
+    compared = partial(compare, thorough=thorough, inspect=inspect)
+    images = [_image(each, planned, published, compared) for each in planned.images if image in {None, each.spec.name}]
     removed = [name for name in published.images if name not in names] if image is None else []
     return StackDiff(stack, tuple(images), tuple(removed))
 
@@ -148,7 +152,9 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
     raise SlipwayError(f"stack {stack}: pulumi cannot read the published outputs: {one_line(message.strip(), 240)}")
 
 
-def _image(image: PlannedImage, planned: Plan, last: _Published, thorough: bool) -> ImageDiff:
+def _image(
+    image: PlannedImage, planned: Plan, last: _Published, compared: Callable[[Image, Image], Comparison]
+) -> ImageDiff:
     spec = image.spec
     built = last.images.get(spec.name)
     login = credentials.configured(planned.config.registry)
@@ -164,7 +170,7 @@ def _image(image: PlannedImage, planned: Plan, last: _Published, thorough: bool)
     state: State = "new" if built is None else "changed" if changes else "unchanged"
     if published and changes and planned.config.publish and Repository(image.reference, login).visible_digest():
         newer = fetch(image.reference, login)
-        content = compare(published, newer, thorough=thorough)
+        content = compared(published, newer)
     return ImageDiff(
         spec.name,
         spec.product,

@@ -105,6 +105,17 @@ def archive(layer: Iterable[Item]) -> bytes:
     return buffer.getvalue()
 
 
+def files_archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the archive of a layer of programs and libraries, uncompressed."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, content in files.items():
+            member = tarfile.TarInfo(path)
+            member.size, member.mode = len(content), 0o755
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
 def _remove(path: Path) -> None:
     if path.is_symlink() or path.is_file():
         path.unlink()

@@ -25,7 +25,8 @@ from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from tests.fakes.registry import INDEX, Registry, compress, digest_of, serve, skip_retry_waits
 from tests.helpers.contents import content
-from tests.helpers.layers import Item, archive
+from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
+from tests.helpers.layers import Item, archive, files_archive
 from tests.helpers.sample_repository import STACK, make
 
 VENV = "opt/venv/lib/python3.11/site-packages"
@@ -390,3 +391,43 @@ def test_diff_of_equal_images_has_no_difference(registry: Registry, capsys: pyte
 def test_report_of_stack_without_images_has_none() -> None:
     [part] = of_stack(StackDiff("runners-eks", (), ())).parts
     assert part.facts == [("images", "none: the stack builds no image")]
+
+
+BINARIES = {LOADER.lstrip("/"): loader(), "bin/p": elf(needed=["liba.so"], interpreter=LOADER)}
+
+
+def loading(registry: Registry, before: Mapping[str, bytes], after: Mapping[str, bytes], *options: str) -> list[str]:
+    """Return the command that compares two images with glibc's loader and a program that needs a library."""
+    images = [
+        registry.image(name, [files_archive({**BINARIES, **files})])
+        for name, files in (("a:1", before), ("a:2", after))
+    ]
+    return ["diff", *images, "--inspect", *options]
+
+
+def test_diff_inspected_names_new_fault_and_gpu_code(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    library = elf("liba.so", gpu=fatbin((2, 80, 0), (2, 90, 0)))
+    other = elf("liba.so", gpu=fatbin((2, 90, 0), (2, 100, 0)))
+    faulty = {"opt/liba.so": library}
+    assert main(loading(registry, {"lib64/liba.so": library}, faulty, "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["loading"] == [
+        {"name": "/bin/p: misses liba.so", "before": None, "after": "/opt/liba.so is in no folder that is searched"}
+    ]
+    main(loading(registry, {"lib64/liba.so": library}, {"lib64/liba.so": other}, "--json"))
+    assert json.loads(capsys.readouterr().out)["loading"] == [
+        {"name": "GPU code sm_80", "before": "1 file", "after": None},
+        {"name": "GPU code sm_100", "before": None, "after": "1 file"},
+    ]
+
+
+def test_diff_inspected_is_a_table_or_a_line(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    library = {"lib64/liba.so": elf("liba.so")}
+    main(loading(registry, library, {}))
+    text = capsys.readouterr().out
+    assert re.search(r"loading\n +library +before +after\n +\+ +/bin/p: misses liba.so +not in the image\n", text), text
+    main(loading(registry, library, library))
+    assert "no difference in what loads, GPU code and driver" in capsys.readouterr().out
+
+
+def test_diff_not_inspected_says_nothing_of_loading(pair: Pair) -> None:
+    assert pair.compare([BASE], [LARGE])["loading"] is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +11,7 @@ from components.supply_chain.checked_tag import TagChecked
 from stacks.errors import SlipwayError
 from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
 from tests.helpers.elf_writer import LOADER, elf, loader
+from tests.helpers.layers import files_archive
 
 PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
 
@@ -61,19 +60,9 @@ def test_changed_checks_of_tagged_image_are_no_change(registry: Registry) -> Non
     assert TagChecked().diff("", state, inputs(registry) | {"tag": "x2"}).changes
 
 
-def layer(files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o755
-            archive.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 def inspected(registry: Registry, files: Mapping[str, bytes], *exceptions: Mapping[str, str]) -> dict[str, Any]:
     """Return the inputs for an image with these files and glibc's loader."""
-    ref = registry.image("a/loads:unchecked--x1", [layer({LOADER.lstrip("/"): loader(), **files})])
+    ref = registry.image("a/loads:unchecked--x1", [files_archive({LOADER.lstrip("/"): loader(), **files})])
     checked = ref.rpartition(":")[2]
     return {"ref": ref, "tag": "x1", "checked": checked, "exceptions": [*exceptions], "name": None}
 

@@ -1,0 +1,45 @@
+"""What differs between two images in what loads, and on which GPUs and drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from oci.binaries import inspection
+from oci.binaries.inspection import Inspection
+from oci.binaries.plugins import Plugin
+from oci.registry_image import Image
+
+_FAULT: Final = "fault"
+
+
+def values(image: Image) -> Mapping[str, str]:
+    """Inspect an image; return what was found, by name: each fault and plugin, the GPU code, the least driver.
+
+    Raises:
+        SlipwayError: a layer cannot be read.
+    """
+    return _values(inspection.inspect(image))
+
+
+def _values(inspected: Inspection) -> dict[str, str]:
+    libraries = Counter(str(code) for codes in inspected.coverage.libraries.values() for code in codes)
+    return {
+        **{f"{fault.file}: {fault.missing}": fault.reason or _FAULT for fault in inspected.faults},
+        **{_opened(plugin): _state(plugin) for plugin in inspected.loading.plugins if plugin.file},
+        **{f"GPU code {code}": _files(number) for code, number in libraries.items()},
+        **({"least driver": inspected.driver.least} if inspected.driver else {}),
+    }
+
+
+def _opened(plugin: Plugin) -> str:
+    return f"{plugin.opener.rpartition('/')[2]} opens {plugin.name}"
+
+
+def _state(plugin: Plugin) -> str:
+    return "loads" if plugin.loads else "does not load"
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
