@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -28,6 +28,7 @@ from stacks.config.stack_file import NAMESPACE
 from stacks.config.values import Label, Size
 from stacks.references import check_prefixes, covering, qualified
 from stacks.tags import check_extra, check_tail
+from stacks.versions.incompatible import Unverified
 from stacks.versions.pytorch import Machine
 
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
@@ -81,6 +82,12 @@ class StackConfig(Model):
         description="Signers whose signature outside parents need, by registry or repository. The longest match wins.",
     )
 
+    unverified: bool = Field(
+        default=False,
+        description="Accept releases that no table confirms, with a warning, at your own risk. What a table would say "
+        "of such a release is taken from the nearest one, or is not checked.",
+    )
+
     _used_former_keys: tuple[str, ...] = PrivateAttr(())
 
     @model_validator(mode="wrap")
@@ -96,13 +103,38 @@ class StackConfig(Model):
         config._used_former_keys = tuple(former)  # noqa: SLF001 - of the same class
         return config
 
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release of the stack: it raises ``Unverified`` if no table confirms the release."""
+        yield from ()
+
+    @property
+    def _unlisted(self) -> list[Unverified]:
+        refusals = []
+        for check in self.listed():
+            try:
+                check()
+            except Unverified as refusal:
+                refusals.append(refusal)
+        return refusals
+
+    @model_validator(mode="after")
+    def _confirmed(self) -> Self:
+        unlisted = self._unlisted
+        if unlisted and not self.unverified:
+            raise unlisted[0]
+        return self
+
     @property
     def warnings(self) -> list[str]:
-        """A line for each key with a former name, and for each version that no table confirms or rules out."""
-        return [
+        """A line for each key with a former name, for each version in doubt, and for all that are unverified."""
+        lines = [
             f"{NAMESPACE}:{key} is now {NAMESPACE}:{self.former_keys[key]}: rename it in the stack's file"
             for key in self._used_former_keys
         ]
+        accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
+        if accepted:
+            lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
+        return lines
 
     @property
     def machine(self) -> Machine:

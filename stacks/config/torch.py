@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, get_args
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Literal, Self, cast, get_args
 
 from pydantic import Field, model_validator
 
 from stacks.config.model import Model
 from stacks.config.values import DefaultedTorchRelease, TorchRelease
-from stacks.versions.pytorch import check_companion, final_version, torch_release
+from stacks.versions.pytorch import (
+    Companion,
+    check_companion,
+    check_torch_listed,
+    final_version,
+    torch_release,
+)
 
 Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""
@@ -29,10 +37,7 @@ class Torch(Model):
     def _go_together(self) -> Self:
         torch_release(self.version)
         for package in get_args(Package):
-            release = getattr(self, package)
-            if release:
-                check_companion(self.version, package, release)
-            elif release is None and getattr(torch_release(self.version), package) is None:
+            if getattr(self, package) is None and getattr(torch_release(self.version), package) is None:
                 raise ValueError(f"no torch{package} goes with torch {self.version}; choose another release of torch")
         return self
 
@@ -41,6 +46,13 @@ class Torch(Model):
         configured: str | Literal[False] | None = getattr(self, package)
         newest: str | None = getattr(torch_release(self.version), package)
         return newest if configured is None else configured or None
+
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release that the stack has, that the table confirms it."""
+        yield partial(check_torch_listed, self.version)
+        for package, version in self.versions.items():
+            if package in get_args(Companion):
+                yield partial(check_companion, self.version, cast("Companion", package), version)
 
     @property
     def versions(self) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -16,11 +17,13 @@ from stacks.jobs.mpi_job import mpi_job
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.archs import arch_list, default_archs
-from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import (
+    check_efa_listed,
     check_efa_ubuntu,
     check_nccl_not_older,
+    check_ngc_listed,
     check_ofi_nccl,
+    compiling_cuda,
     efa_environment,
     efa_installer,
     efa_versions,
@@ -31,7 +34,12 @@ from stacks.versions.efa_ngc import (
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import node
 from stacks.versions.tables import order
-from stacks.versions.torch_libraries import check_nccl_package, nccl_package_warnings, nccl_release
+from stacks.versions.torch_libraries import (
+    check_nccl_listed,
+    check_nccl_package,
+    nccl_package_warnings,
+    nccl_release,
+)
 
 
 class Efa(Model):
@@ -49,8 +57,14 @@ class Efa(Model):
             ofi_nccl_tag(self.ofi_nccl)
         elif not bundled:
             bundling = [version for version in efa_versions() if efa_installer(version).ofi_nccl]
-            why = "installs no aws-ofi-nccl: set efa.ofiNccl, such as 1.7.4-aws, or use a newer installer"
-            raise Incompatible("efa.installer", self.installer, why, bundling, "stacks/versions/efa.toml")
+            listed = self.installer in efa_versions()
+            why = (
+                "installs no aws-ofi-nccl: set efa.ofiNccl, such as 1.7.4-aws, or use a newer installer"
+                if listed
+                else "is not a known EFA installer, so its aws-ofi-nccl is not known either: set efa.ofiNccl, such as "
+                "1.22.0, and `slipway:unverified: true`, or use another installer"
+            )
+            raise Incompatible("efa.installer", self.installer, why, bundling, "stacks/versions/efa.toml", known=listed)
         return self
 
     @property
@@ -118,6 +132,13 @@ class Config(StackConfig):
                 raise ValueError(f"expected only letters, digits and _ ^ . , : / = + - in {name}")
         return value
 
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release, that a table confirms it."""
+        yield partial(check_ngc_listed, self.ngc)
+        yield partial(check_efa_listed, self.efa.installer)
+        if self.nccl.version:
+            yield partial(check_nccl_listed, self.nccl.version, field="nccl.version")
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         parent = ngc_release(self.ngc)
@@ -150,7 +171,7 @@ class Config(StackConfig):
     @property
     def archs(self) -> str:
         """The compute capabilities in torch's own form: ``8.0 9.0+PTX``."""
-        cuda = ngc_release(self.ngc).cuda or cuda_versions()[-1]
+        cuda = compiling_cuda(self.ngc)
         if self.arch_list is None:
             return default_archs("efa-nccl", cuda, field="archList")
         return arch_list(self.arch_list, cuda, field="archList")

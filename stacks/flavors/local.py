@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
@@ -23,11 +24,19 @@ class Config(StackConfig):
 
     @field_validator("torch")
     @classmethod
-    def _wheels_fit(cls, value: Torch) -> Torch:
+    def _published(cls, value: Torch) -> Torch:
         check_published(value)
-        if audio := value.companion("audio"):
-            check_audio_wheel(value.version, audio)
         return value
+
+    @model_validator(mode="after")
+    def _audio_fits(self) -> Self:
+        if audio := self.torch.companion("audio"):
+            check_audio_wheel(self.torch.version, audio)
+        return self
+
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release, that a table confirms it."""
+        yield from self.torch.listed()
 
 
 def images(config: Config) -> list[ImageSpec]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,10 +15,19 @@ from stacks.jobs.pytorch_job import pytorch_job
 from stacks.jobs.requirements import Requirements
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
-from stacks.versions.aks import aks_node, check_nemo, check_platform, doca_machine, launcher_commit, launcher_nemo
+from stacks.versions.aks import (
+    aks_node,
+    check_doca_listed,
+    check_launcher_listed,
+    check_nemo,
+    check_nemo_listed,
+    check_platform,
+    doca_machine,
+    launcher_commit,
+    launcher_nemo,
+)
 from stacks.versions.archs import arch_list
-from stacks.versions.cuda_toolkit import cuda_versions
-from stacks.versions.efa_ngc import ngc_release
+from stacks.versions.efa_ngc import check_ngc_listed, compiling_cuda, ngc_release
 from stacks.versions.extras import check_extra
 from stacks.versions.incompatible import Incompatible
 
@@ -37,7 +47,8 @@ class Launcher(Model):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        launcher_commit(self.version)
+        if not (self.commit and self.nemo):
+            launcher_commit(self.version)
         if self.nemo:
             check_nemo(self.version, self.nemo)
         return self
@@ -88,6 +99,15 @@ class Config(StackConfig):
     )
     max_jobs: JobCount = Field(None, description="Most compilers at once. Default: as cores and memory allow.")
 
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release, that a table confirms it."""
+        yield partial(check_ngc_listed, self.ngc)
+        if self.doca:
+            yield partial(check_doca_listed, self.doca)
+        yield partial(check_launcher_listed, self.launcher.version)
+        if self.launcher.nemo:
+            yield partial(check_nemo_listed, self.launcher.nemo)
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         cuda = ngc_release(self.ngc).cuda
@@ -119,7 +139,7 @@ class Config(StackConfig):
     @property
     def archs(self) -> str:
         """The compute capabilities in torch's own form: ``9.0 10.0+PTX``."""
-        cuda = ngc_release(self.ngc).cuda or cuda_versions()[-1]
+        cuda = compiling_cuda(self.ngc)
         return arch_list(self.arch_list or aks_node(self.nodes).archs, cuda, field="archList")
 
 

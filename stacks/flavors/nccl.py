@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -19,7 +20,13 @@ from stacks.references import Reference
 from stacks.spec import ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.torch_libraries import check_nccl_package, hpcx_archive, nccl_package_warnings, nccl_release
+from stacks.versions.torch_libraries import (
+    check_nccl_listed,
+    check_nccl_package,
+    hpcx_archive,
+    nccl_package_warnings,
+    nccl_release,
+)
 
 _archive = matching(
     r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/-]*\.tbz",
@@ -72,6 +79,11 @@ class Config(FamilyConfig):
         if value and info.data.get("nccl_tests"):
             raise ValueError("hpcx is for the stack's own nccl-tests; the image in ncclTests has its HPC-X already")
         return value
+
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release, that a table confirms it."""
+        yield from super().listed()
+        yield partial(check_nccl_listed, self.nccl)
 
     @model_validator(mode="after")
     def _nccl_of_this_cuda(self) -> Self:

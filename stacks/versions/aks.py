@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 
 from stacks.versions.efa_ngc import ngc_release
-from stacks.versions.incompatible import Incompatible, row
+from stacks.versions.incompatible import Incompatible, check_listed, row
 from stacks.versions.tables import order, table
 
 _AKS = "stacks/versions/aks.toml"
 _DOCA = "stacks/versions/doca.toml"
 _NEMO = "stacks/versions/nemo.toml"
+_NOT_DOCA = "is not a known release of DOCA"
+_NOT_LAUNCHER = "is no release of the NeMo Framework Launcher"
+_NOT_NEMO = "is no known release of nvcr.io/nvidia/nemo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,16 @@ def check_platform(name: str, platform: str, *, field: str = "platform") -> None
 def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca") -> str:
     """Return the name that DOCA's repositories have for a machine, ``amd64`` or ``arm64``.
 
-    The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image. If that Ubuntu is not known,
-    the build fails on a wrong one.
+    The release must be for the Ubuntu of ``parent``, a release of NVIDIA's PyTorch image. If either is not known, the
+    build fails where there are no packages.
 
     Raises:
-        Incompatible: the table does not know the release, or it has no packages for that Ubuntu.
+        Incompatible: not a release, or it has no packages for that Ubuntu.
     """
-    releases = table("doca")["release"]
-    release, ubuntu = row(releases, version, field, "is not a known release of DOCA", _DOCA), ngc_release(parent).ubuntu
-    if ubuntu and ubuntu not in release["ubuntu"]:
+    releases, ubuntu = table("doca")["release"], ngc_release(parent).ubuntu
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise Incompatible(field, version, _NOT_DOCA, tuple(releases), _DOCA, known=False)
+    if ubuntu and version in releases and ubuntu not in releases[version]["ubuntu"]:
         why = f"has no packages for Ubuntu {ubuntu}, the system of nvcr.io/nvidia/pytorch:{parent}-py3"
         fitting = [name for name, values in releases.items() if ubuntu in values["ubuntu"]]
         raise Incompatible(field, version, why, fitting, _DOCA)
@@ -95,13 +100,33 @@ def doca_machine(version: str, parent: str, machine: str, *, field: str = "doca"
     return machines[machine]
 
 
+def check_doca_listed(version: str, *, field: str = "doca") -> None:
+    """Refuse a release of DOCA that the table does not have.
+
+    Raises:
+        Unverified: naming those that it has.
+    """
+    instead = "is fetched for the parent's Ubuntu, and the build fails where there are no packages of it"
+    check_listed(table("doca")["release"], version, field, _NOT_DOCA, _DOCA, instead=instead)
+
+
+def check_launcher_listed(version: str, *, field: str = "launcher.version") -> None:
+    """Refuse a release of the NeMo Framework Launcher that the table does not have.
+
+    Raises:
+        Unverified: naming those that it has.
+    """
+    instead = "is taken at launcher.commit, for jobs in launcher.nemo"
+    check_listed(table("nemo")["launcher"], version, field, _NOT_LAUNCHER, _NEMO, instead=instead)
+
+
 def launcher_commit(version: str, *, field: str = "launcher.version") -> str:
     """Return the commit of a release of the NeMo Framework Launcher.
 
     Raises:
-        Incompatible: the table does not know it.
+        Incompatible: the table does not know it; the error says which keys do in place of the table.
     """
-    why = "is no release of the NeMo Framework Launcher"
+    why = f"{_NOT_LAUNCHER}; another needs launcher.commit, launcher.nemo and `slipway:unverified: true`"
     commit: str = row(table("nemo")["launcher"], version, field, why, _NEMO)["commit"]
     return commit
 
@@ -113,17 +138,26 @@ def launcher_nemo(version: str) -> str:
 
 
 def check_nemo(launcher: str, nemo: str, *, field: str = "launcher.nemo") -> None:
-    """Refuse a NeMo that is unknown, or newer than the one that a launcher was made for.
+    """Refuse a NeMo that is newer than the one that a launcher of the table was made for.
 
     Raises:
         Incompatible: naming those that go with the launcher.
     """
-    known = dict.fromkeys(values["nemo"] for values in table("nemo")["launcher"].values())
-    fitting = [release for release in known if order(release) <= order(launcher_nemo(launcher))]
-    if nemo not in fitting:
-        why = (
-            f"is newer than launcher {launcher} was made for"
-            if nemo in known
-            else "is no known release of nvcr.io/nvidia/nemo"
-        )
-        raise Incompatible(field, nemo, why, fitting, _NEMO, known=nemo in known)
+    if launcher in table("nemo")["launcher"] and nemo in _nemos():
+        fitting = [release for release in _nemos() if order(release) <= order(launcher_nemo(launcher))]
+        if nemo not in fitting:
+            raise Incompatible(field, nemo, f"is newer than launcher {launcher} was made for", fitting, _NEMO)
+
+
+def check_nemo_listed(nemo: str, *, field: str = "launcher.nemo") -> None:
+    """Refuse a NeMo that no launcher of the table names.
+
+    Raises:
+        Unverified: naming those that one does.
+    """
+    instead = "is the image of the launcher's jobs, whatever the launcher was made for"
+    check_listed(_nemos(), nemo, field, _NOT_NEMO, _NEMO, instead=instead)
+
+
+def _nemos() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values["nemo"] for values in table("nemo")["launcher"].values()))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stacks.versions.incompatible import Incompatible, row
-from stacks.versions.tables import line, order, table
+from stacks.versions.incompatible import Incompatible, check_listed, row
+from stacks.versions.tables import line, newest_from, order, table
 
 #: The editions of nvidia/cuda that images are built on.
 Edition = Literal["base", "runtime", "devel"]
 
 _PARENTS = "tags of NVIDIA's container-images/cuda, stacks/versions/cuda.toml"
+_UNKNOWN = "is not a CUDA version of nvidia/cuda"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class CudaRelease:
 
     Attributes:
         version: the full version, such as ``12.1.1`` (``10.2`` is the one with two numbers).
+        row: the version whose row it has: its own, or that of the nearest release where the table has none for it.
         line: its minor release, such as ``12.1``.
         archs: compute capabilities that it compiles, oldest first; also what it takes as PTX targets.
         archs_source: what that list was read from.
@@ -33,6 +36,7 @@ class CudaRelease:
     """
 
     version: str
+    row: str
     line: str
     archs: tuple[str, ...]
     archs_source: str
@@ -50,24 +54,50 @@ def cuda_versions() -> tuple[str, ...]:
 
 @functools.cache
 def cuda_release(version: str, *, field: str = "cuda") -> CudaRelease:
-    """Return the row of CUDA ``version``.
+    """Return what is known of CUDA ``version``.
+
+    A release that the table does not have, and that :func:`check_cuda_listed` refuses, has the row of the nearest one
+    of its major version: of its own line where that is known, else of the newest before. Of its cuDNN, the major
+    version is known alone.
 
     Raises:
-        Incompatible: no such release is in the table; for ``12.1``, the error suggests ``12.1.1``.
+        Incompatible: no such release can be; for ``12.1``, the error suggests ``12.1.1``.
     """
-    release = row(table("cuda")["release"], version, field, "is not a CUDA version of nvidia/cuda", _PARENTS)
-    minor = table("cuda")["line"][line(version)]
+    releases, lines = table("cuda")["release"], table("cuda")["line"]
+    like = version if version in releases else _nearest(version)
+    release = row(releases, like or version, field, _UNKNOWN, _PARENTS)
+    minor = lines.get(line(version)) or lines[line(like or version)]
+    parts = release["cudnn"].items()
     return CudaRelease(
         version=version,
+        row=like or version,
         line=line(version),
         archs=tuple(minor["archs"].split()),
         archs_source=minor.get("source") or f"ptxas of {minor['nvcc'][-1]}",
         gcc=minor["gcc"],
         driver=release["driver"],
         distros=tuple(release["distros"]),
-        cudnn=tuple(release["cudnn"].items()),
+        cudnn=tuple(parts if like == version else ((part, full.split(".")[0]) for part, full in parts)),
         wheels="cu" + line(version).replace(".", ""),
     )
+
+
+def _nearest(version: str) -> str | None:
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        return None
+    own = [release for release in cuda_versions() if line(release) == line(version)]
+    before = [release for release in cuda_versions() if order(release)[0] == order(version)[0]]
+    return newest_from(own, version) or next(iter(own), None) or newest_from(before, version)
+
+
+def check_cuda_listed(version: str, *, field: str = "cuda") -> None:
+    """Refuse a CUDA that the table does not have.
+
+    Raises:
+        Unverified: it may exist; otherwise as :func:`cuda_release`.
+    """
+    instead = f"is taken to be as CUDA {cuda_release(version, field=field).row}"
+    check_listed(table("cuda")["release"], version, field, _UNKNOWN, _PARENTS, instead=instead)
 
 
 def cuda_parent(
@@ -102,7 +132,7 @@ def cuda_parent(
         return f"{version}-{edition}-{distro}"
     if edition == "base":
         raise Incompatible(field, distro, "has no base edition with cuDNN", ("runtime", "devel"), _PARENTS)
-    without = table("cuda")["release"][version].get("no_cudnn", {})
+    without = table("cuda")["release"][release.row].get("no_cudnn", {})
     fitting = {full.split(".")[0]: part for part, full in release.cudnn if distro not in without.get(part, ())}
     if cudnn not in fitting:
         why = f"is not the cuDNN of any nvidia/cuda image of CUDA {version} on {distro}"

@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stacks.versions.incompatible import Incompatible, row
-from stacks.versions.tables import order, table
+from stacks.versions.incompatible import Incompatible, check_listed
+from stacks.versions.tables import applying, order, table
 
 _EFA = "Elastic Fabric Adapter release notes, stacks/versions/efa.toml"
 _NGC = "NVIDIA's PyTorch release notes, stacks/versions/ngc.toml"
+_NOT_EFA = "is not a known EFA installer"
+_NOT_NGC = "is not a known release of nvcr.io/nvidia/pytorch"
 _OFI = re.compile(r"v?(?P<number>\d+\.\d+\.\d+)(?P<suffix>-aws)?")
 
 
@@ -21,7 +23,7 @@ class EfaInstaller:
 
     Attributes:
         version: such as ``1.48.0``.
-        ofi_nccl: the aws-ofi-nccl that it installs; None where it installs none.
+        ofi_nccl: the aws-ofi-nccl that it installs; None where it installs none, or the table does not know it.
         disable_ngc: whether it needs ``--disable-ngc`` on an NGC parent to install the plugin.
         ubuntus: the Ubuntu releases that it supports.
     """
@@ -39,13 +41,17 @@ def efa_versions() -> tuple[str, ...]:
 
 @functools.cache
 def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller:
-    """Return the row of an EFA installer.
+    """Return what is known of an EFA installer.
+
+    Of one that the table does not have, and that :func:`check_efa_listed` refuses, the rules between versions hold.
 
     Raises:
-        Incompatible: the table has no such installer. ``latest`` is refused, because an installer is always pinned.
+        Incompatible: not a version. ``latest`` is refused, because an installer is always pinned.
     """
     tables = table("efa")
-    installer = row(tables["installer"], version, field, "is not a known EFA installer", _EFA)
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise Incompatible(field, version, _NOT_EFA, efa_versions(), _EFA, known=False)
+    installer = tables["installer"].get(version, {})
     ubuntus = (
         ubuntu
         for ubuntu, span in tables["ubuntu"].items()
@@ -57,6 +63,16 @@ def efa_installer(version: str, *, field: str = "efa.installer") -> EfaInstaller
         disable_ngc=order(version) >= order(tables["rule"]["disable_ngc"]["installer"]),
         ubuntus=tuple(ubuntus),
     )
+
+
+def check_efa_listed(version: str, *, field: str = "efa.installer") -> None:
+    """Refuse an EFA installer that the table does not have.
+
+    Raises:
+        Unverified: naming those that it has.
+    """
+    instead = "follows the rules for installers of its number, with the plugin that efa.ofiNccl names"
+    check_listed(efa_versions(), version, field, _NOT_EFA, _EFA, instead=instead)
 
 
 def needs_sync_memops(installer: str, nccl: str) -> bool:
@@ -152,13 +168,31 @@ def ngc_versions() -> tuple[str, ...]:
 
 @functools.cache
 def ngc_release(version: str, *, field: str = "ngc") -> NgcRelease:
-    """Return the row of one of NVIDIA's PyTorch images.
+    """Return what is known of one of NVIDIA's PyTorch images; nothing of one that :func:`check_ngc_listed` refuses.
 
     Raises:
-        Incompatible: the table does not know it.
+        Incompatible: not a year and a month.
     """
-    values = row(table("ngc"), version, field, "is not a known release of nvcr.io/nvidia/pytorch", _NGC)
+    if not re.fullmatch(r"\d\d\.(0[1-9]|1[0-2])", version):
+        raise Incompatible(field, version, _NOT_NGC, ngc_versions(), _NGC, known=False)
+    values = table("ngc").get(version, {})
     return NgcRelease(version, **{key: values.get(key) for key in ("ubuntu", "python", "cuda", "torch", "nccl")})
+
+
+def check_ngc_listed(version: str, *, field: str = "ngc") -> None:
+    """Refuse one of NVIDIA's PyTorch images that the table does not have.
+
+    Raises:
+        Unverified: naming those that it has.
+    """
+    instead = f"compiles for what CUDA {compiling_cuda(version)} knows; its Ubuntu, Python and NCCL are not checked"
+    check_listed(table("ngc"), version, field, _NOT_NGC, _NGC, instead=instead)
+
+
+def compiling_cuda(version: str) -> str:
+    """Return the CUDA of one of NVIDIA's PyTorch images; of an unknown one, that of the release before it."""
+    cuda: str = applying(table("ngc"), ngc_release(version).version)["cuda"]
+    return cuda
 
 
 def check_nccl_not_older(parent: str, nccl: str, *, field: str = "nccl") -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.pytorch import Companion, check_companion
 from stacks.versions.tables import applying, line, newest_from, older, order, table
 
 Image = Literal["torch", "torch-extras"]
@@ -188,8 +187,6 @@ def check_extra(
             if stack_version and _too_old(row, requirement, stack_version):
                 why = f"does not build with {requirement} {stack_version}"
                 raise Incompatible(where, version, why, _new_enough(extra, requirement, stack_version), source)
-    if extra.pins_torch and torch and "." in version:
-        check_companion(torch, cast("Companion", name), version, field=where)
     if archs and not extra_archs(name, version, archs):
         why = f"has no code for any of the compute capabilities {archs}"
         allowed = row.get("archs") or (f"{row['archs_min']} and newer",)

@@ -40,6 +40,41 @@ class Incompatible(ValueError):
         )
 
 
+class Unverified(Incompatible):
+    """A release that no table confirms and that may exist: ``slipway:unverified: true`` turns the error into a warning.
+
+    Args:
+        field: as :class:`Incompatible`; likewise ``value``, ``why``, ``allowed`` and ``source``.
+        instead: what holds for it then, as the rest of a sentence that starts with the value.
+        known: whether the value exists but is not confirmed here. For an unknown value, the error suggests the nearest.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        value: str,
+        why: str,
+        allowed: Collection[str],
+        source: str,
+        *,
+        instead: str,
+        known: bool = False,
+    ) -> None:
+        super().__init__(field, value, why, allowed, source, known=known)
+        self.instead = instead
+        self.args = (f"{self}; `slipway:unverified: true` builds it at your own risk: it {instead}",)
+
+
+def check_listed(rows: Collection[str], value: str, field: str, why: str, source: str, *, instead: str) -> None:
+    """Refuse a release that no row of a table has.
+
+    Raises:
+        Unverified: the rows are the allowed values.
+    """
+    if value not in rows:
+        raise Unverified(field, value, why, tuple(rows), source, instead=instead)
+
+
 def row(rows: Mapping[str, Row], value: str, field: str, why: str, source: str) -> Row:
     """Return the row of ``value`` in a table.
 

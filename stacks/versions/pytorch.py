@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from stacks.versions.cuda_toolkit import cuda_release
-from stacks.versions.incompatible import Incompatible
-from stacks.versions.tables import applying, line, older, order, satisfies, table
+from stacks.versions.incompatible import Incompatible, Unverified
+from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
 
 #: The packages tied to a torch release.
 Companion = Literal["vision", "audio", "text", "xformers"]
@@ -18,6 +18,8 @@ Machine = Literal["amd64", "arm64"]
 
 _METADATA = "the packages' own metadata, stacks/versions/torch.toml"
 _MATRIX = "PyTorch's release matrix, stacks/versions/cuda_torch.toml"
+_NOT_TORCH = "is not a known torch release"
+_READS_NEWER = f"{_METADATA}; `python -m cli.torch_table` reads newer releases"
 _CANDIDATE = re.compile(r"(?P<final>\d+(?:\.\d+)+)-?rc\d+")
 
 
@@ -27,6 +29,7 @@ class TorchRelease:
 
     Attributes:
         version: the release, as given; it may be a candidate.
+        row: the release whose row it has: its final release, or the one before it where the table has none for it.
         vision: the newest torchvision that goes with it; likewise ``audio`` and ``text``. None where none does.
         visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``.
         pythons: CPython versions with a wheel for amd64 on the Python index; likewise ``pythons_arm64``.
@@ -42,6 +45,7 @@ class TorchRelease:
     """
 
     version: str
+    row: str
     vision: str | None
     audio: str | None
     text: str | None
@@ -86,20 +90,24 @@ def final_version(version: str) -> str:
 
 @functools.cache
 def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease:
-    """Return the row of torch ``version``. A release candidate has the row of its final release.
+    """Return what is known of torch ``version``. A release candidate has the row of its final release.
+
+    A release that the table does not have, and that :func:`check_torch_listed` refuses, has the row of the one before
+    it, of the same major version. It names its own Triton.
 
     Raises:
-        Incompatible: no such release is in the table.
+        Incompatible: no such release can be, or it is older than all of the table.
     """
     rows, final = table("torch")["torch"], final_version(version)
-    if final not in rows:
-        source = f"{_METADATA}; `python -m cli.torch_table` reads newer releases"
-        raise Incompatible(field, version, "is not a known torch release", torch_versions(), source, known=False)
-    row, builds = rows[final], table("cuda_torch")["builds"][line(final)]
+    like = final if final in rows else _before(final)
+    if like is None:
+        raise Incompatible(field, version, _NOT_TORCH, torch_versions(), _READS_NEWER, known=False)
+    row, builds = rows[like], applying(table("cuda_torch")["builds"], line(final))
     fitting = {package: _fitting(package, final) for package in get_args(Companion)}
     newest = {package: versions[-1] if versions else None for package, versions in fitting.items()}
     return TorchRelease(
         version=version,
+        row=like,
         vision=newest["vision"],
         audio=newest["audio"],
         text=newest["text"],
@@ -115,10 +123,28 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
         cuda_min=row["cuda_min"],
         archs=tuple(row["archs"].split()),
         cuda_arm64=row.get("cuda_arm64", row["cuda"]),
-        triton=row.get("triton", ""),
+        triton=row.get("triton", "") if like == final else row.get("triton", "").replace("==", ">="),
         nccl=row.get("nccl", ""),
         cudnn=row.get("cudnn", ""),
     )
+
+
+def _before(version: str) -> str | None:
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        return None
+    return newest_from((known for known in torch_versions() if order(known)[0] == order(version)[0]), version)
+
+
+def check_torch_listed(version: str, *, field: str = "torch.version") -> None:
+    """Refuse a torch that the table does not have.
+
+    Raises:
+        Unverified: it may exist; otherwise as :func:`torch_release`.
+    """
+    instead = f"is taken to be as torch {torch_release(version, field=field).row}"
+    rows = torch_versions()
+    if final_version(version) not in rows:
+        raise Unverified(field, version, _NOT_TORCH, rows, _READS_NEWER, instead=instead)
 
 
 def _requirement(package: Companion, version: str) -> str:
@@ -155,14 +181,17 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
         field: the companion's key, for errors. Default: ``torch.<package>``.
 
     Raises:
-        Incompatible: they do not go together, or torch's version is unknown.
+        Incompatible: they do not go together, or there can be no such torch.
+        Unverified: the table has no such companion.
     """
     allowed = _fitting(package, final_version(torch_release(torch).version))
-    if _released_as(package, version) in allowed:
+    release, field, why = _released_as(package, version), field or f"torch.{package}", f"does not go with torch {torch}"
+    if release in allowed:
         return
+    if release not in companion_versions(package):
+        raise Unverified(field, version, why, allowed, _METADATA, instead="is taken to go with this torch", known=True)
     amended = table("torch_amendments").get(package, {}).get(version)
-    source = amended["source"] if amended else _METADATA
-    raise Incompatible(field or f"torch.{package}", version, f"does not go with torch {torch}", allowed, source)
+    raise Incompatible(field, version, why, allowed, amended["source"] if amended else _METADATA)
 
 
 def check_python(
@@ -185,7 +214,7 @@ def check_python(
     if python not in pythons:
         raise Incompatible(field, python, f"has no {machine} wheel of torch {torch}", pythons, _METADATA)
     for package, version in (companions or {}).items():
-        row = table("torch")[package][version]
+        row = table("torch")[package].get(version, {"python": ["*"]})
         listed = row["python"] if machine == "amd64" else row.get("python_arm64", row["python"])
         fitting = [python for python in pythons if python in listed or "*" in listed]
         if python not in fitting:
@@ -211,7 +240,8 @@ def check_torch_cuda(
         field: the CUDA version's key, for errors.
 
     Raises:
-        Incompatible: there is no such wheel, or such a build fails.
+        Unverified: no wheel with this CUDA is known, but one with another.
+        Incompatible: there are no such wheels, or such a build fails.
     """
     release, toolkit = torch_release(torch), cuda_release(version, field=field)
     if source == "wheel":
@@ -237,8 +267,12 @@ def _check_wheel(release: TorchRelease, version: str, machine: Machine, field: s
         why = f"has no official {machine} wheel with CUDA"
         raise Incompatible("torch.version", release.version, why, allowed, _MATRIX)
     wheel = "wheel" if machine == "amd64" else f"{machine} wheel"
-    origin = table("cuda_torch")["builds"][line(final_version(release.version))].get("source", _MATRIX)
-    raise Incompatible(field, version, f"has no official {wheel} of torch {release.version}", published, origin)
+    origin = applying(table("cuda_torch")["builds"], line(final_version(release.version))).get("source", _MATRIX)
+    why, instead = (
+        f"has no official {wheel} of torch {release.version}",
+        "has one in PyTorch's index, or the build fails",
+    )
+    raise Unverified(field, version, why, published, origin, instead=instead, known=True)
 
 
 def _lines_before(release: TorchRelease) -> tuple[str, ...]:
@@ -313,8 +347,9 @@ def check_audio_wheel(torch: str, audio: str, *, cuda_line: str | None = None, f
         return
     source = "stacks/versions/torch_amendments.toml"
     if cuda_line is not None:
-        published = [line for line in torch_release(amended["built_with"]).cudas if line in torch_release(torch).cudas]
-        if cuda_line not in published:
+        built = torch_release(amended["built_with"]).cudas
+        if cuda_line not in built:
+            published = [line for line in built if line in torch_release(torch).cudas]
             allowed = [*(f"with CUDA {line}" for line in published), "false"]
             raise Incompatible(field, audio, f"has no wheel for CUDA {cuda_line}", allowed, source)
     elif torch_release(torch).cuda != cuda:

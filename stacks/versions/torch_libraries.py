@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 
 from stacks.versions.cuda_toolkit import cuda_release
-from stacks.versions.incompatible import Incompatible
+from stacks.versions.incompatible import Incompatible, check_listed
 from stacks.versions.pytorch import Machine
 from stacks.versions.tables import newest_from, older, order, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
+_NOT_NCCL = "is not a known NCCL release"
 _CUDNN = "nvidia-cudnn on the Python index, stacks/versions/cudnn.toml"
 _MAGMA = "the pytorch channel, stacks/versions/magma.toml"
 _HPCX = "stacks/versions/hpcx.toml; another archive can be named in slipway:hpcx"
@@ -43,14 +45,14 @@ def nccl_versions() -> tuple[str, ...]:
 
 @functools.cache
 def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> NcclRelease:
-    """Return an NCCL release as it exists for a CUDA.
+    """Return an NCCL release as it exists for a CUDA; one that :func:`check_nccl_listed` refuses by its number alone.
 
     Raises:
-        Incompatible: no such release (for ``2.18.3``, the error suggests ``2.18.3-1``), or too old for this CUDA.
+        Incompatible: not a release (for ``2.18.3``, the error suggests ``2.18.3-1``), or too old for this CUDA.
     """
     releases, toolkit = nccl_versions(), cuda_release(cuda_version)
-    if version not in releases:
-        raise Incompatible(field, version, "is not a known NCCL release", releases, _NCCL, known=False)
+    if not re.fullmatch(r"\d+\.\d+\.\d+-\d+", version):
+        raise Incompatible(field, version, _NOT_NCCL, releases, _NCCL, known=False)
     major = toolkit.version.split(".", 1)[0]
     first = table("nccl")["first"][major]
     if order(version) < order(first["nccl"]):
@@ -65,6 +67,16 @@ def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> Ncc
         apt_known=version in table("nccl")["apt"].get(toolkit.line, ()),
         wheel=f"nvidia-nccl-cu{major}=={number}" if on_index else None,
     )
+
+
+def check_nccl_listed(version: str, *, field: str = "nccl") -> None:
+    """Refuse an NCCL release that the table does not have.
+
+    Raises:
+        Unverified: naming those that it has.
+    """
+    instead = "is fetched by its number, and the build fails where there is none"
+    check_listed(nccl_versions(), version, field, _NOT_NCCL, _NCCL, instead=instead)
 
 
 def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") -> None:
@@ -93,16 +105,18 @@ def nccl_package_warnings(version: str, cuda_version: str, *, field: str = "nccl
 
 
 def check_cudnn_release(version: str, cuda_version: str, *, field: str = "cudnn") -> None:
-    """Refuse a release of cuDNN that NVIDIA has no package of for a CUDA.
+    """Refuse a release of cuDNN that NVIDIA is not known to have a package of for a CUDA.
 
     Raises:
-        Incompatible: the table has no such release for this CUDA.
+        Unverified: the table has others of its major version for this CUDA.
+        Incompatible: the table has none.
     """
-    major = cuda_release(cuda_version).version.split(".", 1)[0]
-    releases = table("cudnn")["release"].get(major, ())
-    if version not in releases:
-        why = f"is not a known cuDNN release for CUDA {cuda_version}"
+    releases = table("cudnn")["release"].get(cuda_version.split(".", 1)[0], ())
+    why = f"is not a known cuDNN release for CUDA {cuda_version}"
+    if version.split(".", maxsplit=1)[0] not in {release.split(".")[0] for release in releases}:
         raise Incompatible(field, version, why, releases or ("a major version",), _CUDNN, known=False)
+    instead = "is fetched by its number, and the build fails where there is none"
+    check_listed(releases, version, field, why, _CUDNN, instead=instead)
 
 
 def cudnn_warnings(version: str, *, field: str = "cudnn") -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 from pydantic import Field, create_model, model_validator
 
@@ -14,12 +15,14 @@ from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, P
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
-from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
+from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, cuda_release, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
 from stacks.versions.extras import Extra, check_extra, check_extras_together, extras, extras_of
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
+    Companion,
     check_audio_wheel,
+    check_companion,
     check_cudnn,
     check_python,
     check_torch_cuda,
@@ -125,18 +128,30 @@ class FamilyConfig(StackConfig):
         default_factory=FamilyJobs, description="Parallel compilers. Default: as cores and memory allow."
     )
 
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release, that a table confirms it."""
+        yield partial(check_cuda_listed, self.cuda)
+        if self.cudnn_release:
+            yield partial(check_cudnn_release, self.cudnn_release, self.cuda)
+        yield from self.torch.listed()
+        if self.torch.source == "wheel":
+            yield partial(check_torch_cuda, self.torch.version, self.cuda, source="wheel", machine=self.machine)
+        for extra in extras().values():
+            pin = self.pin(extra)
+            if extra.pins_torch and pin and "." in pin:
+                yield partial(check_companion, self.torch.version, cast("Companion", extra.name), pin, field=extra.key)
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        cuda_release(self.cuda)
         if self.arch_list is not None:
             arch_list(self.arch_list, self.cuda, field="archList")
         self._check_cudnn_release()
         self._check_distro()
         self.parent("devel")
         self.parent("base")
-        check_torch_cuda(self.torch.version, self.cuda, source=self.torch.source, machine=self.machine)
         self._check_python()
         if self.torch.source == "build":
+            check_torch_cuda(self.torch.version, self.cuda, source="build")
             check_cudnn(self.torch.version, self.cudnn_version, cuda_version=None if self.cudnn else self.cuda)
             check_gcc(self.distro, self.torch.version, self.cuda)
         elif audio := self.torch.companion("audio"):
@@ -160,10 +175,7 @@ class FamilyConfig(StackConfig):
         check_extras_together(pins)
 
     def _check_cudnn_release(self) -> None:
-        if not self.cudnn_release:
-            return
-        check_cudnn_release(self.cudnn_release, self.cuda)
-        if self.torch.source == "wheel":
+        if self.cudnn_release and self.torch.source == "wheel":
             major = self.cudnn_release.split(".")[0]
             why = "cannot be installed under published wheels, which bring their own cuDNN"
             raise Incompatible(

@@ -24,7 +24,7 @@ from stacks.spec import ImageSpec, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.extras import Image, extra_archs, extras, extras_of
-from stacks.versions.pytorch import constraints, torch_release
+from stacks.versions.pytorch import constraints, final_version, torch_release
 
 _PUBLISHED = "https://download.pytorch.org/whl/"
 
@@ -157,6 +157,7 @@ def _index(config: FamilyConfig) -> dict[str, str]:
     """Return the index of wheels for this CUDA as an argument, if the Python index has wheels for another CUDA."""
     release, toolkit = torch_release(config.torch.version), cuda_release(config.cuda)
     listed = release.cuda if config.machine == "amd64" else release.cuda_arm64
-    if config.torch.source == "build" or listed == toolkit.line:
+    known = release.row == final_version(release.version)
+    if config.torch.source == "build" or (known and listed == toolkit.line):
         return {}
     return {"TORCH_INDEX_URL": _PUBLISHED + toolkit.wheels}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from stacks.config.model import Model, matching
 from stacks.config.torch import Torch
 from stacks.config.values import DefaultedTorchRelease
 from stacks.flavors.torch_family.components import Component, torch_components
-from stacks.versions.pytorch import check_companion, torch_release
+from stacks.versions.pytorch import torch_release
 
 _commit_or_branch = matching(
     r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
@@ -38,12 +38,6 @@ class TorchSource(Torch):
     commits: Commits = Field(
         default_factory=Commits, description="Commits or branches to build instead of the releases' own."
     )
-
-    @model_validator(mode="after")
-    def _text_goes_with_it(self) -> Self:
-        if self.text:
-            check_companion(self.version, "text", self.text)
-        return self
 
     @property
     def versions(self) -> dict[str, str]:

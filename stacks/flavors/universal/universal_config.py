@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
@@ -16,7 +17,7 @@ from stacks.flavors.universal.torch_source import TorchSource
 from stacks.flavors.universal.train import Train
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.checksums import micromamba_checksum
-from stacks.versions.cuda_toolkit import Edition, cuda_parent, cuda_release, parent_cudnn
+from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release
@@ -111,6 +112,12 @@ class Config(StackConfig):
             raise ValueError("needs CUDA, and 'cuda: false' builds without it")
         return value
 
+    def listed(self) -> Iterator[Callable[[], None]]:
+        """Yield a check for each release, that a table confirms it."""
+        if self.cuda:
+            yield partial(check_cuda_listed, self.cuda)
+        yield from self.torch.listed()
+
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
         torch = self.torch.version
@@ -121,7 +128,6 @@ class Config(StackConfig):
             source = "the Pythons that it has wheels for, stacks/versions/torch.toml"
             raise Incompatible("python", self.python, f"is not supported by torch {torch}", supported, source)
         if self.cuda:
-            cuda_release(self.cuda)
             _ = self.archs
             self.parent("devel")
             check_torch_cuda(torch, self.cuda, source="build")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.versions.archs import arch_list, arch_profiles, default_archs, parse_archs
-from stacks.versions.cuda_toolkit import cuda_parent, cuda_release, cuda_versions
+from stacks.versions.cuda_toolkit import check_cuda_listed, cuda_parent, cuda_release, cuda_versions
 from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.incompatible import Incompatible, nearest
 from stacks.versions.pytorch import Machine, check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
@@ -87,7 +87,7 @@ def test_thor_capability_is_renamed_in_cuda_13() -> None:
 )
 def test_cuda_unfinished_suggests_the_full_version(value: str, meant: str) -> None:
     with pytest.raises(Incompatible) as error:
-        cuda_release(value, field="slipway:cuda")
+        check_cuda_listed(value, field="slipway:cuda")
     assert str(error.value).startswith(f"slipway:cuda: '{value}' is not a CUDA version")
     assert f"(did you mean '{meant}'?)" in str(error.value)
 
@@ -96,9 +96,9 @@ def test_error_with_long_list_shows_it_around_the_value() -> None:
     with pytest.raises(
         Incompatible, match=r"; allowed: 11\.7\.0, 11\.7\.1, 11\.8\.0, 12\.0\.0, .* more from 10\.2 to "
     ):
-        cuda_release("11.8.1")
+        check_cuda_listed("11.8.1")
     with pytest.raises(Incompatible, match=rf"{re.escape(cuda_versions()[-1])} and \d+ more from 10\.2"):
-        cuda_release("newest")
+        check_cuda_listed("newest")
 
 
 def test_cuda_parent_of_known_stacks_is_their_tag() -> None:
