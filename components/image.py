@@ -10,7 +10,7 @@ import pulumi_docker as docker
 
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
-from stacks.config.inspection import Inspection
+from stacks.config.inspection_gate import Inspection
 from stacks.config.signing import Signer
 from stacks.plan import PlannedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG

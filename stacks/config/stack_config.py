@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from stacks.config.ec2 import Ec2Runners
-from stacks.config.inspection import Inspection
+from stacks.config.inspection_gate import Inspection
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
