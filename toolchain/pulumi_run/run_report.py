@@ -19,6 +19,8 @@ _UNKNOWN: Final = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """A value that only an update gives (sdk/go/common/resource/plugin/rpc.go)."""
 _SIGNATURE: Final = "4dabf18193072939515e22adb298388d"
 """The key that marks a secret, whose value is masked (sdk/go/common/resource/properties.go)."""
+_CALLED: Final = "Exception calling application: "
+"""What gRPC puts before an error of a Python provider (grpcio 1.85.1, grpc/_server.py, line 621)."""
 _MARKS: Final = {"create": "+", "update": "~", "delete": "-", "replace": "+-", "import": "="}
 """The operations that are printed. The others are parts of a replacement, or change nothing."""
 _COUNTS: Final = {
@@ -89,6 +91,7 @@ class RunReport:
 
     def _diagnostic(self, content: Mapping[str, Any]) -> None:
         message, severity, urn = content["message"].rstrip(), content["severity"], content.get("urn", "")
+        message = message.removeprefix(_CALLED)
         if severity == "debug" or not message:
             return
         name = "" if not urn or f"::{_STACK}::" in urn else urn.rpartition("::")[2]

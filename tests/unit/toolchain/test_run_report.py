@@ -170,6 +170,14 @@ def test_report_of_failed_build_has_whole_error(report: Report, log: io.StringIO
     assert log.getvalue() == f"torch: RUN false\ntorch: {error}\npulumi: update failed\n"
 
 
+def test_report_of_failed_resource_begins_with_the_cause(report: Report) -> None:
+    error = "Exception calling application: r:5/x/torch@sha256:0: gets no tag because of a fault:\n  /a: misses b\n"
+    assert report(message(error, "error", "torch-tag")) == [
+        "error: torch-tag: r:5/x/torch@sha256:0: gets no tag because of a fault:",
+        "  /a: misses b",
+    ]
+
+
 def test_report_repeats_no_warning(report: Report) -> None:
     warning = message("using pulumi-resource-docker from $PATH at /p\n", "warning")
     assert report(warning, message("registering", "debug"), warning) == [
