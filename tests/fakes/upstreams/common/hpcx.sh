@@ -8,7 +8,7 @@ here=$(dirname "$0")
 lib=/usr/lib/x86_64-linux-gnu
 top=/tmp/hpcx-standin
 built=/build-result/hpcx-standin
-mkdir -p "$top/ucx/bin" "$top/ucx/lib/pkgconfig" "$top/ucx/include" "$top/ucc/bin" "$top/ucc/lib" "$top/ucc/include/ucc/api" \
+mkdir -p "$top/ucx/bin" "$top/ucx/lib/pkgconfig" "$top/ucx/include" "$top/ucc/bin" "$top/ucc/lib/ucc" "$top/ucc/include/ucc/api" \
   "$top/sources" "$top/ompi/bin" "$top/nccl_rdma_sharp_plugin/lib" "$1"
 
 cp /usr/bin/ucx_info "$top/ucx/bin/"
@@ -20,6 +20,10 @@ printf 'prefix=%s/ucx\n' "$built" > "$top/ucx/lib/pkgconfig/ucx.pc"
 cp "$here/ucc.h" "$top/ucc/include/ucc/api/"
 gcc -shared -fPIC -o "$top/ucc/lib/libucc.so.1" -Wl,-soname,libucc.so.1 "$here/ucc.c" -lucp -lucs
 ln -s libucc.so.1 "$top/ucc/lib/libucc.so"
+# Without a collective layer and a memory component UCC does not start.
+for part in cl_basic mc_cpu; do
+  echo "int ucc_$part;" | gcc -shared -fPIC -o "$top/ucc/lib/ucc/libucc_$part.so" -x c -
+done
 gcc -o "$top/ucc/bin/ucc_info" "$here/ucc_info.c" -I "$top/ucc/include" -L "$top/ucc/lib" -lucc -Wl,-rpath-link,"$top/ucx/lib"
 echo 'int ncclNetPlugin_v8;' |
   gcc -shared -fPIC -o "$top/nccl_rdma_sharp_plugin/lib/libnccl-net.so" -x c - -Wl,--no-as-needed -lucp
