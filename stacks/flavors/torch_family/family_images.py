@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from stacks.flavors.torch_family.components import (
     Component,
+    libraries,
     pinned,
     source_of,
     titles,
@@ -97,7 +98,7 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
                 "PYTHON": f"python{config.python_version}",
                 "CONSTRAINTS": constraints(torch),
                 "ARCH_LIST": extra_archs(component.name, component.pin, config.archs),
-                **({"VARIANT": variant.name, **triton(torch, config.torch.commits.torch)} if itself else {}),
+                **(_torch_args(config, variant) if itself else {}),
                 **({} if itself else {"TORCH_VERSION": torch, **_index(config)}),
                 **({"MARCH": config.processor} if component.name in _marched() else {}),
                 **variant.parent_args,
@@ -106,6 +107,12 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
             tuning=tuning(config.max_jobs, component.name, config.compiler_cache),
             suffix=suffix(config, variant.name, **{"nccl": variant.nccl, "torch": torch, **component.fields}),
         )
+
+
+def _torch_args(config: FamilyConfig, variant: Variant) -> dict[str, str]:
+    """Return what torch alone is built with."""
+    torch = config.torch.version
+    return {"VARIANT": variant.name, **triton(torch, config.torch.commits.torch), **libraries(torch, config.cuda)}
 
 
 def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Component]) -> ImageSpec:

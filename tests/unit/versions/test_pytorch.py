@@ -9,6 +9,7 @@ import pytest
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
     Companion,
+    built_libraries,
     check_companion,
     check_python,
     companion_versions,
@@ -169,3 +170,22 @@ def test_check_python_covers_packages_and_machines() -> None:
 )
 def test_satisfies_compares_each_clause(version: str, specifier: str, met: bool) -> None:
     assert satisfies(version, specifier) is met
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "libraries"),
+    [
+        ("2.0.1", "12.1.1", {}),
+        ("2.5.1", "12.4.1", {}),
+        ("2.6.0", "11.8.0", {}),
+        ("2.6.0", "12.4.1", {"cusparselt": "0.6.2"}),
+        ("2.8.0", "12.4.1", {}),
+        ("2.9.1", "12.8.1", {"cusparselt": "0.7.1", "nvshmem": "3.3.20"}),
+        ("2.9.1", "13.0.2", {"cusparselt": "0.8.0"}),
+        ("2.11.0", "13.0.2", {"cusparselt": "0.8.0", "nvshmem": "3.4.5"}),
+        ("2.14.1", "12.9.1", {"cusparselt": "0.8.1", "nvshmem": "3.4.5"}),
+        ("2.15.0", "13.2.1", {"cusparselt": "0.8.1", "nvshmem": "3.7.2"}),
+    ],
+)
+def test_built_libraries_are_those_of_published_wheels(torch: str, cuda: str, libraries: dict[str, str]) -> None:
+    assert built_libraries(torch, cuda) == libraries

@@ -5,6 +5,7 @@ import pathlib
 import platform
 import shutil
 import subprocess
+import sysconfig
 
 import numpy
 import pybind11
@@ -16,11 +17,15 @@ package = root / "torch"
 if platform.machine() == "aarch64" and os.environ.get("USE_PRIORITIZED_TEXT_FOR_LD") != "1":
     raise SystemExit("USE_PRIORITIZED_TEXT_FOR_LD is not set: a build with CUDA for arm64 can be too large to link")
 switches = [f"-D{key}={value}" for key, value in os.environ.items() if key.startswith(("USE_", "BUILD_"))]
+# tools/setup_helpers/cmake.py, "Detect build dependencies from python lib path": CMake is told of NVSHMEM's wheel where there is one.
+nvshmem = pathlib.Path(sysconfig.get_path("purelib"), "nvidia/nvshmem")
+if nvshmem.exists():
+    switches.append(f"-DNVSHMEM_PY_DIR={nvshmem}")
 subprocess.run(["cmake", "-S", str(root), "-B", "build", *switches], check=True)
 subprocess.run(["cmake", "--build", "build", "--parallel", os.environ["MAX_JOBS"]], check=True)
 (package / "lib").mkdir(exist_ok=True)
-for library in ("torch_cpu", *(["torch_cuda"] if os.environ.get("USE_CUDA") == "1" else [])):
-    shutil.copy(f"build/lib{library}.so", package / "lib")
+for library in pathlib.Path("build").glob("libtorch_*.so"):
+    shutil.copy(library, package / "lib")
 shutil.copytree(pathlib.Path(pybind11.get_include()) / "pybind11", package / "include/pybind11", dirs_exist_ok=True)
 version = os.environ.get("PYTORCH_BUILD_VERSION", (root / "version.txt").read_text().strip())
 major, minor = version.split(".")[:2]
@@ -42,6 +47,7 @@ setup(
     version=version,
     packages=find_packages(include=["torch", "torch.*"]),
     package_data={"torch": ["lib/*", "include/*/*", "include/pybind11/*/*"]},
-    install_requires=["numpy", *filter(None, [os.environ.get("PYTORCH_EXTRA_INSTALL_REQUIREMENTS")])],
+    # setup.py of the real one: `extra_install_requires += ....split("|")`.
+    install_requires=["numpy", *filter(None, os.environ.get("PYTORCH_EXTRA_INSTALL_REQUIREMENTS", "").split("|"))],
     distclass=Binary,
 )

@@ -10,6 +10,9 @@ extern "C" {
 #ifdef USE_MAGMA
 #include <magma_v2.h>
 #endif
+#ifdef USE_CUSPARSELT
+#include <cusparseLt.h>
+#endif
 #ifdef USE_UCC
 #include <ucc/api/ucc.h>
 #include <ucp/api/ucp.h>
@@ -46,6 +49,9 @@ int torch_touches(void) {
   int sum = cublasGetVersion() + cudaRuntimeGetVersion(&version);
 #ifdef USE_CUDNN
   sum += (int)cudnnGetVersion();
+#endif
+#ifdef USE_CUSPARSELT
+  sum += cusparseLtInit(0);
 #endif
   return sum;
 }
