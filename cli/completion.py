@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tomllib
 from typing import Final
 
 import click
@@ -88,6 +89,13 @@ def flavors(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 def components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Return the upstreams that begin so."""
     names = sorted(path.stem for path in (ROOT / "cli/upstream/contracts").glob("*.toml"))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the tables that a source can be asked for and that begin so."""
+    text = (ROOT / "cli/refresh/sources.toml").read_text(encoding="utf-8")
+    names = dict.fromkeys(source["table"] for source in tomllib.loads(text)["source"])
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 

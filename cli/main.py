@@ -19,7 +19,7 @@ INTERRUPTED: Final = 130
 SECTIONS: Final = {
     "Look": [look.list_, look.show, look.explain, look.inspect],
     "Change": [change.new, change.check, change.lock],
-    "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream],
+    "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream, compare.refresh],
     "Take away": [take_away.export, take_away.compose, take_away.job],
     "Set up": [look.completion_, generate.schema, generate.docs],
 }

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stacks.errors import SlipwayError
 from stacks.versions import tables
 from stacks.versions.tables import order
 
@@ -156,14 +157,32 @@ def pip_index_url() -> str:
     return match[1]
 
 
-def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
-    """Return the Linux CPython wheels of each final release of ``package`` from its first in the table on."""
-    page = f"{index_url.rstrip('/')}/{package}/"
+def _links(page: str) -> list[str]:
     with urllib.request.urlopen(page, timeout=60) as reply:  # noqa: S310
         links = _Links()
         links.feed(reply.read().decode())
+    return links.urls
+
+
+def versions(index_url: str, project: str) -> set[str]:
+    """Return the versions of a project's wheels for Linux on amd64 that are not withdrawn.
+
+    Raises:
+        SlipwayError: the index does not answer, or has no such project.
+    """
+    page = f"{index_url.rstrip('/')}/{project}/"
+    try:
+        names = [urllib.parse.unquote(Path(href).name) for href in _links(page)]
+    except OSError as error:
+        raise SlipwayError(f"{page} cannot be read: {error}") from None
+    return {name.split("-")[1] for name in names if re.search(r"linux[\w.]*_x86_64\.whl$|-any\.whl$", name)}
+
+
+def wheels(index_url: str, package: str) -> dict[str, list[Wheel]]:
+    """Return the Linux CPython wheels of each final release of ``package`` from its first in the table on."""
+    page = f"{index_url.rstrip('/')}/{package}/"
     releases: defaultdict[str, list[Wheel]] = defaultdict(list)
-    for href in links.urls:
+    for href in _links(page):
         match = _WHEEL.fullmatch(urllib.parse.unquote(Path(href).name))
         if not match or _FREE_THREADED.search(href) or order(match["version"]) < order(FIRST[package]):
             continue

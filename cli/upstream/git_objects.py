@@ -81,6 +81,19 @@ def content(repository: Path, name: str, path: str) -> bytes:
     return done.stdout
 
 
+def tags(repository: str, host: str = PUBLIC) -> list[str]:
+    """Return the tags of a repository, owner/name, as a host lists them.
+
+    Raises:
+        SlipwayError: the host does not answer, or has no such repository.
+    """
+    address = f"{host.rstrip('/')}/{repository}"
+    done = _git(Path.cwd(), "ls-remote", "--quiet", "--tags", "--refs", "--", address)
+    if done.returncode:
+        raise SlipwayError(f"{address} cannot be read: {_reason(done)}")
+    return [line.rpartition("refs/tags/")[2] for line in done.stdout.decode(errors="replace").splitlines()]
+
+
 def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     """Fetch the names of a tag's or commit's files into a folder, and return the commit.
 
