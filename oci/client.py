@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any, Final
+from urllib.parse import urlsplit
 
 import requests
 from urllib3.exceptions import HTTPError
@@ -147,6 +148,20 @@ class Repository:
         actual, media_type, body = self._manifest()
         content = self._parsed(body, "the manifest")
         return Manifest(actual, content.get("mediaType") or media_type, content, body)
+
+    def tags(self) -> list[str]:
+        """Return all tags of the repository, page by page (distribution specification, "Listing Tags").
+
+        Raises:
+            SlipwayError: there is no such repository, or the registry does not respond.
+        """
+        names: list[str] = []
+        query = "n=1000"
+        while query:
+            with self._request("GET", f"tags/list?{query}", self._version) as response:
+                names += self._parsed(self._transport.body(response), "the list of tags").get("tags") or []
+                query = urlsplit(response.links.get("next", {}).get("url", "")).query
+        return names
 
     def tag(self, name: str) -> None:
         """Tag what the reference names as ``name`` too.

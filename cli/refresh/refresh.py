@@ -14,7 +14,9 @@ from pydantic import Field, model_validator
 
 from cli import torch_table
 from cli.upstream import git_objects
+from oci.client import Repository
 from stacks.config.load import environment_mirrors
+from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.versions.tables import order, table
@@ -30,12 +32,13 @@ class Source(Model):
     rows: str = Field(description="Where in it the releases are: keys with a dot between them; empty: the whole file.")
     index: str = Field("", description="A project on the Python index.")
     git: str = Field("", description="A repository on GitHub, owner/name.")
+    image: str = Field("", description="A repository of images, with its registry.")
     pattern: str = Field(description="A version or tag; the first group is the release.")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        if bool(self.index) == bool(self.git):
-            raise ValueError("a source is an index or a git repository")
+        if sum(map(bool, (self.index, self.git, self.image))) != 1:
+            raise ValueError("a source is an index, a git repository or an image")
         return self
 
     @property
@@ -46,7 +49,7 @@ class Source(Model):
     @property
     def where(self) -> str:
         """The source, as messages name it."""
-        return f"{self.index} on the Python index" if self.index else f"tags of {self.git}"
+        return f"{self.index} on the Python index" if self.index else f"tags of {self.git or self.image}"
 
     @property
     def known(self) -> Collection[str]:
@@ -62,11 +65,15 @@ class Source(Model):
         Raises:
             SlipwayError: it does not answer, or has none, as after a change of its names.
         """
+        mirrors = environment_mirrors()
         if self.index:
             names = torch_table.versions(torch_table.pip_index_url(), self.index)
+        elif self.git:
+            names = set(git_objects.tags(self.git, mirrors.get("git") or git_objects.PUBLIC))
         else:
-            host = environment_mirrors().get("git") or git_objects.PUBLIC
-            names = set(git_objects.tags(self.git, host))
+            # The tag is not read: a reference has one.
+            reference = Mirrors(images=mirrors.get("images", {})).image(f"{self.image}:latest")
+            names = set(Repository(reference).tags())
         releases = {match[1] for name in names if (match := re.fullmatch(self.pattern, name))}
         if not releases:
             raise SlipwayError(f"{self.where}: there is no release like {self.pattern}; see {SOURCES.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import subprocess
 import threading
@@ -21,8 +22,25 @@ CUDNN = ("9.0.0.312", "9.28.0.42", "9.99.1.7", "8.9.7.29", "9.100.0.1")
 """Releases on the index: two that the table has, two newer ones, and one of another major version."""
 
 
+TAGS = (["25.06-py3", "latest"], ["99.01-py3", "99.01-py3-igpu"])
+"""Two pages of tags, as nvcr.io has them."""
+
+
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves a PEP 503 index."""
+    """Serves a PEP 503 index, and a registry's list of tags in pages (distribution specification, "Listing Tags")."""
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/v2/nvidia/pytorch/tags/list?n=1000"):
+            return super().do_GET()
+        last = "last=" in self.path
+        body = json.dumps({"name": "nvidia/pytorch", "tags": TAGS[last]}).encode()
+        self.send_response(200)
+        if not last:
+            self.send_header("Link", '</v2/nvidia/pytorch/tags/list?n=1000&last=latest>; rel="next"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        return None
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -62,7 +80,8 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     # A git host has any scheme; mirrors of builds have http alone.
-    monkeypatch.setattr(refresh, "environment_mirrors", lambda: {"git": f"file://{tmp_path}/git"})
+    mirrors = {"git": f"file://{tmp_path}/git", "images": {"nvcr.io": f"127.0.0.1:{server.server_port}"}}
+    monkeypatch.setattr(refresh, "environment_mirrors", lambda: mirrors)
     yield tmp_path
     server.shutdown()
     server.server_close()
@@ -92,6 +111,12 @@ def test_refresh_shows_new_tags_of_a_repository() -> None:
     assert entry.lines == ["nccl release: tags of NVIDIA/nccl", "+ 2.99.1-1"]
 
 
+@pytest.mark.usefixtures("sources")
+def test_refresh_reads_tags_of_an_image_page_by_page() -> None:
+    [entry] = refresh.news(["ngc"])
+    assert entry.lines == ["ngc: tags of nvcr.io/nvidia/pytorch", "+ 99.01"]
+
+
 def test_refresh_of_table_that_has_all_says_so(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page(sources / "simple", "nvidia-cudnn-cu13", link("nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl"))
     assert main.main(["refresh", "cudnn"]) == 0
@@ -113,18 +138,18 @@ def test_refresh_of_unreachable_host_names_it(sources: Path, monkeypatch: pytest
 
 def test_refresh_of_unknown_table_suggests_one() -> None:
     assert refusal_line(list, refresh.news(["nccll"])).startswith(
-        "no table 'nccll' that a source can be asked for (did you mean 'nccl'?); there are: torch, cudnn, nccl, "
+        "no table 'nccll' that a source can be asked for (did you mean 'nccl'?); there are: cuda, ngc, torch, cudnn, nccl, "
     )
 
 
 @pytest.mark.parametrize("source", refresh.sources(), ids=lambda source: source.name)
-def test_source_matches_most_rows_of_its_table(source: refresh.Source) -> None:
-    # What the pattern makes of a version or tag is what the rows are called.
+def test_source_matches_rows_of_its_table(source: refresh.Source) -> None:
+    release = re.search(r"\((.*)\)", source.pattern)
+    assert release
     assert table(source.table)
-    prefix = "v" if source.pattern.startswith("v") else ""
-    assert all(re.fullmatch(source.pattern, prefix + release) for release in source.known)
+    assert [name for name in source.known if not re.fullmatch(release[1], name)] == []
 
 
 def test_completion_offers_tables_with_a_source() -> None:
     offered = [item.value for item in completion.tables(None, None, "n")]  # type: ignore[arg-type]
-    assert offered == ["nccl", "nemo"]
+    assert offered == ["ngc", "nccl", "nemo"]
