@@ -94,6 +94,7 @@ def explain(key: str | None, stack: str | None) -> None:
 @click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
 @click.option("--json", "form", flag_value="json", help="Print all of it as JSON, for programs.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
+@click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
 @click.pass_context
 def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, form: str | None) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
@@ -101,7 +102,7 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
     REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where there is a
     fault: a library, a symbol or a version is missing, two packages own one library, or a GPU or driver does not do.
     """
-    from cli.inspection import inspection_text
+    from cli.inspection import inspection_page, inspection_text
     from oci.binaries import inspection
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
@@ -119,7 +120,8 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))
     else:
-        print(inspection_text.markdown(result) if form else inspection_text.text(result))
+        forms = {"markdown": inspection_text.markdown, "html": inspection_page.page, None: inspection_text.text}
+        print(forms[form](result))
     ctx.exit(1 if result.faults else 0)
 
 

@@ -24,29 +24,31 @@ _LISTED_CONTESTED: Final = 5
 def markdown(inspection: Inspection) -> str:
     """Return the report in Markdown, for a comment on a pull request or the summary of a job."""
     image = inspection.image
-    lines = [f"### `{one_line(image.reference)}` {image.platform}: {_summary(len(inspection.faults))}", ""]
+    lines = [f"### `{one_line(image.reference)}` {image.platform}: {summary(len(inspection.faults))}", ""]
     lines += [f"- `{one_line(str(fault), _WIDTH)}`" for fault in inspection.faults]
-    facts = [(name, one_line(value, _WIDTH)) for name, value in _facts(inspection)]
-    table = text_table.markdown(("What", "In the image"), *facts).rstrip("\n")
+    rows = [(name, one_line(value, _WIDTH)) for name, value in facts(inspection)]
+    table = text_table.markdown(("What", "In the image"), *rows).rstrip("\n")
     return "\n".join([*lines, *([""] if inspection.faults else []), table])
 
 
 def text(inspection: Inspection) -> str:
     """Return the report."""
     image = inspection.image
-    facts = list(_facts(inspection))
-    width = max(len(name) for name, _ in facts)
+    rows = list(facts(inspection))
+    width = max(len(name) for name, _ in rows)
     lines = [f"{one_line(image.reference)}  {image.platform}"]
-    lines += [f"  {name:<{width}}  {one_line(value, _WIDTH)}" for name, value in facts]
+    lines += [f"  {name:<{width}}  {one_line(value, _WIDTH)}" for name, value in rows]
     lines += [f"fault: {one_line(str(fault), _WIDTH)}" for fault in inspection.faults]
-    return "\n".join([*lines, _summary(len(inspection.faults))])
+    return "\n".join([*lines, summary(len(inspection.faults))])
 
 
-def _summary(faults: int) -> str:
+def summary(faults: int) -> str:
+    """Return the number of faults in words."""
     return f"{faults} fault{'s' if faults > 1 else ''}" if faults else "no fault"
 
 
-def _facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
+def facts(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    """Yield what is worth a line beside the faults: its name and its value."""
     loading = inspection.loading
     yield "loader", _loader(loading)
     if loading.not_resolved:

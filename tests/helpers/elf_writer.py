@@ -32,8 +32,8 @@ def elf(
     strings = bytearray(b"\0")
 
     def name(text: str) -> int:
-        strings.extend(text.encode() + b"\0")
-        return len(strings) - len(text.encode()) - 1
+        strings.extend(_encoded(text) + b"\0")
+        return len(strings) - len(_encoded(text)) - 1
 
     tags = [(1, name(library)) for library in needed]
     tags += [(tag, name(text)) for tag, text in ((14, soname), (15, rpath), (29, runpath)) if text]
@@ -97,6 +97,10 @@ def elf(
             3, 4, interpreted, interpreted, interpreted, len(interpreter) + 1, len(interpreter) + 1, 1
         )
     return header + table + b"".join(parts) + sections
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
 
 
 def loader() -> bytes:

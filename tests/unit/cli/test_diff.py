@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 from collections.abc import Iterator, Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from stacks.tags import Suffix
 from tests.fakes.registry import INDEX, Registry, compress, digest_of, serve, skip_retry_waits
 from tests.helpers.contents import content
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
+from tests.helpers.html_elements import Page
 from tests.helpers.layers import Item, archive, files_archive
 from tests.helpers.sample_repository import STACK, make
 
@@ -289,30 +289,6 @@ def test_diff_of_other_media_type_is_one_line(registry: Registry, capsys: pytest
 def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert main(["diff", *words]) == 0
     return capsys.readouterr().out
-
-
-class Page(HTMLParser):
-    """A page's elements, each closed where it must be, and its text."""
-
-    VOID = ("meta",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert not {name for name, _ in attrs} & {"src", "href", "onload"}
-        self.tags.append(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 NASTY = "a|b`<script>alert(1)</script>\n\x1b[31m"
