@@ -114,7 +114,7 @@ def program(platform: str) -> bytes:
 
 
 def _image(platform: str) -> bytes:
-    """Return an image with the program, for `docker load`. Each is another image, so that no run removes another run's."""
+    """Return an image with the program, for `docker load`: another each time, so that no run removes another's."""
     layer = _archive({"probe": program(platform)}, mode=0o755)
     system, _, architecture = platform.partition("/")
     config = {

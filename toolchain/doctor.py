@@ -1,22 +1,35 @@
-"""`make doctor`: which part is used, its version, and why the first choice is not."""
+"""`make doctor`: which part is used, its version, why the first choice is not, and what the engine runs."""
 
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import say
-from toolchain.machine.toolchain_error import without_credentials
+from toolchain.machine.toolchain_error import ToolchainError, without_credentials
+from toolchain.parts import docker_engine, emulation
 from toolchain.ready import inspect
 
 
 def doctor(checkout: Checkout) -> int:
     """Print one paragraph a part, as the machine is, changing nothing. Returns 1 if a part is missing."""
-    missing = 0
+    missing, engine = 0, False
     for kind, part, wrong in inspect(checkout):
         if part is None:
             missing += 1
             say(f"{kind.name:<22}{wrong or 'missing'}")
             continue
+        engine = engine or kind.name == docker_engine.NAME
         say(f"{kind.name:<22}{without_credentials(part.used)} ({part.version})")
         if part.why:
             say(f"{'':<22}because: {part.why}")
+    if engine:
+        _say_platforms(checkout)
     if missing:
         say(f"{missing} missing: `make up` or `make ready` gets them")
     return 1 if missing else 0
+
+
+def _say_platforms(checkout: Checkout) -> None:
+    try:
+        lines = emulation.lines(checkout)
+    except ToolchainError as error:
+        lines = [str(error)]
+    for number, line in enumerate(lines):
+        say(f"{'' if number else 'platforms':<22}{without_credentials(line)}")

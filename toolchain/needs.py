@@ -3,7 +3,7 @@
 `engine` tells whether it builds on a Docker engine of this machine, `registry` whether it pushes to the registry that
 we start, `aws` whether it has resources in AWS, `kubernetes`
 whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold;
-`parents` lists its outside images, mirrors applied.
+`parents` lists its outside images, mirrors applied, and `platforms` those that the engine builds for.
 """
 
 import json
@@ -36,6 +36,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
         "cosign": bool(config.trust) or signing is not None,
         "syft": signing is not None and signing.sbom,
         "kubernetes": isinstance(config.runners, KubernetesRunners),
+        "platforms": [config.platform] if specs and config.build_on == "engine" and pushing else [],
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 

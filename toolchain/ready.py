@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from oci.engine_platforms import PLATFORMS
 from toolchain import environment, modes
 from toolchain.checkout import Checkout
-from toolchain.machine import golang
+from toolchain.machine import apt, golang
 from toolchain.machine.network import apt_mirrors
 from toolchain.machine.steps import output
 from toolchain.machine.toolchain_error import ToolchainError
@@ -16,6 +17,7 @@ from toolchain.parts import (
     base_image,
     docker_engine,
     docker_registry,
+    emulation,
     language_host,
     pulumi_cli,
     python_env,
@@ -33,6 +35,8 @@ KINDS: Final[tuple[Kind, ...]] = (
 _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
     **{each.title: functools.partial(plugin.get, plugin=each) for each in plugin.REQUIRED},
     **{tool.name: functools.partial(signing_programs.get, tool=tool) for tool in signing_programs.TOOLS},
+    **{emulation.name(each): functools.partial(emulation.get, platform=each) for each in PLATFORMS},
+    **{base_image.name(each): functools.partial(base_image.get_for, platform=each) for each in PLATFORMS},
 }
 """Parts for stacks that need them."""
 _NEEDS: Final = {
@@ -57,10 +61,14 @@ def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> s
             timeout=60,
         )
     )
+    based = needs["engine"] and base_image.QUALIFIED in needs["parents"]
+    foreign = {each for each in needs["platforms"] if each != f"linux/{apt.machine()}"}
     used = {
         docker_engine.NAME: needs["engine"],
         docker_registry.NAME: needs["registry"],
-        base_image.NAME: needs["engine"] and base_image.QUALIFIED in needs["parents"],
+        base_image.NAME: based,
+        **{emulation.name(each): each in foreign for each in PLATFORMS},
+        **{base_image.name(each): based and each in foreign for each in PLATFORMS},
         **{name: needs[need] for name, need in _NEEDS.items()},
     }
     return {name for name, needed in used.items() if not needed}

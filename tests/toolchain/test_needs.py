@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from oci.engine_platforms import PLATFORMS
 from tests.toolchain.clone import ROOT, Clone
 from toolchain import environment, ready
+from toolchain.machine import apt
 from toolchain.machine.network import apt_mirrors
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import python_env
@@ -60,6 +62,8 @@ def stacks(clone: Clone) -> Clone:
 
 SERVICES = {"Docker engine", "registry", "base image"}
 SIGNERS = {"cosign", "syft"}
+FOREIGN = {f"{part} {platform}" for part in ("emulation of", "base image for") for platform in PLATFORMS}
+"""The parts by which an engine builds for another platform."""
 KEY = {"key": "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"}
 
 
@@ -100,7 +104,32 @@ def test_parts_of_stack_are_those_it_uses(
     monkeypatch.setenv(apt_mirrors.VARIABLE, json.dumps(mirrors))
     _write(stacks, config)
     cluster = set() if config.get("runners") == RUNNERS else {"Kubernetes provider"}
-    assert ready.unneeded_parts(stacks.checkout, "t") == needless | cluster
+    assert ready.unneeded_parts(stacks.checkout, "t") == needless | cluster | FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("config", "pushing", "needed"),
+    [
+        ({}, True, {"emulation of linux/arm64", "base image for linux/arm64"}),
+        ({"publish": False}, True, {"emulation of linux/arm64", "base image for linux/arm64"}),
+        ({"base": UBUNTU}, True, {"emulation of linux/arm64"}),
+        ({}, False, set()),
+        (
+            {"buildOn": "runners", "runners": {**BUILDER, "instanceTypes": ["g5g.xlarge"]}, "registry": GHCR},
+            True,
+            set(),
+        ),
+    ],
+)
+def test_stack_of_another_platform_needs_its_emulation(
+    stacks: Clone, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], pushing: bool, needed: set[str]
+) -> None:
+    monkeypatch.setattr(apt, "machine", lambda: "amd64")
+    monkeypatch.setenv(apt_mirrors.VARIABLE, "{}")
+    _write(stacks, {"platform": "linux/arm64", **config})
+    assert FOREIGN - ready.unneeded_parts(stacks.checkout, "t", pushing=pushing) == needed
+    monkeypatch.setattr(apt, "machine", lambda: "arm64")
+    assert ready.unneeded_parts(stacks.checkout, "t", pushing=pushing) >= FOREIGN
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The verbs and the Makefile: what they print, and how they fail."""
 
+import json
 import os
 import re
 import subprocess
@@ -194,7 +195,8 @@ def test_archive_of_same_files_is_same_image(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         tarball = tmp_path / folder / "layer.tar"
         tarball.write_bytes(b"a layer")
-        base_image._archive(tarball, "name:tag", tmp_path / folder / "image.tar")
+        base_image._archive(tarball, "name:tag", tmp_path / folder / "image.tar", "arm64")
+        assert json.loads((tmp_path / folder / "config.json").read_text())["architecture"] == "arm64"
         contents.append([(tmp_path / folder / name).read_bytes() for name in ("config.json", "manifest.json")])
     assert contents[0] == contents[1]
 

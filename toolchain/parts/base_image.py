@@ -1,4 +1,8 @@
-"""The base image: `debian:bookworm-slim` where it can be pulled, else bookworm bootstrapped from Debian's packages."""
+"""The base image: `debian:bookworm-slim` where it can be pulled, else bookworm bootstrapped from Debian's packages.
+
+A bootstrapped one is for this machine's platform. For another platform it is bootstrapped under emulation, and the
+tag in the registry becomes an index of both.
+"""
 
 import hashlib
 import json
@@ -12,7 +16,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
@@ -111,14 +115,17 @@ def _pull(environment: Mapping[str, str]) -> str:
     return last_line(errors) if process.returncode else ""
 
 
-def _bootstrap(checkout: Checkout, tarball: Path) -> None:
-    """Write a root file system: Debian's essential packages and root certificates, and nothing else of this machine."""
+def _bootstrap(checkout: Checkout, tarball: Path, machine: str) -> None:
+    """Write a root file system: Debian's essential packages and root certificates, and nothing else of this machine.
+
+    ``machine`` is ``amd64`` or ``arm64``. Where it is not this one, its packages' scripts are run under emulation.
+    """
     hooks = [
         f'{shlex.quote(sys.executable)} {shlex.quote(trust_store.__file__)} "$1"',
         'rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/var/cache/ldconfig/aux-cache; : > "$1"/etc/machine-id',
     ]
     command(
-        ["mmdebstrap", "--variant=minbase", "--include=ca-certificates",
+        ["mmdebstrap", f"--architectures={machine}", "--variant=minbase", "--include=ca-certificates",
          *(f"--dpkgopt={option}" for option in DOCUMENTATION), *(f"--customize-hook={hook}" for hook in hooks),
          SUITE, tarball],
         checkout.logs / "mmdebstrap.log",
@@ -126,12 +133,12 @@ def _bootstrap(checkout: Checkout, tarball: Path) -> None:
     )  # fmt: skip
 
 
-def _archive(tarball: Path, name: str, target: Path) -> None:
+def _archive(tarball: Path, name: str, target: Path, machine: str) -> None:
     """Write an image of one layer for `docker load`, which unlike `docker import` leaves the date to us."""
     with tarball.open("rb") as content:
         layer = hashlib.file_digest(content, "sha256").hexdigest()
     config = json.dumps({
-        "architecture": apt.machine(), "os": "linux", "created": "2023-06-10T00:00:00Z",
+        "architecture": machine, "os": "linux", "created": "2023-06-10T00:00:00Z",
         "config": {"Cmd": ["bash"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]},
         "history": [{"created": "2023-06-10T00:00:00Z", "created_by": f"mmdebstrap --variant=minbase {SUITE}"}],
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
@@ -146,18 +153,18 @@ def _archive(tarball: Path, name: str, target: Path) -> None:
             archive.add(file, file.name)
 
 
-def _publish(checkout: Checkout, name: str) -> None:
-    """Bootstrap the image and push it to the registry, under the original's name."""
+def _publish(checkout: Checkout, name: str, machine: str) -> None:
+    """Bootstrap the image for a machine and push it to the registry."""
     if shutil.which("mmdebstrap") is None:
         apt.install(checkout, "mmdebstrap")
     checkout.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=checkout.cache, prefix="base-") as scratch:
         folder = Path(scratch)
         folder.chmod(0o755)  # apt unpacks as its own user
-        with step(f"Bootstrapping Debian {SUITE}"):
-            _bootstrap(checkout, folder / "layer.tar")
+        with step(f"Bootstrapping Debian {SUITE}{'' if machine == apt.machine() else f' for {machine}, emulated'}"):
+            _bootstrap(checkout, folder / "layer.tar", machine)
         with step(f"Pushing {name}"):
-            _archive(folder / "layer.tar", name, folder / "image.tar")
+            _archive(folder / "layer.tar", name, folder / "image.tar", machine)
             command(
                 ["docker", "load", "--input", folder / "image.tar"],
                 checkout.logs / "load.log",
@@ -175,9 +182,54 @@ def get(checkout: Checkout) -> Part:
         return remember(checkout, Part(NAME, IMAGE, "pulled"))
     address = docker_registry.get(checkout).env[docker_registry.VARIABLE]
     name = _in_registry(address)
-    _publish(checkout, name)
+    _publish(checkout, name, apt.machine())
     env = {apt_mirrors.VARIABLE: apt_mirrors.base_image_mirror(address)}
     return remember(checkout, Part(NAME, name, f"Debian {SUITE}, bootstrapped", f"{IMAGE}: {why}", env))
+
+
+def name(platform: str) -> str:
+    """Return the name of the part that is the base image for another platform than this machine's."""
+    return f"{NAME} for {platform}"
+
+
+def find_for(checkout: Checkout, platform: str) -> Part | None:
+    """Return the base image for another platform, if the registry has it or can be had it from."""
+    part = find(checkout)
+    if part is None or (part.env and platform not in _entries(checkout, part.used)):
+        return None
+    return Part(name(platform), part.used, part.version)
+
+
+def get_for(checkout: Checkout, platform: str) -> Part:
+    """Get the base image for another platform than this machine's; the engine must run that platform.
+
+    A bootstrapped one gets a tag of its own, and joins those of other platforms at the tag that builds use.
+    """
+    used = get(checkout).used
+    if part := find_for(checkout, platform):
+        return part
+    machine = platform.removeprefix("linux/")
+    _publish(checkout, f"{used}-{machine}", machine)
+    digests = {**_entries(checkout, used), **_entries(checkout, f"{used}-{machine}")}
+    repository = used.removesuffix(f":{TAG}")
+    members = [f"{repository}@{digest}" for digest in digests.values()]
+    log, environment = checkout.logs / "manifest.log", _environment(checkout)
+    _works(["docker", "manifest", "rm", used], environment)  # of a run that was interrupted here
+    command(["docker", "manifest", "create", "--insecure", used, *members], log, env=environment)
+    command(["docker", "manifest", "push", "--insecure", "--purge", used], log, env=environment)
+    return Part(name(platform), used, f"Debian {SUITE}, bootstrapped under emulation")
+
+
+def _entries(checkout: Checkout, reference: str) -> dict[str, str]:
+    """Return the digest of each platform's image at a tag of the registry, which may be an index or one image."""
+    words = ["docker", "manifest", "inspect", "--insecure", "--verbose", reference]
+    entries: Any = json.loads(output(words, env=_environment(checkout), timeout=60))
+    descriptors = [entry["Descriptor"] for entry in (entries if isinstance(entries, list) else [entries])]
+    return {
+        f"{each['platform']['os']}/{each['platform']['architecture']}": each["digest"]
+        for each in descriptors
+        if each["platform"]["os"] != "unknown"  # attestations
+    }
 
 
 KIND: Final = Kind(NAME, find, get, missing="its engine or registry is not running, or has lost it")
