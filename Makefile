@@ -2,9 +2,20 @@
 PYTHON ?= python3
 STACK  ?= local
 PYTEST_ARGS ?=
-TESTS  ?=
+TESTS  ?= $(if $(SHARD),$(or $(shard-$(SHARD)),$(error SHARD=$(SHARD) is none of: $(shards))))
 WORKERS ?= 4
 export STACK
+
+# All tests in parts that take about as long: by folder, as the tests of a folder share what they start and build.
+shard-unit := tests/unit tests/history tests/jobs tests/provider
+shard-engine := tests/engine tests/aws tests/attacks
+shard-toolchain := tests/toolchain tests/workflows
+shard-cluster := tests/cluster
+shard-images := tests/images/test_*.py
+shard-efa := tests/images/efa
+shard-family := tests/images/family tests/images/megatron
+shard-universal := tests/images/universal
+shards := $(patsubst shard-%,%,$(filter shard-%,$(.VARIABLES)))
 
 toolchain := $(PYTHON) -m toolchain
 pytest     = python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTEST_ARGS)
@@ -44,7 +55,7 @@ test-unit: ## the tests that need nothing but Python, in seconds
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
 
-test-all: ## lint, then all tests (TESTS=tests/engine: only these)
+test-all: ## lint, then all tests (TESTS=tests/engine: only these; SHARD=engine: the tests of nightly's job)
 	@$(toolchain) packages
 	@$(MAKE) --no-print-directory --jobs=2 lint ready
 	@. .slipway/env && exec $(pytest) $(TESTS)

@@ -20,7 +20,7 @@ FILES = ("Pulumi.yaml", "__main__.py", "pyproject.toml", "requirements.lock", ".
 
 MAKEFILE = """\
 test-all:
-\t@echo tests: $(TESTS)
+\t@echo shard: $(SHARD)
 \t@mkdir reports
 \t@echo "$(PYTEST_ARGS)" > $(patsubst --junitxml=%,%,$(filter --junitxml=%,$(PYTEST_ARGS)))
 down:

@@ -348,7 +348,7 @@ def test_nightly_proposes_new_parents_and_scans_images(world: World, github: Git
     monday = Event("schedule", "refs/heads/main", world.event.sha, {"schedule": "30 4 * * 1"})
     run = world.actions(github.address).run("nightly.yml", monday)
     assert set(run.results.values()) == {"success"}, run.log
-    assert "tests: tests/engine tests/aws tests/attacks\n" in run.job("tests engine").log
+    assert "shard: engine\n" in run.job("tests engine").log
     assert "--hypothesis-profile=night" in (run.artifacts / "durations-engine/tests.xml").read_text()
     (pull,) = github.pulls.values()
     assert pull["head"]["label"] == "acme:parents"

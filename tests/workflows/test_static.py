@@ -184,11 +184,26 @@ def test_nightly_lock_has_the_token_for_private_parents() -> None:
 
 
 def test_nightly_shards_hold_each_test_file_once() -> None:
-    shards = workflow(ROOT, "nightly.yml")["jobs"]["tests"]["strategy"]["matrix"]["include"]
-    paths = [path for shard in shards for pattern in shard["tests"].split() for path in ROOT.glob(pattern)]
+    rows = workflow(ROOT, "nightly.yml")["jobs"]["tests"]["strategy"]["matrix"]["include"]
+    shards = dict(re.findall(r"^shard-(\S+) := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert [row["shard"] for row in rows] == list(shards)
+    paths = [path for patterns in shards.values() for pattern in patterns.split() for path in ROOT.glob(pattern)]
     files = [file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])]
     assert sorted(files) == sorted((ROOT / "tests").rglob("test_*.py"))
-    assert len({shard["shard"] for shard in shards}) == len(shards)
+
+
+def dry_run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Return what `make` would run."""
+    return subprocess.run(
+        ["make", "--dry-run", f"--directory={ROOT}", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_makefile_shard_is_the_tests_of_its_row() -> None:
+    assert " tests/engine tests/aws tests/attacks\n" in dry_run("test-all", "SHARD=engine").stdout
+    unknown = dry_run("test-all", "SHARD=engines").stderr
+    assert "SHARD=engines is none of: " in unknown
+    assert all(name in unknown for name in ("unit", "engine", "universal"))
 
 
 def test_makefile_tests_variable_reaches_pytest() -> None:
@@ -242,4 +257,4 @@ def test_matrix_has_stacks_images_platforms_and_runners(
     read = {
         name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
     }
-    assert read <= set(rows[0]) | {"image", "ref"} | {"shard", "tests"}  # of a scan, of the night's tests
+    assert read <= set(rows[0]) | {"image", "ref"} | {"shard"}  # of a scan, of the night's tests

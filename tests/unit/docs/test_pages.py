@@ -18,6 +18,7 @@ from tests.unit.docs.pages import Page, page, pages
 PAGES = [pytest.param(one, id=one.path) for one in pages()]
 COMMANDS = sorted({(command, one.path) for one in pages() for command in one.commands()})
 MAKE = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+SHARDS = set(re.findall(r"^shard-(\S+) :=", (ROOT / "Makefile").read_text(), re.MULTILINE))
 STACKS = {*stack_names(), "mine", "hello", "STACK", "...", "<stack>"}
 """The stacks that commands may name: those there are, those that a page adds, and what stands for any."""
 
@@ -80,8 +81,10 @@ def test_make_command_names_what_there_is(command: str, path: str) -> None:
     target, *variables = shlex.split(command)[1:]
     assert target in MAKE, path
     for name, value in (variable.split("=", 1) for variable in variables):
-        assert name in {"STACK", "TESTS"}, path
-        assert value in STACKS if name == "STACK" else all((ROOT / test).exists() for test in value.split()), path
+        if name == "TESTS":
+            assert all((ROOT / test).exists() for test in value.split()), path
+        else:
+            assert value in {"STACK": STACKS, "SHARD": SHARDS}[name], path
 
 
 @pytest.mark.parametrize(("command", "path"), slipway_commands())
