@@ -55,10 +55,10 @@ def published(stack: str) -> dict[str, tuple[Image, Image | None]]:
         SlipwayError: Pulumi or the registry fails.
     """
     built = stack_diff.outputs(stack, ROOT).get("images", {})
-    planned = plan.make(stack)
-    login = credentials.configured(planned.config.registry)
+    config, specs = plan.resolve(stack)
+    login = credentials.configured(config.registry)
     images = {name: fetch(outputs["ref"], login) for name, outputs in built.items()}
-    parents = {image.spec.name: image.spec.parents.get("BASE_IMAGE") for image in planned.images}
+    parents = {spec.name: spec.parents.get("BASE_IMAGE") for spec in specs}
     siblings = {name: parent.image for name, parent in parents.items() if isinstance(parent, Sibling)}
     return {name: (image, images.get(siblings.get(name, ""))) for name, image in images.items()}
 

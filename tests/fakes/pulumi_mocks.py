@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pulumi
+from pulumi.runtime.settings import SETTINGS
 from pulumi.runtime.stack import wait_for_rpcs
 
 from components.deployment import deploy
@@ -118,6 +119,9 @@ def run(
     values: dict[str, Any] = {}
 
     async def go() -> None:
+        # A run that failed leaves what it waited for, which belongs to a loop that has ended.
+        SETTINGS.outputs.clear()
+        SETTINGS.rpc_manager.clear()
         pulumi.runtime.set_mocks(recorder, project="slipway", stack="t", preview=preview)
         plan = Plan(
             "t",

@@ -11,7 +11,7 @@ import pytest
 from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from stacks.identity.context import digest
-from tests.fakes.pulumi_mocks import DIGEST, SECRET, planned, run
+from tests.fakes.pulumi_mocks import DIGEST, SECRET, Recorder, planned, run
 
 
 def test_variant_with_a_parent_is_built_on_its_digest() -> None:
@@ -218,3 +218,17 @@ def test_stack_unsigned_does_not_load_the_registry_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_run_after_a_failed_resource_registers_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mocks' own: what a failed run leaves would fail or hang the next one."""
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError("no such image")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "new_resource", refuse)
+        with pytest.raises(RuntimeError, match="no such image"):
+            run()
+    recorder, _ = run()
+    assert sorted(recorder.of_type("docker:index/image:Image")) == ["extras", "torch"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,24 @@ from stacks.config.stack_file import ROOT, read_stack
 from stacks.identity.content import Contents
 from stacks.identity.context import Folder
 from stacks.identity.fingerprint import fingerprints
-from stacks.spec import CONTEXT
+from stacks.spec import CONTEXT, ImageSpec
 from tests.helpers.contents import checkout_contents, checkout_fingerprints
 
 FAMILY = ("base-cu132", "nccl-cu132")
 STACKS = ("local", "base-cu132", "nccl-cu132", "efa", "aks-megatron", "universal-cu132")
 DOCKERFILES = sorted(path.parent.name for path in (ROOT / CONTEXT).glob("*/Dockerfile"))
+
+
+@cache
+def specs_of(stack: str) -> tuple[ImageSpec, ...]:
+    """Return the images and products of a stack."""
+    return tuple(plan.resolve(stack)[1])
+
+
+@cache
+def checkout_fingerprints_of(stack: str) -> Mapping[str, str]:
+    """Return the fingerprints of a stack's images and products, built from this checkout."""
+    return checkout_fingerprints(specs_of(stack))
 
 
 @pytest.fixture
@@ -31,8 +44,8 @@ def rebuilt(context: Path) -> Mapping[str, set[str]]:
     contents = Contents(Folder(context))
     changed = {}
     for stack in STACKS:
-        _, specs = plan.resolve(stack)
-        before, after = checkout_fingerprints(specs), fingerprints([contents.of(spec) for spec in specs])
+        before = checkout_fingerprints_of(stack)
+        after = fingerprints([contents.of(spec) for spec in specs_of(stack)])
         changed[stack] = {name for name in after if after[name] != before[name]}
     return {stack: names for stack, names in changed.items() if names}
 
@@ -47,7 +60,7 @@ def compiled(changed: Mapping[str, set[str]]) -> set[str]:
 
 def built(stack: str, *, but: tuple[str, ...] = ()) -> set[str]:
     """Return the images and products of a stack, without those whose name ends so."""
-    return {spec.name for spec in plan.resolve(stack)[1] if not spec.name.endswith(but or "/")}
+    return {spec.name for spec in specs_of(stack) if not spec.name.endswith(but or "/")}
 
 
 def wheels(stack: str) -> set[str]:
@@ -60,7 +73,7 @@ def checked(context: Path) -> Mapping[str, set[str]]:
     contents = Contents(Folder(context))
     again = {}
     for stack in STACKS:
-        pairs = [(checkout_contents().of(spec), contents.of(spec)) for spec in plan.resolve(stack)[1]]
+        pairs = [(checkout_contents().of(spec), contents.of(spec)) for spec in specs_of(stack)]
         again[stack] = {
             after.spec.name
             for before, after in pairs
@@ -195,8 +208,7 @@ def test_nccl_and_hpcx_compile_what_is_linked_with_them(key: str, value: str, ke
 
 
 def test_description_rebuilds_the_image_and_no_product() -> None:
-    _, specs = plan.resolve("nccl-cu132")
-    before = checkout_fingerprints(specs)
+    specs, before = specs_of("nccl-cu132"), checkout_fingerprints_of("nccl-cu132")
     for name, names in (("nccl-tests", ON_TESTS), ("torch", {"torch", "torch-extras"}), ("torch-wheel", set())):
         edited = [spec.model_copy(update={"description": "Other"}) if spec.name == name else spec for spec in specs]
         after = checkout_fingerprints(edited)

@@ -1,0 +1,23 @@
+"""Checks of wheels that are started by hand, without the arguments that the build gives them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacks.config.stack_file import ROOT
+from stacks.spec import CONTEXT
+
+CHECKS = sorted((ROOT / CONTEXT / "wheels/checks").iterdir())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_check_of_wheel_without_its_arguments_names_them(check: Path) -> None:
+    process = subprocess.run([sys.executable, check], env={}, capture_output=True, text=True, check=False)
+    (line,) = process.stderr.splitlines()
+    assert process.returncode == 1
+    assert line.startswith("set ")
+    assert line.endswith(", as dockerfiles/wheels/Dockerfile describes")
