@@ -28,8 +28,8 @@ from stacks.config.stack_file import NAMESPACE
 from stacks.config.values import Label, Size
 from stacks.references import check_prefixes, covering, qualified
 from stacks.tags import check_extra, check_tail
+from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Unverified
-from stacks.versions.pytorch import Machine
 
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""

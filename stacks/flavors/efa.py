@@ -161,7 +161,10 @@ class Config(StackConfig):
         cuda = ngc_release(self.ngc).cuda
         if not cuda or not self.nccl.version or self.nccl.source != "package":
             return super().warnings
-        return [*super().warnings, *nccl_package_warnings(self.nccl.version, cuda, field="nccl.version")]
+        return [
+            *super().warnings,
+            *nccl_package_warnings(self.nccl.version, cuda, machine=self.machine, field="nccl.version"),
+        ]
 
     @property
     def nccl_version(self) -> str | None:

@@ -24,6 +24,7 @@ from stacks.versions.torch_libraries import (
     check_nccl_listed,
     check_nccl_package,
     hpcx_archive,
+    hpcx_warnings,
     nccl_package_warnings,
     nccl_release,
 )
@@ -110,9 +111,11 @@ class Config(FamilyConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if the table does not know whether there is a package of the NCCL for this CUDA."""
-        packaged = [] if self.nccl_tests else nccl_package_warnings(self.nccl, self.cuda)
-        return [*super().warnings, *packaged]
+        """A line if the tables do not know whether there is a package of the NCCL, or an archive of HPC-X."""
+        if self.nccl_tests:
+            return super().warnings
+        packaged = nccl_package_warnings(self.nccl, self.cuda, machine=self.machine)
+        return [*super().warnings, *packaged, *([] if self.hpcx else hpcx_warnings(self.hpcx_archive))]
 
     @property
     def hpcx_archive(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from stacks.versions.cuda_toolkit import CudaRelease, cuda_release
+from stacks.versions.cuda_toolkit import CudaRelease, Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, row
-from stacks.versions.pytorch import Machine, torch_release
+from stacks.versions.pytorch import torch_release
 from stacks.versions.tables import applying, order, table
 
 _SEPARATORS = re.compile(r"[\s,;]+")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import row
-from stacks.versions.pytorch import Machine
 from stacks.versions.tables import table
 
 _SOURCE = "a release without 'sha256' is in stacks/versions/micromamba.toml"

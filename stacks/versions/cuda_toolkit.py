@@ -14,6 +14,9 @@ from stacks.versions.tables import line, newest_from, order, table
 #: The editions of nvidia/cuda that images are built on.
 Edition = Literal["base", "runtime", "devel"]
 
+#: The architectures that images are built for, as their platforms name them.
+Machine = Literal["amd64", "arm64"]
+
 _PARENTS = "tags of NVIDIA's container-images/cuda, stacks/versions/cuda.toml"
 _UNKNOWN = "is not a CUDA version of nvidia/cuda"
 
@@ -106,6 +109,7 @@ def cuda_parent(
     distro: str,
     *,
     cudnn: str | None = None,
+    machine: Machine = "amd64",
     packages: Literal["apt", "dnf"] | None = None,
     field: str = "distro",
 ) -> str:
@@ -116,6 +120,7 @@ def cuda_parent(
         edition: ``base``, ``runtime`` or ``devel``; ``base`` never has cuDNN.
         distro: distribution as in the tags.
         cudnn: major version of cuDNN to have in it, such as ``8``; None for none.
+        machine: the architecture that it is to be for. All tags are for amd64, most for arm64 as well.
         packages: the package manager of distributions that an error may suggest; None for any.
         field: the distribution's key, for errors.
 
@@ -123,9 +128,12 @@ def cuda_parent(
         Incompatible: no such image was ever published.
     """
     release = cuda_release(version)
-    if distro not in release.distros:
-        why, rows = f"has no nvidia/cuda image of CUDA {version}", table("distros")
-        built_on = [name for name in release.distros if "refused" not in rows[name]]
+    lacks = table("cuda")["arm64"].get(release.row, {}) if machine == "arm64" else {}
+    offered = [name for name in release.distros if name not in lacks.get("without", ())]
+    if distro not in offered:
+        kind = "nvidia/cuda image" if distro not in release.distros else f"nvidia/cuda image for {machine}"
+        why, rows = f"has no {kind} of CUDA {version}", table("distros")
+        built_on = [name for name in offered if "refused" not in rows[name]]
         allowed = [name for name in built_on if packages in {None, rows[name]["packages"]}]
         raise Incompatible(field, distro, why, allowed, _PARENTS, known=False)
     if cudnn is None:
@@ -133,9 +141,11 @@ def cuda_parent(
     if edition == "base":
         raise Incompatible(field, distro, "has no base edition with cuDNN", ("runtime", "devel"), _PARENTS)
     without = table("cuda")["release"][release.row].get("no_cudnn", {})
-    fitting = {full.split(".")[0]: part for part, full in release.cudnn if distro not in without.get(part, ())}
+    parts = [] if distro in lacks.get("no_cudnn", ()) else release.cudnn
+    fitting = {full.split(".")[0]: part for part, full in parts if distro not in without.get(part, ())}
     if cudnn not in fitting:
-        why = f"is not the cuDNN of any nvidia/cuda image of CUDA {version} on {distro}"
+        on = distro if machine == "amd64" else f"{distro} for {machine}"
+        why = f"is not the cuDNN of any nvidia/cuda image of CUDA {version} on {on}"
         raise Incompatible("cudnn", cudnn, why, tuple(fitting), _PARENTS)
     return f"{version}-{fitting[cudnn]}-{edition}-{distro}"
 

@@ -7,14 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
 
 #: The packages tied to a torch release.
 Companion = Literal["vision", "audio", "text", "xformers"]
-#: The architectures that wheels exist for, as in an image's platform (``linux/amd64``).
-Machine = Literal["amd64", "arm64"]
 
 _METADATA = "the packages' own metadata, stacks/versions/torch.toml"
 _MATRIX = "PyTorch's release matrix, stacks/versions/cuda_torch.toml"
@@ -127,6 +125,25 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
         nccl=row.get("nccl", ""),
         cudnn=row.get("cudnn", ""),
     )
+
+
+def missing_triton(torch: str, machine: Machine) -> str | None:
+    """Return the Triton that a torch needs where the Python index has no wheel of it for a machine, else None."""
+    first = table("cuda_torch")["triton"].get(machine)
+    needed = torch_release(torch).triton.lstrip("=<>~!")
+    return needed if first and needed and order(needed) < order(first) else None
+
+
+def triton_warnings(torch: str, machine: Machine, *, field: str = "torch.version") -> list[str]:
+    """Return a line if torch is built without Triton because there is none for a machine."""
+    needed = missing_triton(torch, machine)
+    if not needed:
+        return []
+    first = table("cuda_torch")["triton"][machine]
+    why = (
+        f"it needs {needed}, and the Python index has it for {machine} from {first} on, stacks/versions/cuda_torch.toml"
+    )
+    return [f"slipway:{field}: torch {torch} is built without Triton, so torch.compile makes no code for GPUs: {why}"]
 
 
 def _before(version: str) -> str | None:

@@ -6,9 +6,8 @@ import functools
 import re
 from dataclasses import dataclass
 
-from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.cuda_toolkit import Machine, cuda_release
 from stacks.versions.incompatible import Incompatible, check_listed
-from stacks.versions.pytorch import Machine
 from stacks.versions.tables import newest_from, older, order, table
 
 _NCCL = "tags of NVIDIA/nccl, stacks/versions/nccl.toml"
@@ -27,7 +26,7 @@ class NcclRelease:
         version: with the package revision, such as ``2.18.3-1``.
         tag: its git tag, ``v2.18.3-1``.
         apt: its version in NVIDIA's apt archive, ``2.18.3-1+cuda12.1``.
-        apt_known: whether the table lists this package; it does not list all.
+        apt_known: whether the table lists this package for the machine; it does not list all.
         wheel: its requirement on the Python index, ``nvidia-nccl-cu12==2.18.3``; None where there is none.
     """
 
@@ -44,7 +43,7 @@ def nccl_versions() -> tuple[str, ...]:
 
 
 @functools.cache
-def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> NcclRelease:
+def nccl_release(version: str, cuda_version: str, *, machine: Machine = "amd64", field: str = "nccl") -> NcclRelease:
     """Return an NCCL release as it exists for a CUDA; one that :func:`check_nccl_listed` refuses by its number alone.
 
     Raises:
@@ -64,7 +63,7 @@ def nccl_release(version: str, cuda_version: str, *, field: str = "nccl") -> Ncc
         version=version,
         tag=f"v{version}",
         apt=f"{version}+cuda{toolkit.line}",
-        apt_known=version in table("nccl")["apt"].get(toolkit.line, ()),
+        apt_known=version in table("nccl")["apt" if machine == "amd64" else "apt_arm64"].get(toolkit.line, ()),
         wheel=f"nvidia-nccl-cu{major}=={number}" if on_index else None,
     )
 
@@ -96,12 +95,15 @@ def check_nccl_package(version: str, cuda_version: str, *, field: str = "nccl") 
         raise Incompatible(field, version, why, tables["apt"][minor], source)
 
 
-def nccl_package_warnings(version: str, cuda_version: str, *, field: str = "nccl") -> list[str]:
+def nccl_package_warnings(
+    version: str, cuda_version: str, *, machine: Machine = "amd64", field: str = "nccl"
+) -> list[str]:
     """Return a line if it is not known whether NVIDIA's apt archive has a package of a release for a CUDA."""
-    release = nccl_release(version, cuda_version, field=field)
+    release = nccl_release(version, cuda_version, machine=machine, field=field)
     if release.apt_known:
         return []
-    return [f"slipway:{field}: NVIDIA's apt archive may not have {release.apt}; the build fails without it"]
+    package = release.apt if machine == "amd64" else f"{release.apt} for {machine}"
+    return [f"slipway:{field}: NVIDIA's apt archive may not have {package}; the build fails without it"]
 
 
 def check_cudnn_release(version: str, cuda_version: str, *, field: str = "cudnn") -> None:
@@ -169,3 +171,15 @@ def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64", 
     if distro not in rows:
         raise Incompatible(field, distro, f"has no known HPC-X for CUDA {cuda_version}", tuple(rows), _HPCX)
     return f"{rows[distro]}-{_HPCX_ENDINGS[machine]}"
+
+
+def hpcx_warnings(archive: str, *, field: str = "hpcx") -> list[str]:
+    """Return a line if no public source is known to download an HPC-X archive for arm64."""
+    ending = f"-{_HPCX_ENDINGS['arm64']}"
+    known: list[str] = table("hpcx")["aarch64"]
+    if not archive.endswith(ending) or archive.removesuffix(ending) in known:
+        return []
+    build = archive.removesuffix(ending).rpartition("ubuntu")[2]
+    like = [f"{name}{ending}" for name in known if name.rpartition("ubuntu")[2].split("-")[:2] == build.split("-")[:2]]
+    other = f"; {' or '.join(like)} is known" if like else ""
+    return [f"slipway:{field}: {archive} may not exist, and the build fails without it{other}; {_HPCX}"]

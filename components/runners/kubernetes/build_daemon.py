@@ -13,6 +13,7 @@ from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import CLIENT, Spec, on_disk, placement, priority_class
 from stacks.config.kubernetes import BuildService, KubernetesRunners
+from stacks.versions.nodes import node
 
 NAME = "build"
 BUILDKIT = "moby/buildkit:v0.25.2-rootless"
@@ -20,8 +21,11 @@ _CERTIFICATES = "/certs"
 _SOCKET = "/run/slipway"
 _SCRATCH = "4Gi"
 """Most that each container writes to its node's disk: layers and builds are on the volume."""
-_PROFILE = "cpu"
-"""The profile of the service's node. The daemon stays, needs no GPU, and would keep a GPU node alive for ever."""
+_PROFILES = {"amd64": "cpu", "arm64": "cpu-arm64"}
+"""The profile of the service's node, by the architecture of the runners' nodes, whose images it builds.
+
+The daemon stays, needs no GPU, and would keep a GPU node alive for ever.
+"""
 
 _DOCKER: Spec = {
     "port": 2376,
@@ -151,7 +155,7 @@ def deployment(config: KubernetesRunners, build: BuildService, image: str, certi
         ],
     }
     pod = {
-        **placement(_PROFILE, build),
+        **placement(_PROFILES[node(config.profile).arch], build),
         "serviceAccountName": NAME,
         "automountServiceAccountToken": False,
         "priorityClassName": priority_class(config),

@@ -12,8 +12,9 @@ from stacks.config.values import is_commit
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
+from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.extras import extras
-from stacks.versions.pytorch import built_libraries, torch_release
+from stacks.versions.pytorch import built_libraries, missing_triton, torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: it only needs git. All stacks share it, so that each source is fetched once."""
@@ -163,13 +164,15 @@ def tuning(max_jobs: MaxJobs, component: str, compiler_cache: str | None = None)
     }
 
 
-def triton(torch: str, commit: str | None) -> dict[str, str]:
+def triton(torch: str, commit: str | None, machine: Machine) -> dict[str, str]:
     """Return the Triton that a torch is built for as an argument: at the release's own pin, none before 2.0.
+
+    There is none either where the Python index has no such Triton for the machine.
 
     Where the release leaves a choice, and at a commit, there is no argument: torch's source names the Triton.
     """
     release = torch_release(torch)
-    if not release.triton:
+    if not release.triton or missing_triton(torch, machine):
         return {"TRITON_VERSION": "none"}
     pin = None if commit else release.triton_pin
     return {"TRITON_VERSION": pin} if pin else {}

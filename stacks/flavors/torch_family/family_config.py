@@ -27,6 +27,7 @@ from stacks.versions.pytorch import (
     check_python,
     check_torch_cuda,
     torch_release,
+    triton_warnings,
     wheel_abi,
 )
 from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings
@@ -241,7 +242,8 @@ class FamilyConfig(StackConfig):
             Incompatible: there is none for this CUDA, cuDNN and distribution.
         """
         cudnn = None if edition == "base" else (self.cudnn or self.cudnn_version).split(".")[0]
-        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn, packages='apt')}"
+        tag = cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn, machine=self.machine, packages="apt")
+        return f"nvidia/cuda:{tag}"
 
     @property
     def cudnn_version(self) -> str:
@@ -255,5 +257,11 @@ class FamilyConfig(StackConfig):
 
     @property
     def warnings(self) -> list[str]:
-        """A line if torch computes something wrong with the cuDNN, besides those of every stack."""
-        return [*super().warnings, *(cudnn_warnings(self.cudnn_version) if self.torch.source == "build" else [])]
+        """A line if torch computes something wrong with the cuDNN, or has no Triton, besides those of every stack."""
+        if self.torch.source != "build":
+            return super().warnings
+        return [
+            *super().warnings,
+            *cudnn_warnings(self.cudnn_version),
+            *triton_warnings(self.torch.version, self.machine),
+        ]

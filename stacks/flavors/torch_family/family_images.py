@@ -112,7 +112,11 @@ def _products(config: FamilyConfig, variant: Variant, components: Iterable[Compo
 def _torch_args(config: FamilyConfig, variant: Variant) -> dict[str, str]:
     """Return what torch alone is built with."""
     torch = config.torch.version
-    return {"VARIANT": variant.name, **triton(torch, config.torch.commits.torch), **libraries(torch, config.cuda)}
+    return {
+        "VARIANT": variant.name,
+        **triton(torch, config.torch.commits.torch, config.machine),
+        **libraries(torch, config.cuda),
+    }
 
 
 def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Component]) -> ImageSpec:

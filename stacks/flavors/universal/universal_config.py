@@ -20,7 +20,7 @@ from stacks.versions.checksums import micromamba_checksum
 from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_release
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release
+from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release, triton_warnings
 from stacks.versions.torch_libraries import Magma, magma
 
 _cache_key = matching(r"[A-Za-z0-9._-]+", "letters, digits, '.', '_' and '-', such as a date")
@@ -78,7 +78,7 @@ class Config(StackConfig):
         None, description="Compute capabilities to compile for, such as 8.6 or 7.5 8.6+PTX. Default: by CUDA."
     )
     magma: Annotated[str | Literal[False] | None, switched(str, null=True)] = Field(
-        None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own."
+        None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own; none on arm64."
     )
     micromamba: Micromamba = Field(
         default_factory=Micromamba, description="The program that installs conda's packages."
@@ -186,7 +186,12 @@ class Config(StackConfig):
         if not self.cuda:
             return distro_release(self.distro).image
         cudnn = None if edition == "base" else self.cudnn or self.cudnn_version.split(".")[0]
-        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn)}"
+        return f"nvidia/cuda:{cuda_parent(self.cuda, edition, self.distro, cudnn=cudnn, machine=self.machine)}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line if torch is built without Triton, besides those of every stack."""
+        return [*super().warnings, *(triton_warnings(self.torch.version, self.machine) if self.cuda else [])]
 
     @property
     def magma_package(self) -> Magma | None:
@@ -194,6 +199,8 @@ class Config(StackConfig):
         if not self.cuda or self.magma is False:
             return None
         if self.machine != "amd64":
+            if self.magma is None:
+                return None
             source = "the packages that PyTorch publishes, stacks/versions/magma.toml"
             raise Incompatible("magma", self.platform, "has no MAGMA package", ["false"], source)
         release = magma(self.cuda)

@@ -104,7 +104,11 @@ def _torch_args(config: Config) -> dict[str, str]:
     torch = config.torch.version
     if not config.cuda:
         return {"VARIANT": "universal", "TRITON_VERSION": "none"}
-    return {"VARIANT": "universal", **triton(torch, config.torch.commits.torch), **libraries(torch, config.cuda)}
+    return {
+        "VARIANT": "universal",
+        **triton(torch, config.torch.commits.torch, config.machine),
+        **libraries(torch, config.cuda),
+    }
 
 
 def _dist(config: Config) -> ImageSpec:

@@ -273,6 +273,45 @@ def test_triton_for_torch_before_2_is_none(flavor: str, torch: dict[str, Any]) -
     assert built["torch-wheel"].args["TRITON_VERSION"] == "none"
 
 
+@pytest.mark.parametrize("flavor", ["base", "nccl"])
+def test_triton_without_a_wheel_for_arm64_is_none(flavor: str) -> None:
+    arm: dict[str, Any] = {"platform": "linux/arm64", "cuda": "12.6.3", "distro": "ubuntu22.04", "extras": NO_EXTRAS}
+    nccl = {"nccl": "2.23.4-1"} if flavor == "nccl" else {}
+    for torch, expected in (("2.8.0", "none"), ("2.9.1", "3.5.1")):
+        built = specs(flavor, **arm, **nccl, torch={"version": torch}, transformerEngine=False)
+        assert built["torch-wheel"].args["TRITON_VERSION"] == expected
+    pinned = {"version": "2.8.0", "commits": {"torch": "c" * 40}}
+    assert (
+        specs(flavor, **arm, **nccl, torch=pinned, transformerEngine=False)["torch-wheel"].args["TRITON_VERSION"]
+        == "none"
+    )
+
+
+def test_stack_for_arm64_warns_of_what_is_in_doubt() -> None:
+    arm = load(
+        "nccl",
+        platform="linux/arm64",
+        cuda="12.6.3",
+        distro="ubuntu22.04",
+        nccl="2.24.3-1",
+        torch={"version": "2.8.0"},
+        extras=NO_EXTRAS,
+        transformerEngine=False,
+    )
+    assert [line.split()[0] for line in arm.warnings] == ["slipway:torch.version:", "slipway:nccl:", "slipway:hpcx:"]
+    assert load(**TODAY, torch={"version": "2.15.0"}, platform="linux/arm64").warnings == [
+        "slipway:nccl: NVIDIA's apt archive may not have 2.30.4-1+cuda13.2 for arm64; the build fails without it"
+    ]
+
+
+def test_parent_never_published_for_arm64_is_refused() -> None:
+    values = {"cuda": "11.8.0", "distro": "ubuntu18.04", "platform": "linux/arm64", "torch": {"version": "2.0.1"}}
+    with pytest.raises(
+        SlipwayError, match=r"distro: 'ubuntu18\.04' has no nvidia/cuda image for arm64 of CUDA 11\.8\.0 "
+    ):
+        load("base", **values)
+
+
 def test_cudnn_of_unknown_version_is_accepted() -> None:
     assert load("base", **TODAY | {"cuda": "13.2.0", "torch": {"version": "2.15.0"}, "transformerEngine": "2.12"})
 

@@ -357,6 +357,20 @@ def test_time_zones_of_old_names_have_their_package() -> None:
     assert sorted(named[1].split(" | ")) == sorted(apart)
 
 
+def test_magma_of_arm64_is_none_unless_it_is_named() -> None:
+    arm: dict[str, Any] = {
+        "cuda": "13.2.1",
+        "distro": "ubuntu24.04",
+        "cudnn": "9",
+        "python": "3.12",
+        "torch": {"version": "2.14.0"},
+    }
+    assert "MAGMA_PACKAGE" in specs(**arm)["install"].args
+    arm["platform"] = "linux/arm64"
+    assert "MAGMA_PACKAGE" not in specs(**arm)["install"].args
+    assert "slipway:magma: 'linux/arm64' has no MAGMA package; allowed: false; rule: " in refusal(**arm, magma="132")
+
+
 def test_micromamba_is_pinned_by_hash() -> None:
     for name in ("install", "train"):
         assert MICROMAMBA.items() <= specs()[name].args.items()

@@ -188,6 +188,12 @@ def test_build_service_is_placed_off_gpu_nodes() -> None:
     assert "tolerations" not in service()[1]
 
 
+def test_build_service_is_placed_on_the_runners_processor() -> None:
+    for profile in ("eks-p6e-gb200", "eks-g5g", "aks-gb200", "cpu-arm64"):
+        pod = objects(only(profile=profile, build={})[0])["Deployment build"]["spec"]["template"]["spec"]
+        assert pod["nodeSelector"] == {"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
+
+
 @pytest.mark.parametrize(("build", "port"), [({}, "0948"), ({"rootless": True}, "04D2")])
 def test_build_service_stops_after_its_connections(build: dict[str, Any], port: str) -> None:
     recorder, spec = service(**build)

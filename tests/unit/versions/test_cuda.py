@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacks.versions.archs import arch_list, arch_profiles, default_archs, parse_archs
-from stacks.versions.cuda_toolkit import check_cuda_listed, cuda_parent, cuda_release, cuda_versions
+from stacks.versions.cuda_toolkit import Machine, check_cuda_listed, cuda_parent, cuda_release, cuda_versions
 from stacks.versions.distros import distro_names, distro_release
 from stacks.versions.incompatible import Incompatible, nearest
-from stacks.versions.pytorch import Machine, check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
+from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release, torch_versions, wheel_abi
 from stacks.versions.tables import line, newest_from, order, table
 
 
@@ -171,6 +171,64 @@ def test_torch_accepts_cudnn_within_its_bounds(torch: str, cudnn: str, says: str
 def test_cuda_parent_without_cudnn_is_refused() -> None:
     with pytest.raises(Incompatible, match=r"on ubuntu18\.04; allowed: none;"):
         cuda_parent("12.1.0", "devel", "ubuntu18.04", cudnn="8")
+
+
+@pytest.mark.parametrize(
+    ("version", "distro", "cudnn", "tag"),
+    [
+        ("12.1.1", "ubuntu20.04", "8", "12.1.1-cudnn8-devel-ubuntu20.04"),
+        ("13.2.1", "ubuntu24.04", "9", "13.2.1-cudnn-devel-ubuntu24.04"),
+        ("11.8.0", "ubuntu22.04", "8", "11.8.0-cudnn8-devel-ubuntu22.04"),
+        ("11.0.3", "ubuntu18.04", None, "11.0.3-devel-ubuntu18.04"),
+    ],
+)
+def test_cuda_parent_for_arm64_has_the_same_tag(version: str, distro: str, cudnn: str | None, tag: str) -> None:
+    assert cuda_parent(version, "devel", distro, cudnn=cudnn, machine="arm64") == tag
+
+
+@pytest.mark.parametrize(
+    ("version", "distro", "cudnn", "says"),
+    [
+        (
+            "10.2",
+            "ubuntu18.04",
+            "8",
+            "distro: 'ubuntu18.04' has no nvidia/cuda image for arm64 of CUDA 10.2; allowed: none; ",
+        ),
+        (
+            "11.8.0",
+            "ubuntu18.04",
+            "8",
+            "distro: 'ubuntu18.04' has no nvidia/cuda image for arm64 of CUDA 11.8.0 (did you mean 'ubuntu22.04'?); allowed: ",
+        ),
+        (
+            "11.4.1",
+            "ubuntu20.04",
+            "8",
+            "cudnn: '8' is not the cuDNN of any nvidia/cuda image of CUDA 11.4.1 on ubuntu20.04 for arm64; allowed: none; ",
+        ),
+        (
+            "12.2.2",
+            "ubi9",
+            "8",
+            "cudnn: '8' is not the cuDNN of any nvidia/cuda image of CUDA 12.2.2 on ubi9 for arm64; ",
+        ),
+        ("12.1.1", "ubuntu24.04", None, "distro: 'ubuntu24.04' has no nvidia/cuda image of CUDA 12.1.1 (did"),
+    ],
+)
+def test_cuda_parent_never_published_for_arm64_is_refused(
+    version: str, distro: str, cudnn: str | None, says: str
+) -> None:
+    with pytest.raises(Incompatible) as refused:
+        cuda_parent(version, "devel", distro, cudnn=cudnn, machine="arm64")
+    assert str(refused.value).startswith(says)
+
+
+def test_rows_of_arm64_name_parents_that_amd64_has() -> None:
+    for version, lacks in table("cuda")["arm64"].items():
+        named = {*lacks.get("without", ()), *lacks.get("no_cudnn", ())}
+        assert named
+        assert named <= {*cuda_release(version).distros}
 
 
 # Lists of compute capabilities

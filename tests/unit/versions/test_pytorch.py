@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
     Companion,
@@ -13,8 +14,10 @@ from stacks.versions.pytorch import (
     check_companion,
     check_python,
     companion_versions,
+    missing_triton,
     torch_release,
     torch_versions,
+    triton_warnings,
 )
 from stacks.versions.tables import order, satisfies, table
 
@@ -189,3 +192,22 @@ def test_satisfies_compares_each_clause(version: str, specifier: str, met: bool)
 )
 def test_built_libraries_are_those_of_published_wheels(torch: str, cuda: str, libraries: dict[str, str]) -> None:
     assert built_libraries(torch, cuda) == libraries
+
+
+@pytest.mark.parametrize(
+    ("torch", "machine", "missing"),
+    [
+        ("2.8.0", "arm64", "3.4.0"),
+        ("2.0.1", "arm64", "2.0.0"),
+        ("2.9.0", "arm64", None),
+        ("2.15.0", "arm64", None),
+        ("1.13.1", "arm64", None),
+        ("2.8.0", "amd64", None),
+    ],
+)
+def test_triton_without_a_wheel_for_arm64_is_missing(torch: str, machine: Machine, missing: str | None) -> None:
+    assert missing_triton(torch, machine) == missing
+    lines = triton_warnings(torch, machine)
+    why = f"it needs {missing}, and the Python index has it for arm64 from 3.5.0 on, stacks/versions/cuda_torch.toml"
+    begin = f"slipway:torch.version: torch {torch} is built without Triton, so torch.compile makes no code for GPUs"
+    assert lines == ([f"{begin}: {why}"] if missing else [])

@@ -14,6 +14,7 @@ import moto
 import pytest
 
 import stacks.versions
+from stacks.versions.aks import aks_node
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import (
     check_nccl_not_older,
@@ -27,9 +28,17 @@ from stacks.versions.efa_ngc import (
 )
 from stacks.versions.extras import check_extra, check_extras_together, extras
 from stacks.versions.incompatible import Incompatible
-from stacks.versions.nodes import EFA, GPU, node
+from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
 from stacks.versions.tables import line, order, table
-from stacks.versions.torch_libraries import check_nccl_package, magma, nccl_release, nccl_versions
+from stacks.versions.torch_libraries import (
+    check_nccl_package,
+    hpcx_archive,
+    hpcx_warnings,
+    magma,
+    nccl_package_warnings,
+    nccl_release,
+    nccl_versions,
+)
 
 
 def test_nccl_release_of_known_stacks_is_complete() -> None:
@@ -344,12 +353,13 @@ def _ec2_instance_types() -> dict[str, Any]:
     return types
 
 
-@pytest.mark.parametrize("name", ["eks-p4d", "eks-p5", "eks-p5e", "eks-p5en", "eks-p6-b200", "eks-p6-b300"])
+@pytest.mark.parametrize("name", ["eks-p4d", "eks-p5", "eks-p5e", "eks-p5en", "eks-p6-b200", "eks-p6-b300", "eks-g5g"])
 def test_eks_node_has_what_its_instance_type_has(name: str) -> None:
     kind = node(name)
     described = _ec2_instance_types()[kind.selector["node.kubernetes.io/instance-type"]]
     assert kind.most(GPU) == sum(gpu["Count"] for gpu in described["GpuInfo"]["Gpus"])
-    assert kind.most(EFA) == described["NetworkInfo"]["EfaInfo"]["MaximumEfaInterfaces"]
+    assert kind.most(EFA) == described["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    assert [kind.arch.replace("amd64", "x86_64")] == described["ProcessorInfo"]["SupportedArchitectures"]
     assert kind.cores == described["VCpuInfo"]["DefaultVCpus"]
     assert (kind.memory or 0) * 1024 == described["MemoryInfo"]["SizeInMiB"]
 
@@ -357,3 +367,59 @@ def test_eks_node_has_what_its_instance_type_has(name: str) -> None:
 def test_eks_node_of_gb200_is_arm64_with_four_of_each() -> None:
     kind = node("eks-p6e-gb200")
     assert (kind.arch, kind.most(GPU), kind.most(EFA)) == ("arm64", 4, 4)
+
+
+@pytest.mark.parametrize("name", ["aks-ndv5", "aks-gb200", "aks-gb300"])
+def test_aks_node_of_runners_is_that_of_images(name: str) -> None:
+    kind, image = node(name), aks_node(name)
+    assert kind.selector["node.kubernetes.io/instance-type"] == image.sku
+    assert (f"linux/{kind.arch}", kind.most(GPU), kind.most(INFINIBAND)) == (image.platform, image.gpus, image.rdma)
+
+
+def test_node_of_arm64_is_selected_by_its_processor() -> None:
+    arm64 = [name for name in node_names() if node(name).arch == "arm64"]
+    assert arm64 == ["cpu-arm64", "eks-g5g", "eks-p6e-gb200", "aks-gb200", "aks-gb300"]
+    for name in node_names():
+        selected = node(name).selector.get("kubernetes.io/arch", node(name).arch)
+        assert selected == node(name).arch
+        assert "kubernetes.io/arch" in node(name).selector or name not in arm64
+
+
+@pytest.mark.parametrize(("cuda", "distro"), [("13.2.1", "ubuntu22.04"), ("13.2.1", "ubuntu24.04")])
+def test_hpcx_for_arm64_that_is_known_warns_of_nothing(cuda: str, distro: str) -> None:
+    archive = hpcx_archive(cuda, distro, machine="arm64")
+    assert archive.endswith(f"-{distro}-cuda13-aarch64.tbz")
+    assert hpcx_warnings(archive) == []
+
+
+def test_hpcx_for_amd64_warns_of_nothing() -> None:
+    for major in ("11", "12", "13"):
+        for distro in table("hpcx")[major]:
+            assert hpcx_warnings(hpcx_archive(f"{major}.0.0", distro)) == []
+
+
+def test_hpcx_for_arm64_in_doubt_names_one_that_is_known() -> None:
+    archive = hpcx_archive("12.9.1", "ubuntu22.04", machine="arm64")
+    known = "v2.20/hpcx-v2.20-gcc-mlnx_ofed-ubuntu22.04-cuda12-aarch64.tbz"
+    source = "stacks/versions/hpcx.toml; another archive can be named in slipway:hpcx"
+    doubt = f"slipway:hpcx: {archive} may not exist, and the build fails without it; {known} is known; {source}"
+    assert hpcx_warnings(archive) == [doubt]
+    archive = hpcx_archive("12.9.1", "ubuntu24.04", machine="arm64")
+    assert hpcx_warnings(archive)[0].startswith(
+        f"slipway:hpcx: {archive} may not exist, and the build fails without it; stacks/"
+    )
+
+
+def test_nccl_package_for_arm64_is_looked_up_there() -> None:
+    assert nccl_package_warnings("2.17.1-1", "12.1.1", machine="arm64") == []
+    assert nccl_package_warnings("2.18.3-1", "12.1.1") == []
+    assert nccl_package_warnings("2.18.3-1", "12.1.1", machine="arm64") == [
+        "slipway:nccl: NVIDIA's apt archive may not have 2.18.3-1+cuda12.1 for arm64; the build fails without it"
+    ]
+
+
+def test_nccl_packages_for_arm64_can_exist() -> None:
+    for cuda, releases in table("nccl")["apt_arm64"].items():
+        version = next(release for release in reversed(cuda_versions()) if line(release) == cuda)
+        for release in releases:
+            check_nccl_package(release, version)
