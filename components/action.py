@@ -39,6 +39,9 @@ class Action(ABC, ResourceProvider):
     triggers: ClassVar[tuple[str, ...]]
     """The inputs whose change runs the action again."""
 
+    later: ClassVar[tuple[str, ...]] = ()
+    """The triggers that resources of earlier versions lack. These differ from nothing until another one changes."""
+
     @abstractmethod
     def run(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Act, and return the outputs other than the triggers.
@@ -57,7 +60,8 @@ class Action(ABC, ResourceProvider):
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """Report a change if a trigger differs."""
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in self.triggers))
+        compared = [key for key in self.triggers if key in olds or key not in self.later]
+        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in compared))
 
     def _outputs(self, props: Mapping[str, Any]) -> dict[str, Any]:
         return {key: props.get(key) for key in self.triggers} | self.run(props)

@@ -162,7 +162,8 @@ def _variant_args(
         registry=registry,
         # A remote engine may reach a registry that this machine does not. Signatures and checked tags are made here.
         needed=plan.config.publish and bool(reached_from_here),
-        signer=plan.config.signing if plan.config.publish else None,
+        signer=plan.config.signing,
+        trusted=plan.config.registry.trusted or plan.config.trust_registry,
         inspection=plan.config.inspection,
         parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
         after=[verified[value] for value in image.args.values() if value in verified],

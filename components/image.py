@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pulumi
 import pulumi_docker as docker
@@ -21,16 +22,17 @@ class ImageVariantArgs:
     """The arguments of an :class:`ImageVariant`.
 
     ``image`` is the planned image. ``parents`` has, by name, the sibling images whose references become arguments of
-    the image or its checks. A product in the registry is reused instead of built; with a ``signer``, it must have that
-    signature. ``needed`` says that the registry must answer; it is false if this machine pushes nothing. ``inspection``
-    says what an image with checks must load before it gets its tag. ``after`` are the resources that must exist before
-    the build.
+    the image or its checks. A product in the registry is reused instead of built if the ``signer`` signed it as this
+    product; without a signer, if the registry is ``trusted``. ``needed`` says that the registry must answer; it is
+    false if this machine pushes nothing. ``inspection`` says what an image with checks must load before it gets its
+    tag. ``after`` are the resources that must exist before the build.
     """
 
     image: PlannedImage
     registry: Registry
     needed: bool
     signer: Signer | None = None
+    trusted: bool = False
     inspection: Inspection = field(default_factory=Inspection)
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
@@ -116,7 +118,9 @@ class ImageVariant(pulumi.ComponentResource):
             return {}
         from components.supply_chain.published_product import Published, PublishedArgs  # noqa: PLC0415 - no other stack should pay for it
 
-        product = PublishedArgs(self.name, login, args.needed, args.signer)
+        product = PublishedArgs(
+            self.name, login, args.needed, args.signer, trusted=args.trusted, annotations=args.image.annotations
+        )
         published = Published(f"{name}-published", product, pulumi.ResourceOptions(parent=self))
         return {PRODUCT_ARG: published.found}
 
@@ -126,15 +130,20 @@ def _references(
 ) -> dict[str, pulumi.Input[str]]:
     """Return the arguments that name images of this stack, given by reference and by name.
 
-    A pushed image is named by its digest. One that is not pushed has only an image id, which BuildKit cannot use in
-    ``FROM``: it is named by its local name, and its id is a further argument, which no Dockerfile reads, so that
-    a new image still changes what is built on it.
+    A pushed image is named by its digest, by a stack that pushes nothing too: a preview of a pull request has it from
+    the public record. An image that is not pushed has only an id, which BuildKit cannot use in ``FROM``: it is named by
+    its local name, and its id is a further argument, which no Dockerfile reads, so that a new image still changes what
+    is built on it.
     """
     result: dict[str, pulumi.Input[str]] = {}
     for argument, (ref, name) in images.items():
         if registry.publish:
             result[argument] = ref
         else:
-            result[argument] = name
+            result[argument] = ref.apply(partial(_usable, name))
             result[f"{argument}_ID"] = ref
     return result
+
+
+def _usable(name: str, ref: str) -> str:
+    return ref if "@" in ref else name

@@ -101,14 +101,18 @@ def check(signing: Signing | None) -> None:
         raise SlipwayError(f"{where}: ${PASSWORD} is not set; set it to the key's password, empty if it has none")
 
 
-def sign(ref: str, signing: Signing, login: Login | None) -> str:
-    """Sign an image, verify the signature, and return its reference.
+def sign(ref: str, signing: Signing, login: Login | None, annotations: Mapping[str, str]) -> str:
+    """Sign an image with annotations, verify the signature, and return its reference.
+
+    The annotations are the image's ``tag`` and ``fingerprint``, so that the signature is worth nothing under another
+    name.
 
     Raises:
         SlipwayError: signing or verification fails.
     """
-    _run(["cosign", "sign", "--yes", *_signing_options(signing), ref], ref, login, _secrets(signing))
-    verify(ref, signing, login)
+    words = ["cosign", "sign", "--yes", *_signing_options(signing), *_stated(annotations)]
+    _run([*words, ref], ref, login, _secrets(signing))
+    verify(ref, signing, login, annotations)
     return _attached(ref, "sig")
 
 
@@ -127,15 +131,22 @@ def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: Signing,
     return _attached(ref, "att")
 
 
-def verify(ref: str, signer: Signer, login: Login | None) -> None:
-    """Verify that an image is signed by a signer.
+def verify(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> None:
+    """Verify that an image is signed by a signer, in a signature that has these annotations.
 
     Raises:
         Unsigned: it is not.
         SlipwayError: cosign or the registry fails.
     """
     with _options(signer) as options:
-        _run(["cosign", "verify", "--output", "json", *options, ref], ref, login)
+        words = ["cosign", "verify", "--output", "json", *options]
+        try:
+            _run([*words, *_stated(annotations or {}), ref], ref, login)
+        except Unsigned:
+            if not annotations:
+                raise
+            signatures = json.loads(_run([*words, ref], ref, login))
+            raise Unsigned(f"{ref}: {_difference(signatures, annotations)}") from None
 
 
 def attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> Mapping[str, Any]:
@@ -184,6 +195,26 @@ def _signing_options(signing: Signing) -> list[str]:
     if signing.key is None:
         return []
     return ["--key", signing.key, f"--tlog-upload={str(signing.transparency_log).lower()}"]
+
+
+def _stated(annotations: Mapping[str, str]) -> list[str]:
+    """Return the options of annotations, which one signature must have all (cosign v2.6.4, pkg/cosign/verifiers.go)."""
+    return [word for name, value in annotations.items() for word in ("--annotations", f"{name}={value}")]
+
+
+def _difference(signatures: Sequence[Mapping[str, Any]], annotations: Mapping[str, str]) -> str:
+    """Return how the annotations of verified signatures differ from those that an image needs."""
+    stated = [signature.get("optional") or {} for signature in signatures]
+    for name, value in annotations.items():
+        values = sorted({one_line(str(each[name]), 128) for each in stated if name in each})
+        if not values:
+            return (
+                f"the signature states no {name}, as those of earlier versions of Slipway; it may be that of an older "
+                "image. `pulumi refresh` and then `pulumi up` of the stack that published it sign it again"
+            )
+        if value not in values:
+            return f"signed with the {name} {', '.join(values)}, not {value}; this is another image, or an older one"
+    return f"no signature has all of {', '.join(f'{name} {value}' for name, value in annotations.items())}"
 
 
 @contextlib.contextmanager

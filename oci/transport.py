@@ -15,6 +15,7 @@ from urllib3.util.retry import Retry
 from oci import credentials
 from oci.credentials import Login
 from stacks.errors import SlipwayError, one_line
+from stacks.references import on_loopback
 
 LIMIT: Final = 4 << 20
 """Largest manifest or JSON response in bytes: the limit that the specification names for manifests."""
@@ -56,7 +57,7 @@ class Transport:
         self.refused = False
         """Whether the registry rejected a login as unknown."""
         self._reference = reference
-        scheme = "http" if re.fullmatch(r"(localhost|127(\.\d+){3})(:\d+)?", host) else "https"
+        scheme = "http" if on_loopback(host) else "https"
         self._url = f"{scheme}://{_API_HOSTS.get(host, host)}/v2/{path}"
         self._scope = f"repository:{path}:pull"
         self._login = login

@@ -48,7 +48,8 @@ class PlannedImage:
 
     ``repository`` is the full name without the tag. ``args`` are the build arguments, without those of labels and of
     sibling parents. A sibling's digest is known only after its build; ``parents`` maps its argument to its
-    ``name:tag``. ``extra_tags`` are set after the push. ``checks_args`` are the build arguments of the checks.
+    ``name:tag``. ``fingerprint`` is the SHA-256 of what the image is made of. ``extra_tags`` are set after the push.
+    ``checks_args`` are the build arguments of the checks.
     """
 
     content: Content
@@ -56,6 +57,7 @@ class PlannedImage:
     tag: str
     args: Mapping[str, str]
     parents: Mapping[str, str]
+    fingerprint: str
     extra_tags: tuple[str, ...] = ()
     checks_args: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,6 +75,11 @@ class PlannedImage:
     def unchecked_reference(self) -> str:
         """The name under which an image with checks is pushed before these run. Nothing pulls it."""
         return f"{self.repository}:{f'{tags.UNCHECKED}{self.tag}'[: tags.LIMIT]}"
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What the image's signature states besides its digest: an image counts under this name only."""
+        return {"tag": self.tag, "fingerprint": self.fingerprint}
 
     @property
     def siblings(self) -> dict[str, str]:
@@ -264,6 +271,7 @@ def _images(stack: str, resolved: Graph, contents: Contents, *, search: bool) ->
             tag=_tag(stack, spec, revisions[spec.name]),
             args=_args(of, config),
             parents={argument: images[parent].reference for argument, parent in of.siblings.items()},
+            fingerprint=prints[spec.name],
             # A product's only name is its content.
             extra_tags=() if spec.product else additional,
             checks_args=_args(of.checks, config) if of.checks else {},

@@ -42,6 +42,11 @@ def _repository(value: str) -> str:
     return value
 
 
+def on_loopback(host: str) -> bool:
+    """Return whether ``host[:port]`` is an address that only this machine reaches."""
+    return bool(re.fullmatch(r"(localhost|127(\.\d+){3})(:\d+)?", host))
+
+
 def check_reference(value: str) -> str:
     """Return an image's reference. Raises ValueError for other text, and for a reference without tag and digest."""
     match = _REFERENCE.fullmatch(value)

@@ -2,8 +2,8 @@
 
 `engine` tells whether it builds on a Docker engine of this machine, `registry` whether it pushes to the registry that
 we start, `aws` whether it has resources in AWS, `kubernetes`
-whether it has some on a cluster, `cosign` and `syft` whether it signs or verifies, and lists what images hold;
-`parents` lists its outside images, mirrors applied, and `platforms` those that the engine builds for.
+whether it has some on a cluster, `cosign` and `syft` whether it signs, or verifies parents or products, and lists
+what images hold; `parents` lists its outside images, mirrors applied, and `platforms` those that the engine builds for.
 """
 
 import json
@@ -27,13 +27,14 @@ def local(config: StackConfig) -> bool:
 def needs(stack: str, *, pushing: bool) -> dict[str, object]:
     """Return the needs of a stack whose images are pushed or not. Raises SlipwayError where its YAML is wrong."""
     config, specs = plan.resolve(stack)
+    signs = config.signing is not None
     signing = config.signing if config.publish and pushing else None
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "engine": bool(specs) and config.build_on == "engine",
         "registry": bool(specs) and local(config),
         "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
-        "cosign": bool(config.trust) or signing is not None,
+        "cosign": bool(config.trust) or signing is not None or (signs and any(spec.product for spec in specs)),
         "syft": signing is not None and signing.sbom,
         "kubernetes": isinstance(config.runners, KubernetesRunners),
         "platforms": [config.platform] if specs and config.build_on == "engine" and pushing else [],

@@ -10,7 +10,7 @@ import pulumi
 from components.image import ImageVariant
 from components.registry.interface import Login, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
-from components.supply_chain.image_signature import Signature, SignedArgs
+from components.supply_chain.image_signature import Signature, SignatureArgs, SignedArgs
 from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
 from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
@@ -59,7 +59,8 @@ def _signed(
     variant = variants[name]
     args = SignedArgs(variant.ref, signing, login)
     # One after the other, because all attestations of an image share a tag.
-    signature = Signature(f"{name}-signature", args, pulumi.ResourceOptions(parent=variant))
+    named = SignatureArgs(variant.ref, signing, login, image.annotations)
+    signature = Signature(f"{name}-signature", named, pulumi.ResourceOptions(parent=variant))
     last: pulumi.Resource = signature
     outputs: dict[str, Any] = {"signature": signature.signature, "by": signing.who}
     if image.spec.product:  # reuse needs its signature only: its tag already says what it is

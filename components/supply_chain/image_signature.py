@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import Resource
+from pulumi.dynamic import ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
@@ -24,6 +24,13 @@ class SignedArgs:
     login: Login
 
 
+@dataclass(frozen=True)
+class SignatureArgs(SignedArgs):
+    """Also what the signature states besides the digest: the image's ``tag`` and ``fingerprint``."""
+
+    annotations: Mapping[str, str]
+
+
 def signing_inputs(args: SignedArgs, *outputs: str) -> dict[str, Any]:
     """Return the inputs of a resource that signs, with ``None`` for each of its outputs."""
     # sbom and provenance select further attestations; they change neither the signature nor one another.
@@ -34,11 +41,17 @@ def signing_inputs(args: SignedArgs, *outputs: str) -> dict[str, Any]:
 class SignImage(ImageAction):
     """Signs an image and verifies the signature."""
 
-    triggers = ("ref", "signing")
+    triggers = ("ref", "signing", "annotations")
+    later = ("annotations",)
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Sign the image; return where the signature is."""
-        return {"signature": cosign.sign(props["ref"], Signing.model_validate(props["signing"]), login)}
+        signing = Signing.model_validate(props["signing"])
+        return {"signature": cosign.sign(props["ref"], signing, login, props["annotations"])}
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """Have the next update sign again if the signature is of a version that stated neither tag nor fingerprint."""
+        return ReadResult(id_, {"annotations": {}, **props})
 
 
 class Signature(Resource, module="image", name="Signature"):
@@ -47,5 +60,6 @@ class Signature(Resource, module="image", name="Signature"):
     signature: pulumi.Output[str]
     """The signature's reference: ``repository:sha256-....sig``."""
 
-    def __init__(self, name: str, args: SignedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(SignImage(), name, signing_inputs(args, "signature"), opts)
+    def __init__(self, name: str, args: SignatureArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        inputs = {**signing_inputs(args, "signature"), "annotations": args.annotations}
+        super().__init__(SignImage(), name, inputs, opts)

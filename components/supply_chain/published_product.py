@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pulumi
-from pulumi.dynamic import ReadResult, Resource
+from pulumi.dynamic import CheckResult, ReadResult, Resource
 
 from components.action import ImageAction, login_inputs
 from components.registry.interface import Login
@@ -31,25 +31,50 @@ class PublishedArgs:
     """The product as ``repository:tag``, and the login that may pull it; without one, the machine's own or none.
 
     ``needed``: the registry must answer, because new products are pushed there from this machine. ``signer``: the
-    product counts only with this signer's signature.
+    product counts only with this signer's signature, which states the ``annotations``. ``trusted``: without a signer,
+    whatever has the product's tag counts.
     """
 
     ref: str
     login: Login
     needed: bool
     signer: Signer | None
+    trusted: bool
+    annotations: Mapping[str, str]
+
+
+_announced: set[str] = set()
+"""The registries whose products this process said to be built; it serves all resources of one preview or update."""
 
 
 class FindPublished(ImageAction):
-    """Looks a product up in the registry."""
+    """Looks a product up in the registry.
 
-    triggers = ("ref", "signer")
+    A tag is no proof of content: whoever may push can move it. A product counts if the signer stated this tag and
+    fingerprint of it, or if the registry is trusted. One that is in the state already is bound by its digest.
+    """
+
+    triggers = ("ref", "signer", "annotations", "trusted")
+    later = ("annotations", "trusted")
+
+    def check(self, olds: dict[str, Any], news: dict[str, Any]) -> CheckResult:
+        """Say once, in previews too, that products are built because none in the registry would count."""
+        repository = news["ref"].rpartition(":")[0].rpartition("/")[0]
+        if not _counts(news) and olds.get("ref") != news["ref"] and repository not in _announced:
+            _announced.add(repository)
+            sys.stderr.write(
+                f"build products are built and not taken from {repository}, where others may push: set "
+                "slipway:signing, or slipway:trustRegistry: true\n"
+            )
+        return CheckResult(news, [])
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Return the product by digest, or an empty reference if the registry has none that counts."""
         from oci.cosign import Unsigned  # noqa: PLC0415 - previews do without the registry client
         from oci.transport import Unreachable, Untrusted  # noqa: PLC0415 - as below
 
+        if not _counts(props) and not props["needed"]:
+            return {"found": ""}
         try:
             return {"found": _by_digest(props, login)}
         except SlipwayError as error:
@@ -78,8 +103,13 @@ class FindPublished(ImageAction):
         return ReadResult(id_, props)
 
 
+def _counts(props: Mapping[str, Any]) -> bool:
+    """Return whether any product in the registry may count. Resources of earlier versions name nothing to go by."""
+    return bool(props.get("annotations")) if props.get("signer") else bool(props.get("trusted"))
+
+
 def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str:
-    """Return the reference by digest of the product in the registry; empty if there is none.
+    """Return the reference by digest of the product in the registry; empty if there is none that counts.
 
     Raises:
         Unsigned: the signer's signature is missing.
@@ -89,11 +119,11 @@ def _by_digest(props: Mapping[str, Any], login: credentials.Login | None) -> str
     from oci.client import Repository  # noqa: PLC0415 - as above
 
     digest = Repository(props["ref"], login).visible_digest()
-    if not digest:
+    if not digest or not _counts(props):
         return ""
     reference = f"{props['ref'].rpartition(':')[0]}@{digest}"
     if signer := props.get("signer"):
-        cosign.verify(reference, Signer.model_validate(signer), login)
+        cosign.verify(reference, Signer.model_validate(signer), login, props["annotations"])
     return reference
 
 
@@ -109,5 +139,13 @@ class Published(Resource, module="image", name="Published"):
 
     def __init__(self, name: str, args: PublishedArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         signer = args.signer and args.signer.as_signer()
-        inputs = {"ref": args.ref, "needed": args.needed, "signer": signer, "found": None, **login_inputs(args.login)}
+        inputs = {
+            "ref": args.ref,
+            "needed": args.needed,
+            "signer": signer,
+            "annotations": args.annotations,
+            "trusted": args.trusted,
+            "found": None,
+            **login_inputs(args.login),
+        }
         super().__init__(FindPublished(), name, inputs, opts)

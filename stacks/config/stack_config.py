@@ -74,6 +74,11 @@ class StackConfig(Model):
     signing: Signing | None = Field(
         None, description="How images are signed after a push, and what is attested. Default: no signature."
     )
+    trust_registry: bool = Field(
+        default=False,
+        description="Without signing: take build products from the registry by their tags, although whoever may push "
+        "there can replace them. Default: they are built here, unless the registry is on this machine.",
+    )
     inspection: Inspection = Field(
         default_factory=Inspection, description="What an image must load before it gets its tag."
     )
@@ -131,6 +136,11 @@ class StackConfig(Model):
             f"{NAMESPACE}:{key} is now {NAMESPACE}:{self.former_keys[key]}: rename it in the stack's file"
             for key in self._used_former_keys
         ]
+        if self.trust_registry:
+            lines.append(
+                f"{NAMESPACE}:trustRegistry: whoever may push to {self.registry.repository} can replace the build "
+                f"products that this stack takes; {NAMESPACE}:signing needs no such trust"
+            )
         accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
         if accepted:
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
@@ -164,6 +174,13 @@ class StackConfig(Model):
     def _login(cls, value: Registry, info: ValidationInfo) -> Registry:
         if info.data.get("publish"):
             value.check_complete()
+        return value
+
+    @field_validator("trust_registry")
+    @classmethod
+    def _unsigned(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("signing"):
+            raise ValueError("slipway:signing says already whose build products count; leave trustRegistry out")
         return value
 
     @field_validator("build_on")

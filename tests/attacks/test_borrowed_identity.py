@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -23,6 +20,7 @@ from oci import cosign
 from stacks.config.signing import Signer
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import WORKFLOWS, Actions, Event, Run
+from tests.helpers import pushed_image
 from tests.provider.conftest import private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
@@ -139,34 +137,13 @@ def fulcio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fulcio:
     return authority
 
 
-def pushed(address: str) -> str:
-    """Push an image without layers; return its reference by digest."""
-    url, media = f"http://{address}/v2/mine/image", "application/vnd.oci.image"
-    config = json.dumps({"architecture": "amd64", "os": "linux"}).encode()
-    digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    place = requests.post(f"{url}/blobs/uploads/", timeout=9).headers["Location"]
-    requests.put(f"{place}&digest={digest}", config, timeout=9).raise_for_status()
-    descriptor = {"mediaType": f"{media}.config.v1+json", "size": len(config), "digest": digest}
-    manifest: dict[str, Any] = {
-        "schemaVersion": 2,
-        "mediaType": f"{media}.manifest.v1+json",
-        "config": descriptor,
-        "layers": [],
-    }
-    answer = requests.put(
-        f"{url}/manifests/1", json=manifest, headers={"Content-Type": manifest["mediaType"]}, timeout=9
-    )
-    answer.raise_for_status()
-    return f"{address}/mine/image@{answer.headers['Docker-Content-Digest']}"
-
-
 @pytest.mark.slow
 def test_identity_counts_with_its_repository_and_ref(fulcio: Fulcio, tmp_path: Path) -> None:
     (tmp_path / "registry").mkdir()
     signer = Signer.model_validate({"identity": WORKFLOW, "issuer": ISSUER})
     own = {"workflow": WORKFLOW, "issuer": ISSUER, "repository": "acme/slipway", "ref": MAIN}
     with private_registry(tmp_path / "registry") as registry:
-        image = pushed(registry.address)
+        image = pushed_image.push(f"{registry.address}/mine/image:1")
         for foreign in (
             {"repository": "mallory/copy"},
             {"ref": "refs/pull/1/merge"},

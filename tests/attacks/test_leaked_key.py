@@ -89,7 +89,7 @@ def found(log: Path) -> dict[str, set[str]]:
 def test_programs_of_signing_see_their_secrets_alone(log: Path, signing: dict[str, Any], needed: set[str]) -> None:
     signer = Signing.model_validate(signing)
     cosign.check(Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}))
-    cosign.sign(REF, signer, None)
+    cosign.sign(REF, signer, None, {})
     cosign.attest(REF, "sbom", cosign.sbom(REF, None), signer, None)
     assert found(log) == {
         "version": set(), "sign": needed, "verify": set(), "scan": set(), "attest": needed, "verify-attestation": set(),
@@ -133,7 +133,7 @@ def test_pulumi_and_its_plugins_never_see_the_signing_key(
         file = Path(os.environ[cosign.WITHHELD])
         assert file.stat().st_mode & 0o777 == 0o600
         cosign.check(Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY, "sbom": False}))
-        cosign.sign(REF, Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}), None)
+        cosign.sign(REF, Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}), None, {})
     assert not file.exists()
     assert os.environ["COSIGN_PRIVATE_KEY"] == CANARIES["COSIGN_PRIVATE_KEY"]
     hits = found(log)

@@ -102,6 +102,33 @@ def test_product_compiled_elsewhere_is_taken_from_registry(tmp_path: Path) -> No
     assert re.search(r"~ .*image:Published +link0-published +update", output), output
 
 
+def test_unsigned_product_is_built_unless_registry_is_trusted(tmp_path: Path) -> None:
+    registry = {"kind": "generic", "repository": f"{os.environ['SLIPWAY_REGISTRY']}/{tmp_path.name.strip('_')}"}
+    first = machine(tmp_path / "first", registry=registry)
+    line = f"build products are built and not taken from {registry['repository']}, where others may push: set "
+    assert line in first.preview().output
+    first.up()
+    assert line not in first.preview("--expect-no-changes").output
+
+    # Whoever may push has put another one under its tag.
+    second = machine(tmp_path / "second", first.path, registry=registry, jobs="2")
+    for name in ("link0", "link1"):
+        content = (first.root / f"dockerfiles/{name}/file.txt").read_text()
+        second.write(f"dockerfiles/{name}/file.txt", content)
+    second.up()
+    products = [project.outputs()["products"]["link0"] for project in (first, second)]
+    assert products[0]["tag"] == products[1]["tag"]
+    assert products[0]["digest"] != products[1]["digest"]
+    assert first.up().output.count("unchanged")
+    assert first.outputs()["products"]["link0"] == products[0]
+
+    second.configure(base=BASE, length=2, registry=registry, jobs="3", trustRegistry=True)
+    output = second.up().output
+    assert "slipway:trustRegistry: whoever may push to " in output
+    assert line not in output
+    assert second.outputs()["products"]["link0"] == products[1]
+
+
 def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
     with serving(Refusing(os.environ["SLIPWAY_REGISTRY"])) as way:
         registry = {"kind": "local", "address": way.address, "path": "x"}

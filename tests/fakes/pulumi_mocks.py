@@ -96,6 +96,7 @@ def planned(
         tag="abc1234-base",
         args={"V": "1", **({"BASE_IMAGE": base} if base and not parents else {})},
         parents={argument: f"r.example/x/{parent}:abc1234-base" for argument, parent in parents.items()},
+        fingerprint="f" * 64,
         extra_tags=() if product else extra_tags,
         checks_args={"V": "1"} if checks is not None else {},
     )

@@ -33,6 +33,11 @@ class RegistryModel(Model):
         """Whether it is the toolchain's registry, which only this machine reaches."""
         return False
 
+    @property
+    def trusted(self) -> bool:
+        """Whether build products in it count without a signature, because nobody from elsewhere may push there."""
+        return False
+
     def created_repositories(self, images: Iterable[str]) -> frozenset[str]:  # noqa: ARG002 - most registries create repositories at a push
         """Return the full names of the repositories that a stack with these images creates and owns."""
         return frozenset()

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from stacks.config.registries.registry_model import RegistryModel
-from stacks.references import Host, Path
+from stacks.references import Host, Path, on_loopback
 
 REGISTRY_VARIABLE = "SLIPWAY_REGISTRY"
 """Environment variable with the local registry's ``host:port``; set by the toolchain."""
@@ -28,6 +28,11 @@ class LocalRegistry(RegistryModel):
     def of_this_machine(self) -> bool:
         """Whether no address is given."""
         return "address" not in self.model_fields_set
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its address is on loopback: only users of this machine may push there."""
+        return on_loopback(self.address)
 
     @property
     def repository(self) -> str:

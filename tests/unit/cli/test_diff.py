@@ -337,7 +337,7 @@ def test_base_lookup_failure_is_reported(registry: Registry) -> None:
             licenses="MIT",
             suffix=Suffix(variant="base"),
         )
-        return moved(PlannedImage(content(spec), "r/a", "1", {"BASE_IMAGE": base}, {}), published, None)
+        return moved(PlannedImage(content(spec), "r/a", "1", {"BASE_IMAGE": base}, {}, "f" * 64), published, None)
 
     assert base_change(f"{registry.address}/base:1") is None
     assert base_change("scratch") is None

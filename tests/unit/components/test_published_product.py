@@ -21,11 +21,15 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
         yield served
 
 
-def published(registry: Registry, *, needed: bool = True, **login: str) -> str:
-    inputs = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, "signer": None, "found": None}
-    result = FindPublished().create({**inputs, **login})
+NAMED = {"tag": "x1", "fingerprint": "1" * 64}
+TRUSTED = {"signer": None, "annotations": NAMED, "trusted": True}
+
+
+def published(registry: Registry, *, needed: bool = True, **more: Any) -> str:
+    inputs = {"ref": f"{registry.address}/a/wheel:x1", "needed": needed, **TRUSTED, "found": None}
+    result = FindPublished().create({**inputs, **more})
     assert result.outs is not None
-    assert not set(login) & set(result.outs)
+    assert not {"username", "password"} & set(result.outs)
     answer: str = result.outs["found"]
     return answer
 
@@ -98,7 +102,7 @@ def test_published_needed_with_a_wrong_login_raises(registry: Registry, token: s
 def test_published_refresh_drops_and_finds_products(registry: Registry) -> None:
     digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
     name = f"{registry.address}/a/wheel"
-    kept: dict[str, Any] = {"ref": f"{name}:x1", "signer": None, "found": f"{name}@{digest}"}
+    kept: dict[str, Any] = {"ref": f"{name}:x1", **TRUSTED, "found": f"{name}@{digest}"}
     assert FindPublished().read(kept["ref"], kept).outs == kept
     registry.refusals = [401]
     assert FindPublished().read(kept["ref"], kept).outs == kept
@@ -126,7 +130,8 @@ def test_published_with_a_signer_takes_only_signed_products(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     signer = {"publicKey": "awskms:///k", "transparencyLog": False}
-    inputs = {"ref": f"{name}:x1", "needed": True, "signer": signer, "found": None}
+    named = {"signer": signer, "annotations": NAMED, "trusted": False}
+    inputs = {"ref": f"{name}:x1", "needed": True, **named, "found": None}
     if status == 1:  # any other failure says nothing of the signature
         with pytest.raises(SlipwayError, match=r"no signatures; nothing is built that could not be pushed there$"):
             FindPublished().create(inputs)
@@ -137,8 +142,10 @@ def test_published_with_a_signer_takes_only_signed_products(
         return
     signed = not status
     result = FindPublished().create(inputs)
-    assert result.outs == {"ref": f"{name}:x1", "signer": signer, "found": f"{name}@{digest}" if signed else ""}
-    assert (tmp_path / "calls").read_text().endswith(f"--key awskms:///k --insecure-ignore-tlog=true {name}@{digest}\n")
+    assert result.outs == {"ref": f"{name}:x1", **named, "found": f"{name}@{digest}" if signed else ""}
+    call = (tmp_path / "calls").read_text().splitlines()[0]
+    stated = f"--annotations tag=x1 --annotations fingerprint={'1' * 64}"
+    assert call.endswith(f"--key awskms:///k --insecure-ignore-tlog=true {stated} {name}@{digest}")
     reason = (
         "" if signed else f"warning: {name}@{digest}: cosign verify: no signatures; this build product is built anew\n"
     )
@@ -156,3 +163,46 @@ def test_published_diff_is_a_new_signer_and_no_new_login() -> None:
     assert FindPublished().diff("", kept, kept | {"signer": signer}).changes
     assert FindPublished().diff("", kept | {"signer": signer}, kept | {"signer": None}).changes
     assert not FindPublished().diff("", kept | {"signer": signer}, kept | {"signer": signer}).changes
+
+
+def test_published_by_tag_alone_does_not_count(registry: Registry) -> None:
+    """The registry must answer all the same if products are pushed there."""
+    digest = registry.manifest("a/wheel:x1", MANIFEST, {"layers": []})
+    assert published(registry, trusted=False, needed=False) == ""
+    assert registry.requests == []
+    assert published(registry, trusted=False) == ""
+    assert registry.requests == ["HEAD /v2/a/wheel/manifests/x1"]
+    taken: dict[str, Any] = {
+        "ref": f"{registry.address}/a/wheel:x1",
+        "signer": None,
+        "found": f"{registry.address}/a/wheel@{digest}",
+    }
+    assert FindPublished().read(taken["ref"], taken).outs == taken  # of an earlier version: its digest is in the state
+    assert FindPublished().read(taken["ref"], taken | {"found": ""}).outs == taken | {"found": ""}
+
+
+def test_published_diff_of_an_earlier_state_is_none() -> None:
+    """It has neither annotations nor trust. A changed trust counts from then on, and so does another fingerprint."""
+    named = {"ref": "r.example/a/wheel:x1", "signer": {"publicKey": "awskms:///k"}}
+    for new in ({"annotations": NAMED, "trusted": False}, {"annotations": NAMED, "trusted": True}):
+        assert not FindPublished().diff("", named, named | new).changes
+    now = named | {"annotations": NAMED, "trusted": False}
+    assert FindPublished().diff("", now, now | {"trusted": True}).changes
+    assert FindPublished().diff("", now, now | {"annotations": NAMED | {"fingerprint": "2" * 64}}).changes
+
+
+def test_published_check_says_once_why_products_are_built(capsys: pytest.CaptureFixture[str]) -> None:
+    new = {"ref": "r.example/acme/wheel:x1", "signer": None, "annotations": NAMED, "trusted": False}
+    for olds, more in (
+        (new, {}),
+        ({}, {"trusted": True}),
+        ({}, {"signer": {"publicKey": "awskms:///k"}}),
+    ):
+        assert FindPublished().check(olds, new | more).inputs == new | more
+    assert capsys.readouterr().err == ""
+    for name in ("wheel", "source"):
+        FindPublished().check({}, new | {"ref": f"r.example/acme/{name}:x1"})
+    assert capsys.readouterr().err == (
+        "build products are built and not taken from r.example/acme, where others may push: set slipway:signing, or "
+        "slipway:trustRegistry: true\n"
+    )

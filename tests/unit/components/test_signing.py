@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ci.verbs.affected import lacking
+from components.supply_chain.image_signature import SignImage
 from components.supply_chain.verified_parent import VerifyParent
 from oci import cosign, slsa
 from oci.credentials import Login
@@ -295,3 +296,67 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     with pytest.raises(SlipwayError) as caught:
         cosign.verify(ref, Signer.model_validate({"publicKey": PUBLIC}), login)
     assert str(caught.value) == f"{ref}: cosign verify: no signatures found"
+
+
+def test_signature_of_an_earlier_version_is_signed_again_by_request() -> None:
+    """A preview shows no change; a refresh asks for it."""
+    old: dict[str, Any] = {"ref": "r.example/x/torch@sha256:1", "signing": {"key": KMS}, "signature": "s"}
+    new: dict[str, Any] = {**old, "annotations": {"tag": "1-base", "fingerprint": "f" * 64}}
+    assert not SignImage().diff("", old, new).changes
+    refreshed = SignImage().read("", old).outs
+    assert refreshed is not None
+    assert SignImage().diff("", refreshed, new).changes
+    signed = SignImage().read("", new).outs
+    assert signed == new
+    assert SignImage().diff("", new, {**new, "annotations": {**new["annotations"], "tag": "2-base"}}).changes
+
+
+@pytest.mark.parametrize(
+    ("stated", "difference"),
+    [
+        (
+            [None],
+            "the signature states no tag, as those of earlier versions of Slipway; it may be that of an older image",
+        ),
+        ([{"tag": "0"}, None], "signed with the tag 0, not 1; this is another image, or an older one"),
+        (
+            [{"tag": "1", "fingerprint": "b"}],
+            "signed with the fingerprint b, not a; this is another image, or an older",
+        ),
+        ([{"tag": "1", "fingerprint": "b"}, {"tag": "0", "fingerprint": "a"}], "no signature has all of tag 1, "),
+    ],
+)
+def test_verify_of_another_name_says_what_was_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: list[Any], difference: str
+) -> None:
+    program = tmp_path / "cosign"
+    answer = json.dumps([{"optional": each} for each in stated])
+    program.write_text(f"#!/bin/sh\ncase $* in *--annotations*) exit 12 ;; esac\nprintf '%s' '{answer}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    ref = "r.example/x@sha256:" + "a" * 64
+    with pytest.raises(cosign.Unsigned) as caught:
+        cosign.verify(ref, Signer.model_validate({"publicKey": KMS}), None, {"tag": "1", "fingerprint": "a"})
+    assert str(caught.value).startswith(f"{ref}: {difference}")
+    assert "\n" not in str(caught.value)
+
+
+def test_trust_in_a_registry_is_warned_of_and_no_signing() -> None:
+    registry = {"kind": "ghcr", "repository": "ghcr.io/acme/images"}
+    assert not load(registry=registry).registry.trusted
+    assert not load(registry=registry).warnings
+    (line,) = load(registry=registry, trustRegistry=True).warnings
+    assert line.startswith(
+        "slipway:trustRegistry: whoever may push to ghcr.io/acme/images can replace the build products"
+    )
+    message = "slipway:signing says already whose build products count; leave trustRegistry out"
+    with pytest.raises(SlipwayError, match=f"^stack t: slipway:trustRegistry: .*{message}$"):
+        load(registry=registry, trustRegistry=True, signing={"key": KMS})
+
+
+@pytest.mark.parametrize(
+    ("address", "trusted"),
+    [("127.0.0.1:5000", True), ("localhost:1", True), ("10.0.0.7:5000", False), ("127.1:5", False)],
+)
+def test_trust_of_a_local_registry_is_that_of_loopback(address: str, trusted: bool) -> None:
+    assert load(registry={"kind": "local", "address": address}).registry.trusted is trusted

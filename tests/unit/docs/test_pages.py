@@ -37,6 +37,8 @@ WITNESSES = {
     r"docker save ": 'docker("save", "--output"',
     r"git (fetch origin|show FETCH_HEAD:)": '"fetch", "-q", "origin", "published"',
     r"cosign verify-attestation ": '"verify-attestation"',
+    r"cosign verify --key ": '"--annotations", f"tag={tag}"',
+    r"pulumi (refresh|up) -s local$": 'self.pulumi("refresh", "-s", "t"',
     r"aws secretsmanager create-secret ": "create_secret",
     r"aws iam create-policy --policy-name slipway-boundary ": "ec2-boundary.json",
     r"ssh -F \.slipway/builder/": "ssh -F .slipway/builder/",
