@@ -125,7 +125,7 @@ def test_signed_product_of_another_name_is_built(signing: Registry) -> None:
 
 
 @pytest.mark.slow
-def test_product_with_equal_digits_of_another_fingerprint_is_built(
+def test_product_of_another_fingerprint_with_equal_tag_is_built(
     signing: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Eight digits of a fingerprint are found by trying: 2 to the 32 inputs that change nothing else."""

@@ -298,7 +298,7 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     assert str(caught.value) == f"{ref}: cosign verify: no signatures found"
 
 
-def test_signature_of_an_earlier_version_is_signed_again_by_request() -> None:
+def test_signature_of_earlier_version_is_renewed_by_request() -> None:
     """A preview shows no change; a refresh asks for it."""
     old: dict[str, Any] = {"ref": "r.example/x/torch@sha256:1", "signing": {"key": KMS}, "signature": "s"}
     new: dict[str, Any] = {**old, "annotations": {"tag": "1-base", "fingerprint": "f" * 64}}
