@@ -112,8 +112,9 @@ class Binary:
     reads: object files, debug symbols, machine code of GPUs. ``rpath`` and ``runpath`` are None where there is none.
     ``provided`` are the versions that its symbols have, None for a file without any. ``defined`` has a hash of the name
     of each symbol that it defines, ``undefined`` the names of those that another file must define, each with a zero
-    byte. ``holds`` are names of libraries that it opens while it runs, as `plugins.toml` has them. ``system_folders``
-    are those of a loader. ``problem`` says why the rest is not known.
+    byte. ``holds`` are names of libraries that it opens while it runs, as `plugins.toml` has them, and ``cuda`` is the
+    release line of CUDA that it names as its own. ``system_folders`` are those of a loader. ``problem`` says why the
+    rest is not known.
     """
 
     size: int
@@ -131,6 +132,7 @@ class Binary:
     undefined: bytes = b""
     gpu_code: tuple[GpuCode, ...] = ()
     holds: tuple[str, ...] = ()
+    cuda: str = ""
     system_folders: tuple[str, ...] = ()
     problem: str = ""
 
@@ -267,7 +269,7 @@ def _read(content: IO[bytes], size: int) -> Binary:
         defined,
         undefined,
         codes,
-        tuple(_held(header, content, soname)),
+        *_held(header, content, soname),
         _system_folders(content) if _LOADER.fullmatch(soname) else (),
     )
 
@@ -287,15 +289,19 @@ def _gpu_code(header: _Header, content: IO[bytes], size: int) -> Iterator[GpuCod
             yield from gpu_code.read(content, section.start, min(section.start + section.size, size))
 
 
-def _held(header: _Header, content: IO[bytes], soname: str) -> Iterator[str]:
-    """Yield the names of other libraries that an opener of plugins holds among its read-only data."""
+def _held(header: _Header, content: IO[bytes], soname: str) -> tuple[tuple[str, ...], str]:
+    """Return what an opener of plugins has in its read-only data: names of other libraries, and its CUDA."""
     row = plugin_table.opener(soname)
-    for section in header.sections if row and row.holds else ():
-        if section.kind != _NO_CONTENT and header.section_name(section) == _READ_ONLY_DATA:
+    names: dict[str, None] = {}
+    cuda = ""
+    for section in header.sections if row and row.holds_names else ():
+        if row and section.kind != _NO_CONTENT and header.section_name(section) == _READ_ONLY_DATA:
             data = b""
             with suppress(ValueError):  # the loader does without sections
                 data = _bytes(content, section.start, section.size)
-            yield from islice(row.held_in(data) if row else (), _MOST_HELD)
+            names.update(dict.fromkeys(islice(row.held_in(data), _MOST_HELD)))
+            cuda = cuda or row.cuda_in(data)
+    return tuple(names), cuda
 
 
 def _system_folders(content: IO[bytes]) -> tuple[str, ...]:

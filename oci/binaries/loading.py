@@ -15,6 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from oci.binaries import cuda_releases, providers
 from oci.binaries.contents import Contents
 from oci.binaries.elf_file import Binary, Machine
 from oci.binaries.library_needs import Needs
@@ -33,8 +34,9 @@ _MOST_USERS: Final = 1000
 class Fault(NamedTuple):
     """What keeps a file from being loaded.
 
-    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``file`` or ``loader``; ``missing`` what the file
-    lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
+    ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file`` or ``loader``; ``missing`` what the
+    file lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
+    ``provider`` says what would provide it, empty if that is not known.
     """
 
     kind: str
@@ -42,12 +44,14 @@ class Fault(NamedTuple):
     missing: str
     reason: str
     users: tuple[str, ...] = ()
+    provider: str = ""
 
     def __str__(self) -> str:
         """Return the fault as one line."""
         more = f" and {len(self.users) - 2} more" if len(self.users) > 2 else ""
         users = f"; needed by {', '.join(self.users[:2])}{more}" if self.users else ""
-        return f"{self.file}: {self.missing}{f': {self.reason}' if self.reason else ''}{users}"
+        provider = f"; {self.provider} has it" if self.provider else ""
+        return f"{self.file}: {self.missing}{f': {self.reason}' if self.reason else ''}{users}{provider}"
 
 
 @dataclass
@@ -172,7 +176,8 @@ class _Resolution:
         self._contents, self._loader = contents, loader
         self._sonames = self._named()
         self.result = result
-        self._libraries, self._versions = Needs(), Needs()
+        self._libraries, self._versions, self._releases = Needs(), Needs(), Needs()
+        self._runtimes: dict[tuple[str, str], str] = {}
         self._reasons: dict[tuple[str, str], Missing] = {}
         self._incomplete: set[str] = set()
         self._ignored: dict[str, Missing] = {}
@@ -191,6 +196,7 @@ class _Resolution:
         self._report_plugins()
         self._report_ignored()
         self._report_versions()
+        self._report_releases()
         result.faults += self._interpreters(files)
         result.faults += _Symbols(contents, scopes, self._incomplete).faults()
         result.plugins += self._plugins.listed(self._broken())
@@ -230,6 +236,10 @@ class _Resolution:
             key = (lacking.by.place.path, f"{lacking.version.name} of {lacking.library.place.name}")
             self._versions.missed(key, path, program=program)
             self._incomplete.update((path, lacking.by.place.path))
+        for library, major, runtime in cuda_releases.mismatched(process):
+            key = (library.place.path, major)
+            self._releases.missed(key, path, program=program)
+            self._runtimes.setdefault(key, runtime.place.path)
         scope = [loaded.place.path for loaded in process.objects]
         links = len(process.links)
         self._plugins.open(process, path, program=program)
@@ -244,8 +254,10 @@ class _Resolution:
                 listed.setdefault(needed, []).append(f"/{path}")
             else:
                 others = tuple(f"/{one}" for one in users if one != path)
-                reason = missing.problem or self._why(missing, self._elsewhere(path, needed))
-                self.result.faults.append(Fault("library", f"/{path}", f"misses {needed}", reason, others))
+                elsewhere = self._elsewhere(path, needed)
+                reason = missing.problem or self._why(missing, elsewhere)
+                provider = "" if elsewhere else providers.provider(needed)
+                self.result.faults.append(Fault("library", f"/{path}", f"misses {needed}", reason, others, provider))
 
     def _report_plugins(self) -> None:
         for unmet in self._plugins.unmet():
@@ -313,6 +325,12 @@ class _Resolution:
         for (path, version), users in self._versions.unmet():
             others = tuple(f"/{one}" for one in users if one != path)
             self.result.faults.append(Fault("version", f"/{path}", f"misses version {version}", "", others))
+
+    def _report_releases(self) -> None:
+        for (path, major), users in self._releases.unmet():
+            others = tuple(f"/{one}" for one in users if one != path)
+            reason = f"it is for CUDA {self._contents.binaries[path].cuda}, beside /{self._runtimes[path, major]}"
+            self.result.faults.append(Fault("cuda", f"/{path}", f"misses CUDA {major}", reason, others))
 
     def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
         for path in files:

@@ -35,6 +35,17 @@ class Opener:
     components: tuple[str, ...] = ()
     some: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    cuda: re.Pattern[bytes] | None = None
+
+    @property
+    def holds_names(self) -> bool:
+        """Whether what it opens, or what it is of, stands in its data."""
+        return bool(self.holds or self.cuda)
+
+    def cuda_in(self, data: bytes) -> str:
+        """Return the release line of CUDA that a library names in its data as its own; empty without one."""
+        match = self.cuda.search(data) if self.cuda else None
+        return match[1].decode() if match else ""
 
     def held_in(self, data: bytes) -> Iterator[str]:
         """Yield the names that a library holds in its data, each once."""
@@ -64,7 +75,8 @@ def opener(soname: str) -> Opener | None:
 def _opener(row: Mapping[str, Any]) -> Opener:
     names = {key: tuple(value) for key, value in row.items() if isinstance(value, list) and key != "holds"}
     holds = tuple(map(_held, row.get("holds", [])))
-    return Opener(row["library"], holds=holds, variables=row.get("variables", {}), **names)
+    cuda = re.compile(row["cuda"].encode()) if "cuda" in row else None
+    return Opener(row["library"], holds=holds, variables=row.get("variables", {}), cuda=cuda, **names)
 
 
 def _held(pattern: str) -> Held:
