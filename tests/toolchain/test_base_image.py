@@ -4,8 +4,10 @@ import subprocess
 
 import pytest
 
+from oci.engine_platforms import PLATFORMS
 from tests.toolchain.clone import Clone
-from toolchain.parts import base_image, docker_engine, docker_registry
+from toolchain.machine import apt
+from toolchain.parts import base_image, docker_engine, docker_registry, emulation
 from toolchain.parts.part import Part, remember
 
 
@@ -26,6 +28,43 @@ def test_base_image_is_the_same_on_two_machines(clones: tuple[Clone, Clone], mon
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.startswith("12.")
         assert not list((clone.checkout.cache).iterdir())
     assert len(digests) == 1
+
+
+@pytest.mark.slow
+def test_base_image_of_another_processor_joins_the_tag(
+    clones: tuple[Clone, Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base_image, "_pull", lambda _environment: "not tried")
+    checkout = clones[0].checkout
+    host = docker_engine.get(checkout).env["DOCKER_HOST"]
+    docker_registry.get(checkout)
+    own = f"linux/{apt.machine()}"
+    (other,) = {*PLATFORMS} - {own}
+    used = base_image.get(checkout).used
+    assert base_image.find_for(checkout, other) is None
+    (digest,) = base_image._entries(checkout, used).values()
+    emulation.get(checkout, other)
+    part = base_image.get_for(checkout, other)
+    assert base_image.find_for(checkout, other) == Part(part.name, used, part.version.partition(" under")[0])
+    assert base_image._entries(checkout, used).keys() == {own, other}
+    assert base_image._entries(checkout, used)[own] == digest
+    for platform, machine in (("linux/amd64", "x86_64"), ("linux/arm64", "aarch64")):
+        words = [
+            "docker",
+            "-H",
+            host,
+            "run",
+            "--rm",
+            "--pull=always",
+            "--network",
+            "none",
+            "--platform",
+            platform,
+            used,
+        ]
+        assert (
+            subprocess.run([*words, "uname", "-m"], capture_output=True, text=True, check=True).stdout == f"{machine}\n"
+        )
 
 
 def test_mirrored_base_image_is_not_bootstrapped(clone: Clone) -> None:
