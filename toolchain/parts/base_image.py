@@ -155,8 +155,11 @@ def _archive(tarball: Path, name: str, target: Path, machine: str) -> None:
 
 def _publish(checkout: Checkout, name: str, machine: str) -> None:
     """Bootstrap the image for a machine and push it to the registry."""
-    if shutil.which("mmdebstrap") is None:
-        apt.install(checkout, "mmdebstrap")
+    # mmdebstrap wants arch-test to know whether it can run another machine's programs.
+    programs = ["mmdebstrap", *([] if machine == apt.machine() else ["arch-test"])]
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        apt.install(checkout, *missing)
     checkout.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=checkout.cache, prefix="base-") as scratch:
         folder = Path(scratch)
