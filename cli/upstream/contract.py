@@ -20,6 +20,9 @@ CONTRACTS: Final = Path(__file__).with_name("contracts")
 CHECKS: Final = ("pattern", "absent", "requires", "variable", "symbol")
 """The fields of a row that say more of its file than that it is there."""
 
+_VERSION: Final = "{version}"
+"""What stands for the version in a row."""
+
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
 
 
@@ -35,14 +38,16 @@ class Row(Model):
         description="What of ours relies on it for, as the end of a sentence that begins with `stands`."
     )
     stands: str = Field(description="The file of ours that stands on it, from the repository's root.")
-    file: str = Field("", description="The upstream's file or folder; `*` stands for any part of a name.")
+    file: str = Field(
+        "", description="The upstream's file or folder; `*` stands for any part of a name, `{version}` for the version."
+    )
     member: str = Field("", description="Likewise, of an archive that is not made of the repository.")
     line: int | None = Field(None, description="Its line, as last read.")
     read: str = Field("", description="The tag or commit at which it was read. Default: the contract's.")
     source: str = Field("", description="Where it was read instead, if not in the file itself.")
     since: str = Field("", description="The first version for which the row holds.")
     until: str = Field("", description="The first version for which it no longer does.")
-    pattern: str = Field("", description="A regular expression that the file has.")
+    pattern: str = Field("", description="A regular expression that the file has; `{version}` stands for the version.")
     absent: str = Field("", description="A regular expression that the file has not.")
     requires: tuple[str, ...] | None = Field(
         None, description="All that may be among the file's requirements to build, as the recipe installs no more."
@@ -65,6 +70,12 @@ class Row(Model):
         """The file or member."""
         return self.file or self.member
 
+    def of(self, version: str | None) -> Self:
+        """Return the row with a version in the place of `{version}`; of None, newer than all, with any."""
+        path, pattern = (version, re.escape(version)) if version else ("*", "[0-9.]+")
+        filled = {"file": self.file.replace(_VERSION, path), "pattern": self.pattern.replace(_VERSION, pattern)}
+        return self.model_copy(update=filled)
+
     def applies(self, version: str | None) -> bool:
         """Return whether the row is about a version; None is newer than all."""
         if version is None:
@@ -78,6 +89,7 @@ class Pin(Model):
 
     argument: str = Field("", description="A build argument: its value in each stack, or its default.")
     component: str = Field("", description="Only in images whose argument COMPONENT is this.")
+    parent: str = Field("", description="An outside parent without its tag: the tags that images stand on.")
     table: str = Field("", description="A table of stacks/versions, as file.table: each of its rows.")
     newest: bool = Field(default=False, description="The newest of these alone.")
     version: str = Field("", description="A version that no table names, such as one that a guide does.")
@@ -89,6 +101,8 @@ class Contract(Model):
     """What we rely on in one upstream."""
 
     repository: str = Field("", description="owner/name on GitHub; empty for an archive alone.")
+    host: str = Field("", description="The address before the repository's name, if it is not GitHub's.")
+    branch: str = Field("", description="The branch that has all versions, of a repository without tags.")
     archive: str = Field("", description="What is downloaded instead of the repository, as people call it.")
     download: str = Field("", description="The build argument with the address below which an archive is.")
     read: str = Field(description="The tag or commit at which the rows were read.")
@@ -113,7 +127,7 @@ class Contract(Model):
     def rows(self, tag: str | None) -> tuple[Row, ...]:
         """Return the rows that are about a tag; those of the newest version for None."""
         version = self.version(tag) if tag else None
-        return tuple(row for row in self.row if row.applies(version))
+        return tuple(row.of(version) for row in self.row if row.applies(version))
 
 
 def components() -> list[str]:

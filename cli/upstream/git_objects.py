@@ -13,6 +13,9 @@ from stacks.errors import SlipwayError, one_line
 PUBLIC: Final = "https://github.com"
 """Where the upstreams' repositories are."""
 
+BRANCHES: Final = "refs/heads/"
+"""What a branch is named with where a tag may stand."""
+
 _LIMIT: Final = 900
 """Seconds that git may take for one step, such as a fetch."""
 
@@ -45,6 +48,7 @@ def commit(repository: Path, tag: str) -> str:
     Raises:
         SlipwayError: it has none, and the message names its newest tags; or git does not read the repository.
     """
+    branch = tag.removeprefix(BRANCHES) if tag.startswith(BRANCHES) else ""
     for name in (f"refs/tags/{tag}", tag):
         done = _git(repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{name}^{{commit}}")
         if done.returncode == 0:
@@ -52,6 +56,8 @@ def commit(repository: Path, tag: str) -> str:
     listing = _git(repository, "tag", "--sort=-creatordate")
     if listing.returncode:
         raise SlipwayError(f"{repository} cannot be read: {_reason(listing)}")
+    if branch:
+        raise SlipwayError(f"{repository} has no branch '{one_line(branch)}'")
     tags = ", ".join(listing.stdout.decode(errors="replace").split()[:5])
     newest = f"; its newest tags are: {tags}" if tags else "; it has no tags"
     raise SlipwayError(f"{repository} has no tag '{one_line(tag)}'{newest}")
@@ -101,7 +107,7 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
 
     Args:
         repository: owner/name.
-        tag: the tag, or a commit, which may be short.
+        tag: the tag, a branch as ``refs/heads/<branch>``, or a commit, which may be short.
         folder: an empty folder; it becomes a bare repository.
         host: the address that stands in for GitHub's.
 
@@ -111,17 +117,21 @@ def fetched(repository: str, tag: str, folder: Path, host: str = PUBLIC) -> str:
     address = f"{host.rstrip('/')}/{repository}"
     _git(folder, "init", "-q", "--bare")
     _git(folder, "remote", "add", "origin", address)
+    branch = tag.removeprefix(BRANCHES) if tag.startswith(BRANCHES) else ""
     short = re.fullmatch(r"[0-9a-f]{7,39}", tag)
     if short:
         refspec = ["--filter=blob:none", "origin", "+refs/heads/*:refs/heads/*"]
     else:
         whole = re.fullmatch(r"[0-9a-f]{40}", tag)
-        refspec = ["--depth=1", "--filter=blob:none", "origin", tag if whole else f"refs/tags/{tag}"]
+        refspec = ["--depth=1", "--filter=blob:none", "origin", tag if whole or branch else f"refs/tags/{tag}"]
     done = _git(folder, "fetch", "-q", "--no-tags", *refspec)
     if done.returncode:
         if _git(folder, "ls-remote", "-q", "origin", "HEAD").returncode:
             raise SlipwayError(f"{address} cannot be read: {_reason(done)}; give a checkout of it with --from")
-        raise SlipwayError(f"{address} has no tag or commit '{one_line(tag)}': it is gone, or was never released there")
+        named = f"branch '{one_line(branch)}'" if branch else f"tag or commit '{one_line(tag)}'"
+        raise SlipwayError(
+            f"{address} has no {named}: it is gone, or was never {'there' if branch else 'released there'}"
+        )
     try:
         return commit(folder, tag if short else "FETCH_HEAD")
     except SlipwayError:

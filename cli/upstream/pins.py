@@ -10,6 +10,7 @@ from cli.upstream.contract import Contract, Pin
 from stacks import plan
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.identity.dockerfile.declarations import arguments
+from stacks.spec import Outside
 from stacks.versions.tables import order, table
 
 
@@ -30,10 +31,21 @@ def _values(pin: Pin) -> Iterator[str]:
     if pin.table:
         file, _, name = pin.table.partition(".")
         yield from table(file)[name] if name else table(file)
+    if pin.parent:
+        yield from (tag for parent in _parents() for name, _, tag in [parent.partition(":")] if name == pin.parent)
     if pin.argument:
         for component, values in _arguments():
             if pin.component in {"", component} and values.get(pin.argument):
                 yield values[pin.argument]
+
+
+@functools.cache
+def _parents() -> frozenset[str]:
+    """Return the outside parents of every image of every stack."""
+    specs = (spec for name in stack_names() for spec in plan.resolve(name)[1])
+    return frozenset(
+        parent.reference for spec in specs for parent in spec.parents.values() if isinstance(parent, Outside)
+    )
 
 
 @functools.cache

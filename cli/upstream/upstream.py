@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cli.upstream import git_objects, pins
-from cli.upstream.contract import Contract, components, contract
+from cli.upstream.contract import Contract, components, contract, is_commit
 from cli.upstream.findings import Result, findings
 from cli.upstream.upstream_files import ArchiveFiles, FolderFiles, RepositoryFiles, UpstreamFiles
 from stacks.config.load import environment_mirrors
@@ -52,15 +52,17 @@ def _local(folder: Path) -> UpstreamFiles | None:
 
 
 def _at(name: str, terms: Contract, tag: str, repository: Path | None) -> Result:
+    # A commit says for itself which files are meant.
+    revision = git_objects.BRANCHES + terms.branch if terms.branch and not is_commit(tag) else tag
     if repository:
-        files = RepositoryFiles(repository, git_objects.commit(repository, tag))
+        files = RepositoryFiles(repository, git_objects.commit(repository, revision))
         return _result(name, terms, tag, files, str(repository))
     if not terms.repository:
         reason = f"{terms.archive} {tag}: give the archive with --from"
         return Result(name, terms.where, tag, error=reason, skipped=True)
     with tempfile.TemporaryDirectory(prefix="slipway-upstream-") as scratch:
-        host = environment_mirrors().get("git") or git_objects.PUBLIC
-        commit = git_objects.fetched(terms.repository, tag, Path(scratch), host)
+        host = terms.host or environment_mirrors().get("git") or git_objects.PUBLIC
+        commit = git_objects.fetched(terms.repository, revision, Path(scratch), host)
         return _result(name, terms, tag, RepositoryFiles(Path(scratch), commit), terms.repository)
 
 

@@ -45,7 +45,7 @@ def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstream
     lacking = {path for path in parent if path not in image}
     removed = (
         "/opt/hpcx/ompi*",
-        "/opt/hpcx/nccl_rdma_sharp_plugin/*",
+        "/opt/hpcx/nccl*_plugin/*",
         "/usr/local/mpi",
         "/opt/amazon/aws-ofi-nccl/*",
         "/etc/ld.so.conf.d/aws-ofi-nccl.conf",
@@ -67,8 +67,9 @@ def test_efa_image_lacks_only_what_shadows_efa(built: Built, upstreams: Upstream
     assert unlisted(lacking, removed) == set()
     assert "/opt/hpcx/ucc/lib/libucc.so.1" in image
     assert {path for path in lacking if path.startswith("/opt/hpcx/")} == {
-        path for path in parent if path.startswith(("/opt/hpcx/ompi", "/opt/hpcx/nccl_rdma_sharp_plugin/"))
+        path for path in parent if re.match(r"/opt/hpcx/(ompi|nccl[^/]*_plugin/)", path)
     }
+    assert "/opt/hpcx/ncclnet_plugin/lib/libnccl-net.so" in lacking
     # EFA's installer brings the libraries back.
     assert "libibverbs1" in installed(built())
 

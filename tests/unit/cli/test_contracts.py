@@ -11,12 +11,17 @@ from cli.upstream import pins
 from cli.upstream.contract import CHECKS, Contract, Row, components, contract
 from cli.upstream.findings import findings
 from cli.upstream.upstream_files import FolderFiles
-from stacks.config.stack_file import ROOT
+from stacks import plan
+from stacks.config.stack_file import ROOT, stack_names
+from stacks.spec import Outside
 
 DOCKERFILES = ROOT / "dockerfiles"
 
-PACKAGES = {"DOWNLOADS_NVIDIA", "DOWNLOADS_DOCA", "DOWNLOADS_CONDA", "DOWNLOADS_ROCKY", "DOWNLOADS_UBI"}
+PACKAGES = {"DOWNLOADS_NVIDIA", "DOWNLOADS_CONDA", "DOWNLOADS_ROCKY", "DOWNLOADS_UBI"}
 """Package repositories: their package managers know their layout."""
+
+DISTRIBUTIONS = {"debian", "ubuntu"}
+"""Parents that are a distribution alone."""
 
 EVERY = {name: contract(name) for name in components()}
 ROWS = [(name, row) for name, terms in EVERY.items() for row in terms.row]
@@ -47,6 +52,18 @@ def test_fetched_repository_has_contract() -> None:
     }
     assert len(fetched) > 6
     assert fetched <= {terms.repository for terms in EVERY.values()}
+
+
+def test_outside_parent_has_contract() -> None:
+    parents = {
+        parent.reference.partition(":")[0]
+        for stack in stack_names()
+        for spec in plan.resolve(stack)[1]
+        for parent in spec.parents.values()
+        if isinstance(parent, Outside)
+    }
+    assert len(parents) > 2
+    assert parents - DISTRIBUTIONS == {pin.parent for terms in EVERY.values() for pin in terms.pin if pin.parent}
 
 
 def test_download_has_contract() -> None:

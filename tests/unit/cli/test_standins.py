@@ -33,6 +33,57 @@ OTHERWISE = {
 """What a stand-in does in another way than its upstream, by the component and a part of the expression."""
 
 
+STANDS_IN_FOR = {
+    "aks/archives.py": {"doca"},
+    "aks/cuda.c": {"ngc"},
+    "aks/gpus.py": {"ngc"},
+    "aks/parent.sh": {"ngc"},
+    "common/cmake": {"nvbandwidth"},
+    "common/conda.py": {"magma", "micromamba"},
+    "common/cuobjdump": {"cuda-toolkit"},
+    "common/debs.py": {"cuda-images"},
+    "common/hpcx.sh": {"hpcx"},
+    "common/micromamba": {"micromamba"},
+    "common/nvcc": {"cuda-toolkit"},
+    "common/openmpi": {"openmpi"},
+    "common/parent.sh": {"cuda-images"},
+    "common/rocky-cuda.sh": {"cuda-images"},
+    "common/rocky.sh": {"cuda-images"},
+    "common/rpms.py": {"cuda-images"},
+    "common/ucc.c": {"hpcx", "ucc"},
+    "common/ucc.h": {"hpcx", "ucc"},
+    "common/ucc_info.c": {"hpcx", "ucc"},
+    "cuda13/install": {"cuda-images"},
+    "cuda13/nccl.txt": {"cuda-images", "nccl"},
+    "cuda13/packages.py": {"cuda-images", "cuda-toolkit"},
+    "cuda13/toolkit.txt": {"cuda-toolkit"},
+    "efa/archives.py": {"efa-installer", "openmpi", "pmix"},
+    "efa/efa_installer.sh": {"efa-installer"},
+    "efa/ngc.sh": {"ngc"},
+    "efa/openmpi-configure": {"openmpi"},
+    "efa/pmix-configure": {"pmix"},
+    "efa/torch.c": {"ngc"},
+    "efa/torch.py": {"ngc"},
+}
+"""The contracts of what each stand-in that is no repository stands in for."""
+
+PARTS = {"repos/NVIDIA/cutlass", "repos/extension"}
+"""What repositories' stand-ins have in common: a submodule, and an extension of torch."""
+
+
+def test_every_standin_has_a_contract() -> None:
+    folders = [path for path in HERE.iterdir() if path.is_dir() and path.name not in {"__pycache__", "repos"}]
+    files = {path for folder in folders for path in folder.iterdir() if not path.name.startswith("__")}
+    assert {path.relative_to(HERE).as_posix() for path in files} == set(STANDS_IN_FOR)
+    assert {name for names in STANDS_IN_FOR.values() for name in names} <= set(components())
+
+
+def test_every_repository_standin_has_a_contract() -> None:
+    repositories = {path.relative_to(HERE).as_posix() for path in HERE.glob("repos/[!e]*/*")} | {"repos/extension"}
+    assert repositories - PARTS <= {f"repos/{contract(name).repository}" for name in components()}
+    assert repositories >= PARTS
+
+
 def standin(name: str, tag: str, folder: Path) -> FolderFiles:
     """Write the stand-in of a component at a tag into a folder, and return its files."""
     scratch, tree = folder / "scratch", folder / "tree"

@@ -455,3 +455,107 @@ def test_mirror_of_git_is_read(
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.file://{repository.parent.parent}/.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://git.example/")
     assert run(capsys, "tool", "--at", "v1.0") == (0, ["tool: acme/tool v1.0: all rows hold (1)"])
+
+
+IMAGES = """
+repository = "acme/images"
+host = "https://git.acme.test"
+branch = "main"
+read = "main"
+
+[[pin]]
+version = "1.2"
+
+[[pin]]
+version = "1.3"
+
+[[row]]
+relies = "names it so"
+stands = "dockerfiles/tool/build"
+file = "tags.md"
+pattern = '^{version}$'
+
+[[row]]
+relies = "reads the release"
+stands = "dockerfiles/tool/build"
+file = "dist/{version}/*/Dockerfile"
+line = 1
+pattern = '^ENV RELEASE={version}$'
+"""
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository without tags, on a host of its own, whose folders are its versions; and its contract."""
+    (tmp_path / "contracts/images.toml").write_text(IMAGES)
+    folder = tmp_path / "own/acme/images"
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q", "--initial-branch", "main")
+    git(folder, "config", "uploadpack.allowFilter", "true")
+    write(
+        folder,
+        {
+            "tags.md": "1.2\n1.3\n",
+            "dist/1.2/deb/Dockerfile": "ENV RELEASE=1.2\n",
+            "dist/1.3/deb/Dockerfile": "ENV RELEASE=1x3\n",
+        },
+    )
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "images")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.file://{tmp_path / 'own'}/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://git.acme.test/")
+    return folder
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_branch_has_a_folder_for_each_version(*, local: bool, images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, lines = run(capsys, "images", *(["--from", images] if local else []))
+    where = images if local else "acme/images"
+    assert status == 1
+    assert lines[0] == f"images: {where} 1.2: all rows hold (2)"
+    assert lines[1] == (
+        rf"images: {where} 1.3: dist/1.3/deb/Dockerfile has no '^ENV RELEASE=1\.3$' (last seen: dist/1.3/*/Dockerfile:1 at main); "
+        "dockerfiles/tool/build reads the release"
+    )
+
+
+def test_version_that_moved_names_row_and_recipe(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, lines = run(capsys, "images", "--at", "1.1", "--from", images)
+    assert status == 1
+    assert lines[0] == (
+        rf"images: {images} 1.1: tags.md has no '^1\.1$' (last seen: tags.md at main); dockerfiles/tool/build names it so"
+    )
+    assert lines[1] == (
+        f"images: {images} 1.1: dist/1.1/*/Dockerfile is not there; it may have moved to dist/1.2/deb/Dockerfile, "
+        "dist/1.3/deb/Dockerfile (last seen: dist/1.1/*/Dockerfile:1 at main); dockerfiles/tool/build reads the release"
+    )
+
+
+def test_commit_of_branch_is_of_any_version(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commit = git(images, "rev-parse", "HEAD")
+    assert run(capsys, "images", "--at", commit, "--from", images) == (
+        0,
+        [f"images: {images} {commit}: all rows hold (2)"],
+    )
+
+
+def test_branch_that_is_gone_is_one_line(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(images, "branch", "-m", "trunk")
+    assert run(capsys, "images", "--at", "1.2") == (
+        1,
+        ["images: https://git.acme.test/acme/images has no branch 'main': it is gone, or was never there"],
+    )
+    assert run(capsys, "images", "--at", "1.2", "--from", images) == (1, [f"images: {images} has no branch 'main'"])
+
+
+def test_pin_of_parent_follows_stacks() -> None:
+    terms = Contract.model_validate(
+        {
+            "repository": "a/b",
+            "read": "1",
+            "pin": [{"parent": "nvidia/cuda", "match": "^([0-9.]+)-"}],
+            "row": [{"relies": "x", "stands": "y", "file": "z"}],
+        }
+    )
+    assert {"12.9.1", "13.2.1"} <= set(pins.tags(terms))

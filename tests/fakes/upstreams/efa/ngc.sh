@@ -20,17 +20,17 @@ echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda.conf
 # They have no repository of NVIDIA's, and let pip install into the system.
 rm /etc/apt/sources.list.d/cuda.list /usr/lib/python3*/EXTERNALLY-MANAGED
 
-mkdir -p /opt/hpcx /opt/hpcx/nccl_rdma_sharp_plugin/lib /opt/amazon/aws-ofi-nccl/lib /opt/nvidia /workspace
+mkdir -p /opt/hpcx /opt/hpcx/nccl_rdma_sharp_plugin/lib /opt/hpcx/ncclnet_plugin/lib /opt/amazon/aws-ofi-nccl/lib /opt/nvidia /workspace
 # With two OpenMPIs, as HPC-X from 2.26 on has them, and both in ld.so.conf.
 tar -xf /hpcx/hpcx-2.26.tbz -C /opt/hpcx --strip-components 1
 rm -r /opt/hpcx/sources
 chmod +x /opt/hpcx/ompi[45]/bin/mpirun
 ln -s /opt/hpcx/ompi /usr/local/mpi
-for folder in /opt/hpcx/nccl_rdma_sharp_plugin /opt/amazon/aws-ofi-nccl; do
+for folder in /opt/hpcx/nccl_rdma_sharp_plugin /opt/hpcx/ncclnet_plugin /opt/amazon/aws-ofi-nccl; do
   echo 'int ncclNetPlugin_v6;' | gcc -x c -shared -o "$folder/lib/libnccl-net.so" -
 done
 echo /opt/amazon/aws-ofi-nccl/lib > /etc/ld.so.conf.d/aws-ofi-nccl.conf
-printf '/opt/hpcx/%s/lib\n' ompi4 ompi5 ucx ucc nccl_rdma_sharp_plugin > /etc/ld.so.conf.d/hpcx.conf
+printf '/opt/hpcx/%s/lib\n' ompi4 ompi5 ucx ucc nccl_rdma_sharp_plugin ncclnet_plugin > /etc/ld.so.conf.d/hpcx.conf
 printf '#!/bin/bash\nexec "$@"\n' > /opt/nvidia/nvidia_entrypoint.sh
 chmod +x /opt/nvidia/nvidia_entrypoint.sh
 ldconfig
