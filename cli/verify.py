@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cli.diff import stack_diff
-from oci import cosign, credentials, slsa
+from oci import cosign, credentials
 from oci.client import Repository
 from oci.credentials import Login
+from oci.evidence import signing_machines, slsa
 from stacks import plan
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
+from stacks.plan import Plan
 from stacks.references import qualified, split
 
 
-def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
+def lines(stack: str, root: Path, image: str | None = None, now: datetime | None = None) -> Iterator[str]:
     """Verify the last published images of a stack, or one of them, and yield a line for each result.
 
+    What the policy refuses is raised last, for all images at once. ``now`` is the time at which their age counts.
+
     Raises:
-        SlipwayError: there is no such stack or image, the stack does not sign or has published nothing, or a required
-            signature is missing.
+        SlipwayError: there is no such stack or image, the stack does not sign or has published nothing, a required
+            signature is missing, or an image violates the policy.
     """
     planned = plan.make(stack, root=root)
     signing = planned.config.signing
@@ -31,7 +36,7 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
     outputs = stack_diff.outputs(stack, root)
     products: Mapping[str, Mapping[str, str]] = outputs.get("products", {})
     published: Mapping[str, Mapping[str, str]] = {**outputs.get("images", {}), **products}
-    pushed = {name: built["ref"] for name, built in published.items() if "@" in built["ref"]}
+    pushed = {name: built for name, built in published.items() if "@" in built["ref"]}
     if not pushed:
         raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
     if image is not None and image not in pushed:
@@ -42,43 +47,87 @@ def lines(stack: str, root: Path, image: str | None = None) -> Iterator[str]:
     login = credentials.configured(planned.config.registry)
     # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers
-    for name, ref in pushed.items():
+    violations: list[str] = []
+    for name, built in pushed.items():
         if image in {None, name}:
+            ref = built["ref"]
             yield f"{name}: {ref}"
+            annotations = _annotations(planned, name, built)
             if name not in products:
-                parents |= yield from _image(ref, signing, planned.config, login)
+                yield _signature(ref, signing, login, annotations)
+                evidence = Evidence(ref, signing, login)
+                yield from evidence.lines()
+                violations += evidence.violations(now or datetime.now(UTC))
+                parents |= evidence.parents(planned.config)
             elif Repository(ref, login).exists():
-                yield _signature(ref, signing, login)
+                yield _signature(ref, signing, login, annotations)
             else:
                 yield "  deleted     from the registry; no image needs it, and the next build that does builds it again"
-    siblings = {split(qualified(ref))[0] for ref in pushed.values()}  # at any digest: one may be older
+    siblings = {split(qualified(built["ref"]))[0] for built in pushed.values()}  # at any digest: one may be older
     for ref, signer in parents.items():
         if split(qualified(ref))[0] not in siblings:
             yield f"parent: {ref}"
             yield _signature(ref, signer, login)
+    if violations:
+        raise SlipwayError("\n".join(violations))
 
 
-def _signature(ref: str, signer: Signer, login: Login | None) -> str:
+def _annotations(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]:
+    """Return what a published image's signature must state: its tag; its fingerprint too if it is the planned one."""
+    image = next((image for image in planned.images if image.spec.name == name), None)
+    return image.annotations if image and image.tag == built["tag"] else {"tag": built["tag"]}
+
+
+def _signature(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> str:
     if _digest(ref):
-        cosign.verify(ref, signer, login if login and login.applies_to(ref) else None)
-        return f"  signature   {signer.who}"
+        cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
+        stated = f", as {annotations['tag']}" if annotations else ""
+        return f"  signature   {signer.who}{stated}"
     raise SlipwayError(f"{ref}: the image is built on its tag, which may have moved since; lock it, and publish again")
 
 
-def _image(
-    ref: str, signing: Signing, config: StackConfig, login: Login | None
-) -> Generator[str, None, dict[str, Signer]]:
-    """Yield the results for an image; return the required signers by parent."""
-    yield _signature(ref, signing, login)
-    if signing.sbom:
-        sbom = cosign.attested(ref, "sbom", signing, login)
-        yield f"  sbom        {len(sbom.get('packages', []))} packages"
-    if not signing.provenance:
-        return {}
-    provenance = cosign.attested(ref, "provenance", signing, login)
-    yield from _origin(provenance)
-    signers = {parent: _trusted(parent, config) for parent in slsa.parents(provenance)}
-    return {parent: signer for parent, signer in signers.items() if signer}
+class Evidence:
+    """The attestations of an image, verified.
+
+    Raises:
+        SlipwayError: one that the stack signs, or that its policy requires, is missing.
+    """
+
+    def __init__(self, ref: str, signing: Signing, login: Login | None) -> None:
+        self._ref = ref
+        self._signing = signing
+        self._login = login
+        required = signing.policy.attestations
+        self._sbom = self._attested("sbom") if signing.sbom or "sbom" in required else None
+        self._provenance = self._attested("provenance") if signing.provenance or "provenance" in required else None
+
+    def _attested(self, kind: cosign.Kind) -> Mapping[str, Any]:
+        return cosign.attested(self._ref, kind, self._signing, self._login)
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the attestations say, and the SLSA level that they show."""
+        if self._sbom is not None:
+            yield f"  sbom        {len(self._sbom.get('packages', []))} packages"
+        if self._provenance is None:
+            yield "  slsa        build level 0: no provenance is attested"
+            return
+        yield from _origin(self._provenance)
+        hosted = self._signing.identity is not None and signing_machines.hosted(self._ref, self._login)
+        level, reason = slsa.level(self._provenance, self._signing, hosted=hosted)
+        yield f"  slsa        build level {level}: {reason}"
+
+    def violations(self, now: datetime) -> list[str]:
+        """Return a line for each thing that the policy refuses."""
+        if self._provenance is None:
+            return []
+        policy = self._signing.policy
+        return [f"{self._ref}: policy: {each}" for each in slsa.violations(self._provenance, policy, now)]
+
+    def parents(self, config: StackConfig) -> dict[str, Signer]:
+        """Return the required signers of outside parents, by parent."""
+        names = slsa.parents(self._provenance) if self._provenance else []
+        signers = {parent: _trusted(parent, config) for parent in names}
+        return {parent: signer for parent, signer in signers.items() if signer}
 
 
 def _digest(ref: str) -> bool:
@@ -95,5 +144,6 @@ def _origin(provenance: Mapping[str, Any]) -> Iterator[str]:
     uncommitted = provenance["buildDefinition"]["internalParameters"]["uncommitted"]
     changed = ", with uncommitted changes" if uncommitted else ""
     yield f"  provenance  {source}{changed}, built {origin['date'] or 'at an unknown time'}"
+    yield f"              by {provenance['runDetails']['builder']['id']}"
     for parent in slsa.parents(provenance):
         yield f"              on {parent}{'' if _digest(parent) else ', by tag only'}"

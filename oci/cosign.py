@@ -113,7 +113,7 @@ def sign(ref: str, signing: Signing, login: Login | None, annotations: Mapping[s
     words = ["cosign", "sign", "--yes", *_signing_options(signing), *_stated(annotations)]
     _run([*words, ref], ref, login, _secrets(signing))
     verify(ref, signing, login, annotations)
-    return _attached(ref, "sig")
+    return attached(ref, "sig")
 
 
 def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: Signing, login: Login | None) -> str:
@@ -128,7 +128,7 @@ def attest(ref: str, kind: Kind, predicate: Mapping[str, Any], signing: Signing,
         words = ["cosign", "attest", "--yes", "--replace", "--type", PREDICATES[kind][0], "--predicate", str(file)]
         _run([*words, *_signing_options(signing), ref], ref, login, _secrets(signing))
     attested(ref, kind, signing, login)
-    return _attached(ref, "att")
+    return attached(ref, "att")
 
 
 def verify(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> None:
@@ -185,7 +185,7 @@ def _of_file(relationship: Mapping[str, str]) -> bool:
     return any(end.startswith("SPDXRef-File-") for end in ends)
 
 
-def _attached(ref: str, suffix: str) -> str:
+def attached(ref: str, suffix: str) -> str:
     """Return the reference under which cosign stores signatures (``sig``) or attestations (``att``) of an image."""
     repository, _, digest = ref.partition("@")
     return f"{repository}:{digest.replace(':', '-')}.{suffix}"

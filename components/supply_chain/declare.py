@@ -48,12 +48,12 @@ def after_push(plan: Plan, registry: Registry, variants: Mapping[str, ImageVaria
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
-            signed[name] = _signed(image, variants, login, plan.config.signing)
+            signed[name] = _signed(image, variants, login, plan.config.signing, plan.config.build_on)
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 
 def _signed(
-    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, signing: Signing
+    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, signing: Signing, build_on: str
 ) -> dict[str, Any]:
     name = image.spec.name
     variant = variants[name]
@@ -80,6 +80,7 @@ def _signed(
             contents=image.contents,
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
+            build_on=build_on,
         )
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         provenance = Provenance(f"{name}-provenance", provenance_args, after)

@@ -33,8 +33,8 @@ class SignatureArgs(SignedArgs):
 
 def signing_inputs(args: SignedArgs, *outputs: str) -> dict[str, Any]:
     """Return the inputs of a resource that signs, with ``None`` for each of its outputs."""
-    # sbom and provenance select further attestations; they change neither the signature nor one another.
-    signing = args.signing.model_dump(by_alias=True, exclude_none=True, exclude={"sbom", "provenance"})
+    # The others select further attestations, or what is required of them; they change no signature.
+    signing = args.signing.model_dump(by_alias=True, exclude_none=True, exclude={"sbom", "provenance", "policy"})
     return {"ref": args.ref, "signing": signing, **dict.fromkeys(outputs), **login_inputs(args.login)}
 
 

@@ -11,17 +11,19 @@ from pulumi.dynamic import Resource
 
 from components.action import ImageAction
 from components.supply_chain.image_signature import SignedArgs, signing_inputs
-from oci import cosign, credentials, slsa
+from oci import cosign, credentials
+from oci.evidence import slsa
 from stacks.config.signing import Signing
 from stacks.config.stack_file import ROOT
 
 
 @dataclass(frozen=True)
 class ProvenanceArgs(SignedArgs):
-    """Also the image's contents as a preview shows them, its Dockerfile, and its parents' references."""
+    """Also the image's contents as a preview shows them, its Dockerfile, its parents, and ``slipway:buildOn``."""
 
     contents: Mapping[str, Any]
     dockerfile: str
+    build_on: str
     parents: Mapping[str, pulumi.Input[str]]
 
 
@@ -32,8 +34,15 @@ class AttestProvenance(ImageAction):
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
-        predicate = slsa.predicate(props["ref"], props["made"], props["dockerfile"], props["parents"], ROOT, login)
         signing = Signing.model_validate(props["signing"])
+        build = slsa.Build(
+            contents=props["made"],
+            dockerfile=props["dockerfile"],
+            parents=props["parents"],
+            engine=slsa.engine(props["buildOn"]),
+            builder=slsa.builder(signing),
+        )
+        predicate = slsa.predicate(props["ref"], build, ROOT, login)
         return {
             "attestation": cosign.attest(props["ref"], "provenance", predicate, signing, login),
             **slsa.summary(predicate),
@@ -60,6 +69,7 @@ class Provenance(Resource, module="image", name="Provenance"):
             **signing_inputs(args, "attestation", "source", "revision", "date"),
             "made": args.contents,
             "dockerfile": args.dockerfile,
+            "buildOn": args.build_on,
             "parents": args.parents,
         }
         super().__init__(AttestProvenance(), name, inputs, opts)

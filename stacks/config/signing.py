@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -110,6 +110,35 @@ class Signer(Model):
         return self.model_dump(by_alias=True, exclude_none=True, include=set(Signer.model_fields))
 
 
+class Policy(Model):
+    """What ``slipway verify`` requires of published images besides signatures. Unset keys require nothing."""
+
+    repository: str | None = Field(
+        None,
+        pattern=r"^[\w.-]+(:\d+)?/[!-~]+$",
+        description="Repository of the source, HOST/PATH, such as github.com/acme/images.",
+    )
+    ref: str | None = Field(
+        None, pattern=r"^refs/[!-~]+$", description="Branch or tag of the source, such as refs/heads/main."
+    )
+    builder: str | None = Field(
+        None,
+        pattern=r"^[!-~]+$",
+        description="The builder.id of the provenance: the workflow's identity, as in signing.identity, or "
+        "urn:slipway:by-hand.",
+    )
+    committed: bool = Field(default=False, description="Refuse images of a checkout with uncommitted changes.")
+    attestations: tuple[Literal["sbom", "provenance"], ...] = Field(
+        (), description="Attestations that each image must have, whatever signing attests today."
+    )
+    max_age_days: int | None = Field(None, ge=1, description="Days after its build that an image counts.")
+
+    @property
+    def of_provenance(self) -> bool:
+        """Whether it requires anything that the provenance states."""
+        return bool(self.repository or self.ref or self.builder or self.committed or self.max_age_days)
+
+
 class Signing(Signer):
     """How images are signed after a push, and what is attested."""
 
@@ -123,6 +152,9 @@ class Signing(Signer):
     )
     sbom: bool = Field(default=True, description="Attest an SBOM of each image, made by Syft.")
     provenance: bool = Field(default=True, description="Attest source, revision, date, arguments and parents.")
+    policy: Policy = Field(
+        default_factory=Policy, description="What `slipway verify` requires of images besides their signatures."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -144,6 +176,8 @@ class Signing(Signer):
             raise ValueError("give key, or identity and issuer: an image is signed by one of the two")
         if self.public_key and not self.key:
             raise ValueError("'key' is missing: where cosign finds the private key that goes with publicKey")
+        if self.policy.of_provenance and not self.provenance:
+            raise ValueError("policy requires what only the provenance states; leave provenance: false out")
         return self
 
 

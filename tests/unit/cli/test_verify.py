@@ -13,6 +13,7 @@ from cli import verify
 from cli.diff import stack_diff
 from oci import cosign
 from oci.credentials import Login
+from stacks import plan
 from stacks.config.signing import Signer
 from stacks.errors import SlipwayError
 from tests.helpers.sample_repository import STACK, Checkout, make
@@ -29,18 +30,22 @@ class Recorder:
 
     def __init__(self, parents: list[str]) -> None:
         self.verified: dict[str, tuple[str | None, Login | None]] = {}
+        self.annotations: dict[str, Mapping[str, str] | None] = {}
         uris = [f"pkg:docker/{parent}?platform=linux%2Famd64" for parent in parents]
         self._provenance = {
             "buildDefinition": {
                 "externalParameters": {"configSource": {"uri": "", "digest": {"sha1": ""}}},
-                "internalParameters": {"uncommitted": False},
+                "internalParameters": {"uncommitted": False, "ref": "refs/heads/main", "engine": "machine"},
                 "resolvedDependencies": [{"uri": "git+https://git.example/x"}, *({"uri": uri} for uri in uris)],
             },
-            "runDetails": {"metadata": {"finishedOn": ""}},
+            "runDetails": {"builder": {"id": "urn:slipway:by-hand"}, "metadata": {"finishedOn": ""}},
         }
 
-    def verify(self, ref: str, signer: Signer, login: Login | None) -> None:
+    def verify(
+        self, ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None
+    ) -> None:
         self.verified[ref] = (signer.public_key, login)
+        self.annotations[ref] = annotations
 
     def attested(self, *_: Any) -> Mapping[str, Any]:
         return self._provenance
@@ -51,7 +56,7 @@ def ask(
 ) -> tuple[Recorder, str]:
     """Verify a stack whose one image was built on ``parents``; return the recorder and the output."""
     recorder = Recorder(parents)
-    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH}}})
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"ref": TORCH, "tag": "1-base"}}})
     monkeypatch.setattr(cosign, "verify", recorder.verify)
     monkeypatch.setattr(cosign, "attested", recorder.attested)
     login = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": {"secure": "x"}}
@@ -126,3 +131,37 @@ def test_verify_parent_in_own_registry_uses_stack_login(checkout: Checkout, monk
     recorder, _ = ask(checkout, monkeypatch, parents, trust=trust, registry=registry, base=base)
     ours = Login("r.example", "me", "hunter2")
     assert recorder.verified == {TORCH: (OURS, ours), parents[0]: (THEIRS, ours)}
+
+
+def test_verify_requires_the_tag_of_own_images_only(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others' signatures have no annotations of ours."""
+    recorder, output = ask(checkout, monkeypatch, [f"{DEBIAN}@{THEN}"], trust={"debian": {"publicKey": THEIRS}})
+    assert recorder.annotations == {TORCH: {"tag": "1-base"}, f"{DEBIAN}@{THEN}": None}
+    assert f"  signature   public key {OURS}, as 1-base\n" in output
+    assert "  slsa        build level 1: signed with a key, which does not show where the image was built\n" in output
+
+
+def test_verify_of_a_planned_image_requires_its_fingerprint(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(checkout, monkeypatch, [])
+    planned = plan.make("local", root=checkout.root)
+    image = planned.image("torch")
+    assert verify._annotations(planned, "torch", {"tag": image.tag}) == image.annotations
+    assert len(image.annotations["fingerprint"]) == 64
+    assert verify._annotations(planned, "gone", {"tag": "x"}) == {"tag": "x"}
+
+
+def test_verify_reports_all_violations_of_the_policy(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = {"repository": "github.com/acme/images", "ref": "refs/heads/main", "maxAgeDays": 30}
+    with pytest.raises(SlipwayError) as caught:
+        ask(checkout, monkeypatch, [], signing={"policy": policy})
+    assert str(caught.value).splitlines() == [
+        f"{TORCH}: policy: repository is not stated, but must be 'github.com/acme/images'",
+        f"{TORCH}: policy: the time of the build is '', so its age is unknown; at most 30 days are allowed",
+    ]
+
+
+def test_verify_without_provenance_shows_no_level(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, output = ask(checkout, monkeypatch, [], signing={"provenance": False})
+    assert output.endswith("  slsa        build level 0: no provenance is attested")

@@ -14,12 +14,13 @@ import pytest
 from ci.verbs.affected import lacking
 from components.supply_chain.image_signature import SignImage
 from components.supply_chain.verified_parent import VerifyParent
-from oci import cosign, slsa
+from oci import cosign
 from oci.credentials import Login
+from oci.evidence import slsa
 from stacks import flavors, graph, plan
 from stacks.checks.collisions import shared_tags
 from stacks.checks.trust import unlocked_parents, unmatched_keys
-from stacks.config.signing import Signer, trusted
+from stacks.config.signing import Signer, Signing, trusted
 from stacks.errors import SlipwayError
 from tests.fakes import registry
 
@@ -242,7 +243,7 @@ def test_provenance_source_has_no_credentials_or_paths(tmp_path: Path, remote: s
 
 
 def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "GITHUB_RUN_ID"):
+    for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "SLIPWAY_WORKFLOW", "GITHUB_RUN_ID", "GITHUB_REF"):
         monkeypatch.delenv(name, raising=False)
     registry.skip_retry_waits(monkeypatch)
     digest = "sha256:" + "b" * 64
@@ -253,7 +254,8 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
     parents = {"BASE_IMAGE": "debian:bookworm-slim", "WHEEL": f"r.example/x/wheel@{digest}", "EMPTY": "scratch"}
     with registry.serve() as served:
         ref = served.image("torch:1", [])
-        predicate = slsa.predicate(ref, contents, "dockerfiles/torch/Dockerfile", parents, tmp_path, None)
+        build = slsa.Build(contents, "dockerfiles/torch/Dockerfile", parents, "machine", "urn:slipway:by-hand")
+        predicate = slsa.predicate(ref, build, tmp_path, None)
     definition = predicate["buildDefinition"]
     assert definition["externalParameters"]["request"]["args"] == {
         "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
@@ -265,9 +267,46 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
     ]
     assert predicate["runDetails"]["builder"] == {"id": "urn:slipway:by-hand"}
     assert slsa.summary(predicate) == {"source": "", "revision": "", "date": ""}
+    assert definition["internalParameters"]["ref"] == ""
+    subprocess.run(["git", "init", "-q", "-b", "topic", tmp_path], check=True)
+    assert slsa._ref(tmp_path) == "refs/heads/topic"
+    monkeypatch.setenv("GITHUB_REF", "refs/heads/main")
+    assert slsa._ref(tmp_path) == "refs/heads/main"
+
+
+def test_provenance_has_one_builder_whoever_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate's identity, or else the workflow that the job is written in, or else nobody's."""
+    for name in ("GITHUB_SERVER_URL", "GITHUB_WORKFLOW_REF", "SLIPWAY_WORKFLOW"):
+        monkeypatch.delenv(name, raising=False)
+    key, job = (Signing.model_validate(each) for each in ({"key": KMS}, JOB))
+    assert slsa.builder(key) == "urn:slipway:by-hand"
     monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
-    monkeypatch.setenv("GITHUB_WORKFLOW_REF", "acme/slipway/.github/workflows/publish.yml@refs/heads/main")
-    assert slsa._builder() == "https://github.com/acme/slipway/.github/workflows/publish.yml@refs/heads/main"
+    called = "acme/slipway/.github/workflows/up.yml@refs/heads/main"
+    for caller in ("publish", "nightly"):
+        monkeypatch.setenv("GITHUB_WORKFLOW_REF", f"acme/slipway/.github/workflows/{caller}.yml@refs/heads/main")
+        monkeypatch.setenv("SLIPWAY_WORKFLOW", called)
+        assert slsa.builder(key) == slsa.builder(job) == f"https://github.com/{called}"
+        monkeypatch.setenv("SLIPWAY_WORKFLOW", "")  # GitHub Enterprise Server does not tell it
+        assert slsa.builder(key).endswith(f"/{caller}.yml@refs/heads/main")
+
+
+@pytest.mark.parametrize(
+    ("build_on", "address", "expected"),
+    [
+        ("engine", None, "machine"),
+        ("engine", "unix:///run/docker.sock", "machine"),
+        ("engine", "tcp://r.example:2376", "remote"),
+        ("engine", "ssh://r.example", "remote"),
+        ("runners", None, "remote"),
+    ],
+)
+def test_provenance_says_whether_another_machine_built(
+    monkeypatch: pytest.MonkeyPatch, build_on: str, address: str | None, expected: str
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    if address is not None:
+        monkeypatch.setenv("DOCKER_HOST", address)
+    assert slsa.engine(build_on) == expected
 
 
 def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyPatch) -> None:

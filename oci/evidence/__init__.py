@@ -1,0 +1,1 @@
+"""What is attested of an image: its provenance, and what the attestations prove."""

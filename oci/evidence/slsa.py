@@ -1,0 +1,228 @@
+"""SLSA provenance of an image: source, revision, date, build arguments and parents.
+
+The format is SLSA v1 (https://slsa.dev/spec/v1.1/provenance) with the fields that BuildKit fills
+(https://docs.docker.com/build/metadata/attestations/slsa-definitions/), so one policy reads both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from oci.client import Repository
+from oci.credentials import Login
+from stacks.config.signing import Policy, Signer, Signing
+from stacks.errors import one_line
+from stacks.identity.git import git
+from stacks.references import qualified, split
+
+_BUILD_TYPE: Final = "https://github.com/moby/buildkit/blob/master/docs/attestations/slsa-definitions.md"
+_BY_HAND: Final = "urn:slipway:by-hand"
+"""The builder outside GitHub Actions, which only the signature identifies."""
+_WORKFLOW: Final = "SLIPWAY_WORKFLOW"
+"""Environment variable with the workflow that the job is written in, and its ref, as ``up.yml`` sets it."""
+_GITHUB: Final = "https://token.actions.githubusercontent.com"
+"""The issuer whose certificates state where a job ran."""
+_THIS_MACHINE, _ELSEWHERE = "machine", "remote"
+_IMAGE: Final = "pkg:docker/"
+"""Prefix of an image's package URL."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """One build of an image.
+
+    ``contents`` are a planned image's contents, as previews show them; ``parents`` are the references it was built
+    on, by build argument; ``engine`` and ``builder`` are those of :func:`engine` and :func:`builder`.
+    """
+
+    contents: Mapping[str, Any]
+    dockerfile: str
+    parents: Mapping[str, str]
+    engine: str
+    builder: str
+
+
+def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[str, Any]:
+    """Return the provenance of the image pushed as ``ref``.
+
+    Source and revision are the checkout's; the date is in the image's configuration.
+
+    Raises:
+        SlipwayError: the image cannot be fetched.
+    """
+    repository = Repository(ref, login)
+    config = repository.json(repository.manifest().content["config"]["digest"])
+    source = source_of(root)
+    contents = build.contents
+    arguments = {**contents["args"], **contents["labels"]}
+    git_source = [{"uri": source["uri"], "digest": {"gitCommit": source["revision"]}}] if source["revision"] else []
+    return {
+        "buildDefinition": {
+            "buildType": _BUILD_TYPE,
+            "externalParameters": {
+                "configSource": {
+                    "uri": source["uri"],
+                    "digest": {"sha1": source["revision"]},
+                    "path": build.dockerfile,
+                },
+                "request": {
+                    "frontend": "dockerfile.v0",
+                    "args": {
+                        **{f"build-arg:{key}": value for key, value in arguments.items()},
+                        **({"target": contents["target"]} if contents.get("target") else {}),
+                    },
+                },
+            },
+            "internalParameters": {
+                "builderPlatform": contents["platform"],
+                "engine": build.engine,
+                "ref": _ref(root),
+                "uncommitted": source["uncommitted"],
+                "files": dict(contents["files"]),
+            },
+            "resolvedDependencies": git_source
+            + [_parent(parent, contents["platform"]) for parent in build.parents.values() if parent != "scratch"],
+        },
+        "runDetails": {
+            "builder": {"id": build.builder},
+            "metadata": {"invocationId": _invocation(), "finishedOn": config.get("created")},
+        },
+    }
+
+
+def source_of(root: Path) -> dict[str, Any]:
+    """Return a checkout's ``uri`` and ``revision``, and whether it has ``uncommitted`` changes.
+
+    The URI has no credentials. Both are empty if git knows none.
+    """
+    revision = (git(root, "rev-parse", "HEAD") or "").strip()
+    address = (git(root, "remote", "get-url", "origin") or "").strip()
+    changed = bool((git(root, "status", "--porcelain") or "").strip())
+    return {"uri": _public(address), "revision": revision, "uncommitted": changed}
+
+
+def _public(address: str) -> str:
+    """Return a remote's address as a git+https URI without credentials; empty for a path of this machine."""
+    if ssh := re.fullmatch(r"(?:ssh://)?(?:[^@/]+@)([^:/]+)[:/](.+)", address):
+        return f"git+https://{ssh[1]}/{ssh[2].removesuffix('.git')}"
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"git+{parts.scheme}://{parts.hostname}{port}{parts.path.removesuffix('.git')}"
+
+
+def _parent(reference: str, platform: str) -> dict[str, Any]:
+    """Return a parent as a package URL, with its digest if the reference has one."""
+    name, version = split(qualified(reference))
+    dependency: dict[str, Any] = {"uri": f"{_IMAGE}{name}@{version}?platform={quote(platform, safe='')}"}
+    if version.startswith("sha256:"):
+        dependency["digest"] = {"sha256": version.removeprefix("sha256:")}
+    return dependency
+
+
+def builder(signing: Signing) -> str:
+    """Return the builder's id: without a key, the identity that the certificate proves; with one, the job's workflow.
+
+    The workflow is the one that the job is written in, as in a certificate, and not its caller. So all callers have
+    one builder.
+    """
+    if signing.identity:
+        return signing.identity
+    server = os.environ.get("GITHUB_SERVER_URL")
+    workflow = os.environ.get(_WORKFLOW) or os.environ.get("GITHUB_WORKFLOW_REF")
+    return f"{server}/{workflow}" if server and workflow else _BY_HAND
+
+
+def engine(build_on: str) -> str:
+    """Return whether the Docker engine that builds is on this ``machine`` or ``remote``."""
+    here = os.environ.get("DOCKER_HOST", "unix://").startswith("unix://")
+    return _THIS_MACHINE if build_on == "engine" and here else _ELSEWHERE
+
+
+def _ref(root: Path) -> str:
+    """Return the branch or tag of a checkout; in GitHub Actions, that of the run. Empty if there is none."""
+    return os.environ.get("GITHUB_REF") or (git(root, "symbolic-ref", "--quiet", "HEAD") or "").strip()
+
+
+def _invocation() -> str:
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
+    server, repository, run, attempt = (os.environ.get(name, "") for name in names)
+    return f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}" if run else ""
+
+
+def summary(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Return the ``source``, ``revision`` and ``date`` of a provenance; each may be empty."""
+    source = provenance["buildDefinition"]["externalParameters"]["configSource"]
+    return {
+        "source": source["uri"],
+        "revision": source["digest"]["sha1"],
+        "date": provenance["runDetails"]["metadata"]["finishedOn"] or "",
+    }
+
+
+def parents(provenance: Mapping[str, Any]) -> list[str]:
+    """Return the parents in a provenance: ``repository@sha256:...``, or ``repository@tag``."""
+    uris = [dependency["uri"] for dependency in provenance["buildDefinition"]["resolvedDependencies"]]
+    return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]
+
+
+def level(provenance: Mapping[str, Any], signer: Signer, *, hosted: bool) -> tuple[int, str]:
+    """Return the SLSA build level that an image's evidence shows, and what limits it.
+
+    ``provenance`` is verified, and the ``signer`` attested it. ``hosted``: its certificate says that the job ran on a
+    machine of GitHub's.
+
+    Level 1 is provenance that shows how the image was built. Level 2 is signed provenance that a hosted build platform
+    generates: "All build steps ran using a hosted build platform on shared or dedicated infrastructure, not on an
+    individual's workstation" (https://slsa.dev/spec/v1.0/requirements). Level 3 is never shown: the job that builds can
+    use the identity that signs.
+    """
+    if not signer.identity:
+        return 1, "signed with a key, which does not show where the image was built"
+    if signer.issuer != _GITHUB:
+        return 1, f"certificates for {signer.issuer} do not show where the image was built"
+    if not hosted:
+        return 1, "the certificate does not show a machine that GitHub hosts"
+    if provenance["buildDefinition"]["internalParameters"].get("engine") != _THIS_MACHINE:
+        return 1, "the provenance does not show that the job's own machine built it"
+    return 2, "signed as a job on a machine that GitHub hosts"
+
+
+def violations(provenance: Mapping[str, Any], policy: Policy, now: datetime) -> Iterator[str]:
+    """Yield what a policy refuses in a provenance, a clause for each."""
+    definition, details = provenance["buildDefinition"], provenance["runDetails"]
+    origin, internal = summary(provenance), definition["internalParameters"]
+    source = origin["source"].removeprefix("git+").partition("://")[2]
+    actual = {"repository": source, "ref": internal.get("ref", ""), "builder": details.get("builder", {}).get("id", "")}
+    for name, value in actual.items():
+        required = getattr(policy, name)
+        if required and value != required:
+            stated = f"is '{' '.join(value.split())}'" if value else "is not stated"
+            yield f"{name} {stated}, but must be '{required}'"
+    if policy.committed and internal.get("uncommitted") is not False:
+        yield "the source has uncommitted changes"
+    elif policy.committed and not origin["revision"]:
+        yield "the source has no commit"
+    if policy.max_age_days:
+        yield from _age(origin["date"], policy.max_age_days, now)
+
+
+def _age(date: str, most: int, now: datetime) -> Iterator[str]:
+    try:
+        built = datetime.fromisoformat(date)
+        days = (now - built).total_seconds() / 86400
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        yield f"the time of the build is '{one_line(date)}', so its age is unknown; at most {most} days are allowed"
+        return
+    if days > most:
+        yield f"built {date}, {int(days)} days ago; at most {most} are allowed: publish it again"
+    elif days < -1:
+        yield f"built {date}, which is in the future"
