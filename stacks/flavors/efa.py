@@ -22,6 +22,7 @@ from stacks.versions.efa_ngc import (
     check_efa_ubuntu,
     check_nccl_not_older,
     check_ngc_listed,
+    check_ofi_libfabric,
     check_ofi_nccl,
     compiling_cuda,
     efa_environment,
@@ -149,6 +150,7 @@ class Config(StackConfig):
             check_nccl_not_older(self.ngc, self.nccl.version, field="nccl.version")
             if parent.cuda and self.nccl.source == "package":
                 check_nccl_package(self.nccl.version, parent.cuda, field="nccl.version")
+        check_ofi_libfabric(self.efa.plugin, self.efa.installer)
         if self.nccl_version:
             field = "nccl.version" if self.nccl.version else "ngc"
             check_ofi_nccl(self.efa.plugin, self.nccl_version, field=field)

@@ -140,6 +140,19 @@ def check_ofi_nccl(version: str, nccl: str, *, field: str = "nccl") -> None:
         raise Incompatible(field, nccl, why, (f"{rule['nccl']} and newer",), rule["source"])
 
 
+def check_ofi_libfabric(version: str, installer: str, *, field: str = "efa.ofiNccl") -> None:
+    """Refuse an aws-ofi-nccl that the libfabric of an EFA installer is too old to build.
+
+    Raises:
+        Incompatible: naming the newest line of the plugin and the oldest installer that would do.
+    """
+    rule = table("efa")["rule"]["ofi_needs_libfabric"]
+    if order(version.removeprefix("v")) >= order(rule["ofi_nccl"]) and order(installer) < order(rule["installer"]):
+        why = f"needs libfabric {rule['libfabric']}, which EFA installer {installer} has not"
+        allowed = (f"a release before {rule['ofi_nccl']}", f"efa.installer {rule['installer']} and newer")
+        raise Incompatible(field, version, why, allowed, rule["source"])
+
+
 @dataclass(frozen=True, slots=True)
 class NgcRelease:
     """One of NVIDIA's PyTorch images. A field is None where the table is not certain of it.

@@ -18,6 +18,7 @@ from stacks.versions.aks import aks_node
 from stacks.versions.cuda_toolkit import cuda_versions
 from stacks.versions.efa_ngc import (
     check_nccl_not_older,
+    check_ofi_libfabric,
     check_ofi_nccl,
     efa_installer,
     efa_versions,
@@ -293,6 +294,18 @@ def test_efa_installer_unknown_is_refused() -> None:
         Incompatible, match=r"nccl: '2\.16\.2-1' is too old for aws-ofi-nccl 1\.19\.0; allowed: 2\.17\.1 and"
     ):
         check_ofi_nccl("1.19.0", "2.16.2-1")
+
+
+def test_plugin_newer_than_its_libfabric_is_refused() -> None:
+    check_ofi_libfabric("1.12.1-aws", "1.32.0")
+    check_ofi_libfabric("1.13.0-aws", "1.33.0")
+    check_ofi_libfabric("", "1.32.0")
+    with pytest.raises(
+        Incompatible,
+        match=r"^efa\.ofiNccl: '1\.13\.0-aws' needs libfabric 1\.22, which EFA installer 1\.32\.0 has not; "
+        r"allowed: a release before 1\.13\.0, efa\.installer 1\.33\.0 and newer; rule: aws/aws-ofi-nccl m4/",
+    ):
+        check_ofi_libfabric("1.13.0-aws", "1.32.0")
 
 
 @pytest.mark.parametrize("version", ngc_versions())
