@@ -24,8 +24,8 @@ def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mappin
     Raises:
         SlipwayError: something in the image does not load, with a line for each fault; or a layer cannot be read.
     """
-    found = inspection.inspect(fetch(ref, login)).faults
-    faults = [fault for fault in found if not any(_is_excepted(fault, row) for row in exceptions)]
+    inspected = inspection.inspect(fetch(ref, login))
+    faults = [fault for fault in inspected.faults if not any(_is_excepted(fault, row) for row in exceptions)]
     if faults:
         lines = [f"  {one_line(str(fault), _WIDTH)}" for fault in faults[:_LISTED]]
         if len(faults) > _LISTED:

@@ -31,10 +31,10 @@ _SECONDS = 8.0
 class Refused(Exception):
     """A request that GitHub did not carry out; ``status`` is that of HTTP, or 0 where there is no answer."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"GitHub answers {status}: {said}" if status else f"GitHub does not answer: {said}")
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"GitHub answers {status}: {message}" if status else f"GitHub does not answer: {message}")
         self.status = status
-        self._said = said.lower()
+        self._message = message.lower()
 
     @property
     def passes(self) -> bool:
@@ -42,12 +42,12 @@ class Refused(Exception):
 
         401 is for who asks and not for what is asked: it passes with another key.
         """
-        return self.status in {0, 401, 429} or self.status >= 500 or "rate limit" in self._said
+        return self.status in {0, 401, 429} or self.status >= 500 or "rate limit" in self._message
 
     @property
     def running(self) -> bool:
         """Whether it is for the workflow run that still goes on ("... is already running")."""
-        return self.status == 403 and "already running" in self._said
+        return self.status == 403 and "already running" in self._message
 
 
 class GitHub:
@@ -100,8 +100,8 @@ class GitHub:
         Raises:
             Refused: 409 where there is a runner of that name.
         """
-        asked = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
-        answer = self._ask("POST", f"{self._runners}/generate-jitconfig", asked)
+        body = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
+        answer = self._ask("POST", f"{self._runners}/generate-jitconfig", body)
         config: str = _member(answer, "encoded_jit_config")
         return config
 
@@ -159,15 +159,15 @@ class GitHub:
         """Yield what was delivered of late, the newest first."""
         query: str | None = "per_page=100"
         for _ in range(_PAGES):
-            found, headers = self._answer("GET", f"/app/hook/deliveries?{query}", by=app)
-            if not isinstance(found, list):
+            deliveries, headers = self._answer("GET", f"/app/hook/deliveries?{query}", by=app)
+            if not isinstance(deliveries, list):
                 raise Refused(0, "the answer is no list of deliveries")
-            yield from found
+            yield from deliveries
             more = re.search(r'<[^>]*\?([^>]*)>; rel="next"', headers.get("Link", ""))
             if (
                 more is None
-                or not found
-                or datetime.fromisoformat(found[-1]["delivered_at"]).timestamp() < time.time() - _LATELY
+                or not deliveries
+                or datetime.fromisoformat(deliveries[-1]["delivered_at"]).timestamp() < time.time() - _LATELY
             ):
                 return
             query = more[1]
@@ -261,11 +261,11 @@ def _numbers(pem: str) -> tuple[int, int, int]:
     data = base64.b64decode("".join(lines[1:-1]))
     _, start, _ = _element(data, 0)
     _, start, end = _element(data, start)  # version
-    found = []
+    numbers = []
     for _ in range(3):
         _, start, end = _element(data, end)
-        found.append(int.from_bytes(data[start:end], "big"))
-    return found[0], found[1], found[2]
+        numbers.append(int.from_bytes(data[start:end], "big"))
+    return numbers[0], numbers[1], numbers[2]
 
 
 def _element(data: bytes, at: int) -> tuple[int, int, int]:

@@ -192,9 +192,9 @@ class Keeper:
         Where it does not say (the repository is none that the App may read), a job waits on.
         """
         now = time.time()
-        asked = [job for job in known.waiting if now - job.since > CERTAIN][:_ASKED]
+        waiting = [job for job in known.waiting if now - job.since > CERTAIN][:_ASKED]
         later = [job for job in known.later if now - job.since > LATER][:_ASKED]
-        for job in asked + later:
+        for job in waiting + later:
             with _refusal("ask for", job=job.id):
                 state = self._github.state(job.repository, job.id)
                 if state == "queued":
@@ -219,10 +219,10 @@ class Keeper:
     def _described(self) -> Groups:
         """Return what AWS says of each group. Raises Refused where it has none of that name, or not yet."""
         answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self._groups.values()))
-        found = {group["AutoScalingGroupName"]: group for group in answer["AutoScalingGroups"]}
-        if missing := set(self._groups.values()) - set(found):
+        groups = {group["AutoScalingGroupName"]: group for group in answer["AutoScalingGroups"]}
+        if missing := set(self._groups.values()) - set(groups):
             raise Refused(0, f"AWS has no group {', '.join(sorted(missing))}")
-        return {kind: found[name] for kind, name in self._groups.items()}
+        return {kind: groups[name] for kind, name in self._groups.items()}
 
     def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
         known = _answer("describe the machines", self._instances) or {}

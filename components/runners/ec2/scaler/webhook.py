@@ -44,16 +44,16 @@ def handle(event: Mapping[str, Any], _context: object) -> Answer:
 def _job(payload: Mapping[str, Any]) -> Answer:
     if not _ours(payload["repository"]):
         return _answer(403, "not a repository of these runners")
-    said = payload["workflow_job"]
-    if not wanted(said["labels"]):
+    workflow_job = payload["workflow_job"]
+    if not _matches(workflow_job["labels"]):
         return _answer(200, "not a job for these runners")
-    since = datetime.fromisoformat(said["created_at"]).timestamp()
-    job = Job(int(said["id"]), payload["repository"]["full_name"], since)
+    since = datetime.fromisoformat(workflow_job["created_at"]).timestamp()
+    job = Job(int(workflow_job["id"]), payload["repository"]["full_name"], since)
     jobs = Jobs(client("dynamodb"), os.environ["JOBS"])
     if payload["action"] == "queued":
         return _answer(202, "noted" if jobs.queue(job) else "known, or too old")
-    if payload["action"] == "completed" and _failed(said):
-        jobs.fail(job, said["runner_name"])
+    if payload["action"] == "completed" and _failed(workflow_job):
+        jobs.fail(job, workflow_job["runner_name"])
         return _answer(202, "noted")
     if payload["action"] in {"in_progress", "completed"}:
         jobs.take(job)
@@ -64,17 +64,17 @@ def _job(payload: Mapping[str, Any]) -> Answer:
     return _answer(200, "nothing to do yet")
 
 
-def _failed(said: Mapping[str, Any]) -> bool:
+def _failed(workflow_job: Mapping[str, Any]) -> bool:
     """Tell whether a job may have failed for its machine's sake, and has not been run again too often by then."""
-    ended = said["conclusion"] in {"failure", "cancelled"} and bool(said["runner_name"])
-    return ended and int(said["run_attempt"]) <= int(os.environ["RETRIES"])
+    ended = workflow_job["conclusion"] in {"failure", "cancelled"} and bool(workflow_job["runner_name"])
+    return ended and int(workflow_job["run_attempt"]) <= int(os.environ["RETRIES"])
 
 
-def wanted(labels: list[str]) -> bool:
+def _matches(labels: list[str]) -> bool:
     """Tell whether a job is for these runners: it asks for one of their own labels, and for none that they lack."""
-    asked = {label.lower() for label in labels}
+    requested = {label.lower() for label in labels}
     own, all_labels = (set(os.environ[name].lower().split(",")) for name in ("OWN_LABELS", "LABELS"))
-    return bool(asked & own) and asked <= all_labels
+    return bool(requested & own) and requested <= all_labels
 
 
 def _ours(repository: Mapping[str, Any]) -> bool:
@@ -98,5 +98,5 @@ def _signature(content: bytes, fresh: float) -> bytes:
     return b"sha256=" + hmac.new(key, content, hashlib.sha256).hexdigest().encode()
 
 
-def _answer(status: int, said: str) -> Answer:
-    return {"statusCode": status, "headers": {"content-type": "text/plain"}, "body": said}
+def _answer(status: int, text: str) -> Answer:
+    return {"statusCode": status, "headers": {"content-type": "text/plain"}, "body": text}
