@@ -3,6 +3,7 @@
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -288,6 +289,18 @@ def test_go_build_ignores_users_settings(clone: Clone, monkeypatch: pytest.Monke
     # Set, not unset: what is unset comes from the file of `go env -w`.
     expected = {"GOWORK": "off", "GOFLAGS": "-mod=readonly", "GOOS": "linux", "GOARCH": apt.machine()}
     assert golang._environment(clone.checkout).items() >= {**expected, "GOPROXY": "https://proxy.invalid"}.items()
+
+
+def test_cli_build_leaves_clients_of_clouds_unoptimized(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(golang, "_go", lambda *_: "go")
+    monkeypatch.setattr(golang, "command", lambda words, *_, **__: commands.append([str(word) for word in words]))
+    with suppress(FileNotFoundError):  # nothing is built
+        golang.build(clone.checkout, "cli", "x", clone.root / "x", unoptimized=pulumi_cli.UNOPTIMIZED)
+    flags = [word for word in commands[0] if word.startswith("-gcflags=")]
+    assert flags[0] == "-gcflags=all=-dwarf=false"  # for `go build` the last pattern that fits a package counts
+    assert "-gcflags=github.com/aws/...=-dwarf=false -N -l" in flags
+    assert not [flag for flag in flags if "pulumi" in flag or "grpc" in flag]
 
 
 @pytest.fixture
