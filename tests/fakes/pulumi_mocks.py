@@ -46,7 +46,8 @@ class Recorder(pulumi.runtime.Mocks):
             return args.name, {**args.inputs, **self.answers.get(args.name, {})}
         name = args.inputs["imageName"]
         pushed = f"{name.rpartition(':')[0]}@{DIGEST}"
-        return name, {**args.inputs, "repoDigest": DIGEST if args.inputs["skipPush"] else pushed}
+        digest = DIGEST if args.inputs["skipPush"] else pushed
+        return name, {**args.inputs, "repoDigest": digest, **self.answers.get(args.name, {})}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         """Answer the one function that a component calls: every token is another, as AWS's are."""

@@ -52,6 +52,13 @@ def test_variant_unpushed_names_its_parent_and_has_its_id() -> None:
     assert values["outputs"]["images"]["torch"] == {"ref": DIGEST, "digest": DIGEST, "tag": "abc1234-base"}
 
 
+def test_variant_unpushed_on_a_published_parent_has_its_digest() -> None:
+    """A pull request's preview has it from the public record. Whoever may push can move the parent's tag."""
+    published = f"r.example/x/torch@{DIGEST}"
+    recorder, _ = run(publish=False, answers={"torch": {"repoDigest": published}})
+    assert recorder.image("extras")["build"]["args"]["BASE_IMAGE"] == published
+
+
 def test_variant_inputs_have_what_a_preview_compares() -> None:
     recorder, values = run()
     plan = {key: value for key, value in values["outputs"]["plan"]["extras"].items() if value is not None}
@@ -125,6 +132,27 @@ def test_supply_chain_left_out_declares_nothing() -> None:
     recorder, values = run(signing={"key": KEY}, extraTags=["latest"], publish=False)
     assert not supply_chain(recorder)
     assert "signed" not in values["outputs"]
+
+
+@pytest.mark.parametrize("publish", [True, False])
+@pytest.mark.parametrize(
+    ("config", "signer", "trusted"),
+    [
+        ({}, None, False),
+        ({"trustRegistry": True}, None, True),
+        ({"signing": {"key": KEY}}, {"publicKey": KEY, "transparencyLog": False}, False),
+        ({"registry": {"kind": "local", "address": "127.0.0.1:1"}}, None, True),
+        ({"registry": {"kind": "local", "address": "r.example"}}, None, False),
+    ],
+)
+def test_product_needs_its_own_signature_or_a_trusted_registry(
+    publish: bool, config: dict[str, Any], signer: Any, trusted: bool
+) -> None:
+    registry = {"kind": "generic", "repository": "r.example/x", "username": "me", "password": "hunter2"}
+    recorder, _ = run(products=("torch",), publish=publish, **{"registry": registry, **config})
+    product = recorder.of_type("pulumi-python:dynamic/image:Published")["torch-published"]
+    assert (product.get("signer"), product["trusted"]) == (signer, trusted)
+    assert product["annotations"] == {"tag": "abc1234-base", "fingerprint": "f" * 64}
 
 
 @pytest.mark.parametrize("publish", [True, False])
