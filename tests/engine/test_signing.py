@@ -189,7 +189,8 @@ def test_product_of_others_is_taken_only_if_signed(programs: str, tmp_path: Path
     assert signed["signature"] == product(first).replace("@sha256:", ":sha256-") + ".sig"
     text = first.stacks("verify", "t")
     assert text.startswith("link1: ")
-    assert text.endswith(f"link0: {product(first)}\n  signature   {signed['by']}\n")
+    tag = first.outputs()["products"]["link0"]["tag"]
+    assert text.endswith(f"link0: {product(first)}\n  signature   {signed['by']}, as {tag}\n")
 
     second, output = on("second", ours, first.path)
     assert product(second) == product(first)
