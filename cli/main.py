@@ -17,7 +17,7 @@ INTERRUPTED: Final = 130
 """Exit status after Ctrl-C: 128 and the number of SIGINT, as shells have it."""
 
 SECTIONS: Final = {
-    "Look": [look.list_, look.show, look.explain, look.inspect],
+    "Look": [look.list_, look.show, look.explain, look.inspect, look.scan],
     "Change": [change.new, change.check, change.lock],
     "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream, compare.refresh],
     "Take away": [take_away.export, take_away.compose, take_away.job],

@@ -165,6 +165,7 @@ def _variant_args(
         signer=plan.config.signing,
         trusted=plan.config.registry.trusted or plan.config.trust_registry,
         inspection=plan.config.inspection,
+        vulnerabilities=plan.config.vulnerabilities,
         parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
         after=[verified[value] for value in image.args.values() if value in verified],
     )

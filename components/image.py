@@ -11,7 +11,8 @@ import pulumi_docker as docker
 
 from components.image_checks import Checks, ChecksArgs, access, build_inputs
 from components.registry.interface import Login, Registry
-from stacks.config.inspection_gate import Inspection
+from stacks.config.gates.inspection_gate import Inspection
+from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.signing import Signer
 from stacks.plan import PlannedImage
 from stacks.spec import CHECKED_ARG, PRODUCT_ARG
@@ -25,7 +26,8 @@ class ImageVariantArgs:
     the image or its checks. A product in the registry is reused instead of built if the ``signer`` signed it as this
     product; without a signer, if the registry is ``trusted``. ``needed`` says that the registry must answer; it is
     false if this machine pushes nothing. ``inspection`` says what an image with checks must load before it gets its
-    tag. ``after`` are the resources that must exist before the build.
+    tag, and ``vulnerabilities`` which known ones it must not have; without these it is not scanned. ``after`` are the
+    resources that must exist before the build.
     """
 
     image: PlannedImage
@@ -34,6 +36,7 @@ class ImageVariantArgs:
     signer: Signer | None = None
     trusted: bool = False
     inspection: Inspection = field(default_factory=Inspection)
+    vulnerabilities: Vulnerabilities | None = None
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
 
@@ -109,7 +112,9 @@ class ImageVariant(pulumi.ComponentResource):
 
         inspected = args.inspection.gate and not args.image.spec.product
         exceptions = [row.model_dump() for row in args.inspection.exceptions] if inspected else None
-        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions)
+        scanned = None if args.image.spec.product else args.vulnerabilities
+        policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
+        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions, policy)
         return CheckedTag(f"{name}-tag", tag, below).ref
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:

@@ -12,22 +12,22 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from oci import docker_login
+from oci import programs
 from oci.credentials import Login
 from stacks.config.signing import Signer, Signing
 from stacks.errors import SlipwayError, one_line
 
-Kind = Literal["sbom", "provenance"]
+Kind = Literal["sbom", "provenance", "vex"]
 
 PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
     "sbom": ("spdxjson", "https://spdx.dev/Document"),
     "provenance": ("slsaprovenance1", "https://slsa.dev/provenance/v1"),
+    "vex": ("https://openvex.dev/ns/v0.2.0", "https://openvex.dev/ns/v0.2.0"),
 }
 """By kind of attestation: cosign's name for it, and the type of its predicate."""
 
@@ -36,15 +36,6 @@ PASSWORD: Final = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 
 WITHHELD: Final = "SLIPWAY_WITHHELD"
 """Environment variable with the path of a JSON file of variables: secrets that only programs which need them get."""
-
-_INHERITED: Final = re.compile(
-    r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|SSL_CERT_(FILE|DIR)|DOCKER_CONFIG|REGISTRY_AUTH_FILE"
-    r"|GNUPGHOME|PASSWORD_STORE_DIR|DBUS_SESSION_BUS_ADDRESS"
-    r"|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy"
-    # Of KMSes and of registries' credential helpers, and where Sigstore's services are.
-    r"|(AWS|AZURE|GOOGLE|CLOUDSDK|VAULT|TUF)_\w+|TRANSIT_SECRET_ENGINE_PATH|SIGSTORE_(?!ID_TOKEN)\w+"
-)
-"""The variables that both programs inherit. They need no others."""
 
 _IDENTITY: Final = (
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
@@ -61,8 +52,6 @@ _UNSIGNED: Final = range(10, 14)
 _ORIGIN: Final = ("--certificate-github-workflow-repository", "--certificate-github-workflow-ref")
 """cosign's options for the repository and the ref that a job of GitHub ran for (v2.6.3,
 cmd/cosign/cli/options/certificate.go; pkg/cosign/verify.go, ``validateCertExtensions``)."""
-_TIMEOUT: Final = 1800
-"""Seconds for one program: Syft reads the whole image."""
 _ATTESTATION_LIMIT: Final = "2GB"
 """Size limit of a verified attestation; cosign's default of 128 MiB is too small for SBOMs of large images."""
 
@@ -263,63 +252,22 @@ def _variable(name: str) -> str | None:
 
 
 def _run(words: Sequence[str], subject: str, login: Login | None, secrets: Sequence[str] = ()) -> str:
-    """Run a program and return its standard output.
+    """Run a program and return its standard output; ``secrets`` are the variables that it alone needs.
 
-    ``subject`` begins the error. ``secrets`` are the variables that the program gets beyond :data:`_INHERITED`.
+    Raises:
+        Unsigned: cosign finds no signature of the required signer.
+        SlipwayError: the program fails.
     """
-    inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
     needed = {name: value for name in secrets if (value := _variable(name)) is not None}
-    with _docker_config(login) as variables:
-        try:
-            completed = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env={
-                    **inherited,
-                    **needed,
-                    **variables,
-                    "COSIGN_MAX_ATTACHMENT_SIZE": _ATTESTATION_LIMIT,
-                    "COSIGN_EXPERIMENTAL": "0",
-                },
-                timeout=_TIMEOUT,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise SlipwayError(f"{subject}: {_missing(words[0])}") from None
-        except subprocess.TimeoutExpired:
-            raise SlipwayError(f"{subject}: {words[0]} did not end within {_TIMEOUT // 60} minutes") from None
-    if completed.returncode:
-        kind = Unsigned if words[0] == "cosign" and completed.returncode in _UNSIGNED else SlipwayError
-        raise kind(f"{subject}: {' '.join(words[:2])}: {_reason(completed.stderr)}")
-    return completed.stdout
-
-
-def _reason(text: str) -> str:
-    """Return the error in a program's standard error, without its warnings."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return one_line((errors or lines or ["it failed without a message"])[0 if errors else -1], 300)
-
-
-@contextlib.contextmanager
-def _docker_config(login: Login | None) -> Iterator[Mapping[str, str]]:
-    """Yield the environment variables by which both programs log in; none selects the machine's Docker login."""
-    if login is None:
-        yield {}
-        return
-    text = docker_login.configuration(login.host, login.username, login.password)
-    with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        Path(folder, "config.json").write_text(text, encoding="utf-8")
-        yield {"DOCKER_CONFIG": folder}
+    settings = {"COSIGN_MAX_ATTACHMENT_SIZE": _ATTESTATION_LIMIT, "COSIGN_EXPERIMENTAL": "0"}
+    try:
+        return programs.run(words, subject, login, {**needed, **settings})
+    except programs.Failed as error:
+        if words[0] == "cosign" and error.status in _UNSIGNED:
+            raise Unsigned(str(error)) from None
+        raise
 
 
 def _require(name: str, key: str) -> None:
     if not shutil.which(name):
-        raise SlipwayError(f"{key}: {_missing(name)}")
-
-
-def _missing(name: str) -> str:
-    return f"{name} is not on PATH; `make up` installs it; or install it yourself, or remove that key"
+        raise SlipwayError(f"{key}: {programs.missing(name)}")

@@ -15,6 +15,10 @@ def check(plan: Plan) -> None:
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
         credentials.check(plan.config.registry)
+    if plan.config.publish and plan.config.vulnerabilities:
+        from oci.vulnerabilities import grype  # noqa: PLC0415 - other stacks start faster without it
+
+        grype.check()
     if signing or plan.signers:
         from oci import cosign  # noqa: PLC0415 - other stacks start faster without it
 

@@ -1,9 +1,9 @@
 """What a stack needs of this machine: `python -m toolchain.needs STACK [pushing]` prints it as JSON.
 
 `engine` tells whether it builds on a Docker engine of this machine, `registry` whether it pushes to the registry that
-we start, `aws` whether it has resources in AWS, `kubernetes`
-whether it has some on a cluster, `cosign` and `syft` whether it signs, or verifies parents or products, and lists
-what images hold; `parents` lists its outside images, mirrors applied, and `platforms` those that the engine builds for.
+we start, `aws` whether it has resources in AWS, `kubernetes` whether it has some on a cluster, `cosign` and `syft`
+whether it signs, or verifies parents or products, and lists what images hold, `grype` whether it scans; `parents` lists
+its outside images, mirrors applied, and `platforms` those that the engine builds for.
 """
 
 import json
@@ -36,6 +36,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
         "aws": isinstance(config.runners, Ec2Runners) or (config.publish and isinstance(config.registry, EcrRegistry)),
         "cosign": bool(config.trust) or signing is not None or (signs and any(spec.product for spec in specs)),
         "syft": signing is not None and signing.sbom,
+        "grype": config.publish and pushing and config.vulnerabilities is not None,
         "kubernetes": isinstance(config.runners, KubernetesRunners),
         "platforms": [config.platform] if specs and config.build_on == "engine" and pushing else [],
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),

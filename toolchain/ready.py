@@ -21,7 +21,7 @@ from toolchain.parts import (
     language_host,
     pulumi_cli,
     python_env,
-    signing_programs,
+    supply_chain_programs,
 )
 from toolchain.parts.part import Kind, Part, recall
 from toolchain.parts.plugins import plugin, provider_choice
@@ -34,14 +34,14 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 _ON_DEMAND: Final[Mapping[str, Callable[[Checkout], Part]]] = {
     **{each.title: functools.partial(plugin.get, plugin=each) for each in plugin.REQUIRED},
-    **{tool.name: functools.partial(signing_programs.get, tool=tool) for tool in signing_programs.TOOLS},
+    **{tool.name: functools.partial(supply_chain_programs.get, tool=tool) for tool in supply_chain_programs.TOOLS},
     **{emulation.name(each): functools.partial(emulation.get, platform=each) for each in PLATFORMS},
     **{base_image.name(each): functools.partial(base_image.get_for, platform=each) for each in PLATFORMS},
 }
 """Parts for stacks that need them."""
 _NEEDS: Final = {
     **{each.title: each.name for each in plugin.REQUIRED},
-    **{tool.name: tool.name for tool in signing_programs.TOOLS},
+    **{tool.name: tool.name for tool in supply_chain_programs.TOOLS},
 }
 """Their names in :mod:`toolchain.needs`."""
 

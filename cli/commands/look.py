@@ -10,7 +10,7 @@ import click
 from cli import completion
 from cli.command_line import Command
 from cli.text_table import aligned
-from stacks.config.stack_file import stack_names
+from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError, one_line
 
 
@@ -123,6 +123,31 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
         forms = {"markdown": inspection_text.markdown, "html": inspection_page.page, None: inspection_text.text}
         print(forms[form](result))
     ctx.exit(1 if result.faults else 0)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway scan nccl-cu132", "the images that the stack last published"),
+        ("slipway scan nccl-cu132 torch", "one of them"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", required=False, shell_complete=completion.images)
+@click.pass_context
+def scan(ctx: click.Context, stack: str, image: str | None) -> None:
+    """Say which known vulnerabilities a stack's published images have.
+
+    Grype finds them. Exits with 1 where an image has one that slipway:vulnerabilities refuses. Without that key, these
+    are the critical ones that a newer package mends.
+    """
+    from cli.inspection import vulnerability_report
+
+    status = 0
+    for report in vulnerability_report.reports(stack, ROOT, image):
+        print(report)
+        status = status or int(report.refused)
+    ctx.exit(status)
 
 
 @click.command(

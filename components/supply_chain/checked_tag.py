@@ -21,7 +21,8 @@ class CheckedTagArgs:
     """The image as ``repository@sha256:...``, its tag, the login that may push it, and what was checked.
 
     ``checked`` is the hexadecimal part of a digest. ``exceptions`` are the faults of loading that do not count, as
-    ``slipway:inspection`` lists them; None if the image is not inspected.
+    ``slipway:inspection`` lists them; None if the image is not inspected. ``vulnerabilities`` is
+    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned.
     """
 
     ref: pulumi.Input[str]
@@ -29,20 +30,21 @@ class CheckedTagArgs:
     tag: str
     login: Login
     exceptions: Sequence[Mapping[str, str]] | None
+    vulnerabilities: Mapping[str, Any] | None = None
 
 
 class TagChecked(TagImage):
-    """Points a tag at an image that was checked, after an inspection.
+    """Points a tag at an image that was checked, after an inspection and a scan.
 
-    Changed exceptions alone inspect nothing again: they count for the next image.
+    Changed exceptions alone inspect and scan nothing again: they count for the next image.
     """
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Inspect the image and tag it; return its new name. An image that has the tag already is not inspected.
+        """Inspect and scan the image and tag it; return its new name. One that has the tag already is not read again.
 
         Raises:
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
-                something in the image does not load; or as for a tag.
+                something in the image does not load, or is known to be vulnerable; or as for a tag.
         """
         ref, checked = props["ref"], props["checked"]
         if ref.rpartition(":")[2] != checked:
@@ -59,6 +61,10 @@ class TagChecked(TagImage):
             from components.supply_chain import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
 
             loading_gate.check(ref, login, props["exceptions"])
+        if props.get("vulnerabilities") is not None:
+            from components.supply_chain import vulnerability_gate  # noqa: PLC0415 - likewise
+
+            vulnerability_gate.check(ref, login, props["vulnerabilities"])
         return super().run_as(props, login)
 
 
@@ -74,6 +80,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "checked": args.checked,
             "tag": args.tag,
             "exceptions": args.exceptions,
+            "vulnerabilities": args.vulnerabilities,
             "name": None,
             **login_inputs(args.login),
         }

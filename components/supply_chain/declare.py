@@ -14,7 +14,9 @@ from components.supply_chain.image_signature import Signature, SignatureArgs, Si
 from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
 from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
+from components.supply_chain.vex_attestation import Vex
 from stacks.config.signing import Signing
+from stacks.config.stack_config import StackConfig
 from stacks.plan import Plan, PlannedImage
 from stacks.references import covering
 from stacks.spec import CONTEXT
@@ -48,12 +50,12 @@ def after_push(plan: Plan, registry: Registry, variants: Mapping[str, ImageVaria
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
-            signed[name] = _signed(image, variants, login, plan.config.signing, plan.config.build_on)
+            signed[name] = _signed(image, variants, login, plan.config, plan.config.signing)
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 
 def _signed(
-    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, signing: Signing, build_on: str
+    image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, config: StackConfig, signing: Signing
 ) -> dict[str, Any]:
     name = image.spec.name
     variant = variants[name]
@@ -80,9 +82,14 @@ def _signed(
             contents=image.contents,
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
-            build_on=build_on,
+            build_on=config.build_on,
         )
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         provenance = Provenance(f"{name}-provenance", provenance_args, after)
+        last = provenance
         outputs["provenance"] = {key: getattr(provenance, key) for key in ("attestation", "source", "revision", "date")}
+    if config.vulnerabilities and config.vulnerabilities.exceptions:
+        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
+        vex = Vex(f"{name}-vex", args, config.vulnerabilities.exceptions, after)
+        outputs["vex"] = {"attestation": vex.attestation}
     return outputs

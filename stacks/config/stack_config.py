@@ -17,7 +17,8 @@ from pydantic import (
 )
 
 from stacks.config.ec2 import Ec2Runners
-from stacks.config.inspection_gate import Inspection
+from stacks.config.gates.inspection_gate import Inspection
+from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
@@ -81,6 +82,9 @@ class StackConfig(Model):
     )
     inspection: Inspection = Field(
         default_factory=Inspection, description="What an image must load before it gets its tag."
+    )
+    vulnerabilities: Vulnerabilities | None = Field(
+        None, description="Known vulnerabilities that keep an image from its tag. Default: no scan."
     )
     trust: dict[str, Signer] = Field(
         default_factory=dict,

@@ -24,7 +24,7 @@ from tests.helpers import pushed_image
 from tests.provider.conftest import private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
-from toolchain.parts import signing_programs
+from toolchain.parts import supply_chain_programs
 
 ISSUER = "https://token.actions.githubusercontent.com"
 WORKFLOW = "https://github.com/acme/slipway/.github/workflows/up.yml@refs/heads/main"
@@ -125,7 +125,7 @@ def fulcio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fulcio:
     """An authority that cosign trusts, without the public log that this machine cannot reach."""
     checkout = Checkout.here()
     with golang.caches(checkout):
-        real = Path(signing_programs.get(checkout, signing_programs.TOOLS[0]).used)
+        real = Path(supply_chain_programs.get(checkout, supply_chain_programs.TOOLS[0]).used)
     monkeypatch.setenv("PATH", str(real.parent), prepend=os.pathsep)
     authority = Fulcio(tmp_path / "fulcio")
     wrapper = tmp_path / "wrapper"

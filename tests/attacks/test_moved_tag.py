@@ -16,7 +16,7 @@ from tests.helpers import pushed_image
 from tests.provider.conftest import private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
-from toolchain.parts import signing_programs
+from toolchain.parts import supply_chain_programs
 
 OLD, NEW = "a" * 64, "b" * 64
 """Fingerprints of two builds of one product."""
@@ -73,7 +73,7 @@ def signing(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch)
     """The registry of a stack that signs with the real cosign."""
     checkout = Checkout.here()
     with golang.caches(checkout):
-        real = Path(signing_programs.get(checkout, signing_programs.TOOLS[0]).used)
+        real = Path(supply_chain_programs.get(checkout, supply_chain_programs.TOOLS[0]).used)
     monkeypatch.setenv("PATH", str(real.parent), prepend=os.pathsep)
     monkeypatch.setenv("COSIGN_PASSWORD", "")
     (tmp_path / "cosign.pub").unlink()

@@ -18,7 +18,7 @@ from tests.engine.test_products import machine
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
-from toolchain.parts import signing_programs as signing
+from toolchain.parts import supply_chain_programs as signing
 
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
 KEY_PASSWORD = "of the tests' key"

@@ -61,7 +61,7 @@ def stacks(clone: Clone) -> Clone:
 
 
 SERVICES = {"Docker engine", "registry", "base image"}
-SIGNERS = {"cosign", "syft"}
+SIGNERS = {"cosign", "syft", "grype"}
 FOREIGN = {f"{part} {platform}" for part in ("emulation of", "base image for") for platform in PLATFORMS}
 """The parts by which an engine builds for another platform."""
 KEY = {"key": "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"}
@@ -88,10 +88,11 @@ def _write(clone: Clone, config: dict[str, Any]) -> None:
         ({"registry": ECR}, {}, {"registry", *SIGNERS}),
         ({"registry": {**ECR, "pullThroughCache": {"docker.io": LOGIN}}}, {}, {"registry", "base image", *SIGNERS}),
         ({"registry": ECR, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
-        ({"signing": KEY}, {}, {"AWS provider"}),
-        ({"signing": {**KEY, "sbom": False}}, {}, {"AWS provider", "syft"}),
+        ({"signing": KEY}, {}, {"AWS provider", "grype"}),
+        ({"signing": {**KEY, "sbom": False}}, {}, {"AWS provider", "syft", "grype"}),
+        ({"vulnerabilities": {"maxAge": 3}}, {}, {"AWS provider", "cosign", "syft"}),
         ({"signing": KEY, "publish": False}, {}, {"registry", "AWS provider", *SIGNERS}),
-        ({"trust": {"docker.io": {"publicKey": KEY["key"]}}}, {}, {"AWS provider", "syft"}),
+        ({"trust": {"docker.io": {"publicKey": KEY["key"]}}}, {}, {"AWS provider", "syft", "grype"}),
         ({"runners": RUNNERS}, {}, {"AWS provider", *SIGNERS}),
         ({"flavor": "runners", "runners": RUNNERS}, {}, {*SERVICES, "AWS provider", *SIGNERS}),
         ({"flavor": "runners", "runners": EC2}, {}, {*SERVICES, *SIGNERS}),
@@ -133,9 +134,9 @@ def test_stack_of_another_platform_needs_its_emulation(
 
 
 @pytest.mark.parametrize(
-    ("trust", "needless"), [({}, {"cosign", "syft"}), ({"docker.io": {"publicKey": KEY["key"]}}, {"syft"})]
+    ("trust", "needless"), [({}, SIGNERS), ({"docker.io": {"publicKey": KEY["key"]}}, {"syft", "grype"})]
 )
-def test_parts_without_pushing_leave_out_signing_programs(
+def test_parts_without_pushing_leave_out_supply_chain_programs(
     stacks: Clone, trust: dict[str, Any], needless: set[str]
 ) -> None:
     _write(stacks, {"signing": KEY, "trust": trust})

@@ -103,6 +103,8 @@ class Actions:
         self.variables = dict(variables)
         self.secrets: dict[str, str] = {}
         self.api = api
+        self.vulnerable = False
+        """Whether scans fail."""
 
     def run(
         self, name: str, event: Event, *, depth: int | None = None, inputs: Mapping[str, Any] | None = None,
@@ -293,6 +295,7 @@ class _Workflow:
                     shutil.copytree(artifact, place / "checkout" / inputs["path"], dirs_exist_ok=True, symlinks=True)
             case "anchore/scan-action":
                 job.scanned.append(dict(inputs))
+                job.result = "failure" if self.actions.vulnerable else job.result
             case _:
                 raise AssertionError(f"no stand-in of {action}")
 

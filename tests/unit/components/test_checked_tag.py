@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.supply_chain.checked_tag import TagChecked
+from oci.vulnerabilities import grype
+from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.errors import SlipwayError
+from tests.fakes import vulnerability_scanner
 from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.fakes.vulnerability_scanner import Scanner
 from tests.helpers.elf_writer import LOADER, elf, loader
 from tests.helpers.layers import files_archive
 
@@ -127,3 +132,45 @@ def test_changed_exceptions_are_no_change(registry: Registry) -> None:
     assert state is not None
     row = {"files": "*", "missing": "*", "reason": "none"}
     assert not TagChecked().diff("", state, given | {"exceptions": [row]}).changes
+
+
+def scanned(registry: Registry, *exceptions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the inputs for an image that is scanned and not inspected."""
+    policy = Vulnerabilities.model_validate({"exceptions": exceptions})
+    given = inspected(registry, {}) | {"exceptions": None}
+    return given | {"vulnerabilities": policy.model_dump(mode="json", by_alias=True)}
+
+
+@pytest.fixture
+def scanner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scanner:
+    """A stand-in of Grype, which finds a critical vulnerability in each image."""
+    monkeypatch.setattr(grype, "_CACHE", tmp_path / "cache")
+    return vulnerability_scanner.install(tmp_path, monkeypatch)
+
+
+def test_vulnerable_image_gets_no_tag(registry: Registry, scanner: Scanner) -> None:
+    given = scanned(registry)
+    with pytest.raises(SlipwayError) as refusal:
+        TagChecked().create(given)
+    lines = str(refusal.value).split("\n")
+    assert lines[0].startswith(
+        f"{given['ref']}: gets no tag because of a vulnerability, by the database of 2026-11-24; "
+    )
+    assert "slipway:vulnerabilities.exceptions" in lines[0]
+    assert lines[1:] == ["  CVE-2026-0001 (critical): apt 2.6.2, mended in 99"]
+    assert "a/loads:x1" not in registry.digests
+    assert scanner.calls()[-1][0] == f"registry:{given['ref']}"
+
+
+def test_excepted_vulnerability_stops_no_tag(registry: Registry, scanner: Scanner) -> None:
+    row = {"id": "CVE-2026-0001", "reason": "apt is not run", "until": "9999-12-31"}
+    TagChecked().create(scanned(registry, row))
+    assert "a/loads:x1" in registry.digests
+    assert scanner.calls()
+
+
+def test_image_with_its_tag_is_not_scanned_again(registry: Registry, scanner: Scanner) -> None:
+    given = scanned(registry)
+    registry.digests["a/loads:x1"] = registry.digests["a/loads:unchecked--x1"]
+    TagChecked().create(given)
+    assert not (scanner.folder / "calls").exists()

@@ -14,7 +14,7 @@ import pytest
 from ci.verbs.affected import lacking
 from components.supply_chain.image_signature import SignImage
 from components.supply_chain.verified_parent import VerifyParent
-from oci import cosign
+from oci import cosign, programs
 from oci.credentials import Login
 from oci.evidence import slsa
 from stacks import flavors, graph, plan
@@ -327,7 +327,7 @@ def test_cosign_failure_is_one_line_and_has_its_own_login(tmp_path: Path, monkey
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for host, name in {"r.example": "r.example", "docker.io": "https://index.docker.io/v1/"}.items():
-        with cosign._docker_config(Login(host, "me", "hunter2")) as variables:
+        with programs._docker_config(Login(host, "me", "hunter2")) as variables:
             config = json.loads(Path(variables["DOCKER_CONFIG"], "config.json").read_text())
         assert list(config["auths"]) == [name]
     login = Login("r.example", "me", "hunter2")

@@ -1,4 +1,4 @@
-"""cosign and Syft as parts: a fit one on PATH is used, and any other is built. The build itself is a slow test's."""
+"""cosign, Syft and Grype as parts: a fit one on PATH is used, and any other is built. The build itself is a slow test's."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
-from toolchain.parts import signing_programs
+from toolchain.parts import supply_chain_programs
 
-COSIGN, SYFT = signing_programs.TOOLS
+COSIGN, SYFT, GRYPE = supply_chain_programs.TOOLS
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def have(checkout: Checkout, name: str, version: str) -> Path:
 
 def test_signing_program_on_path_is_used(checkout: Checkout) -> None:
     program = have(checkout, "cosign", "v2.4.1")
-    part = signing_programs.get(checkout, COSIGN)
+    part = supply_chain_programs.get(checkout, COSIGN)
     assert (part.used, part.version, part.path) == (str(program), "2.4.1", [])
 
 
@@ -47,17 +47,17 @@ def test_signing_program_on_path_is_used(checkout: Checkout) -> None:
 def test_missing_signing_program_is_built_once(checkout: Checkout, version: str | None, why: str) -> None:
     if version:
         have(checkout, "cosign", version)
-    part = signing_programs.get(checkout, COSIGN)
+    part = supply_chain_programs.get(checkout, COSIGN)
     assert why in part.why
     assert (part.used, part.path) == (str(checkout.bin / "cosign"), [str(checkout.bin)])
     assert part.version == golang.required("cosign", COSIGN.module)
     assert Path(part.used).read_text() == "cosign github.com/sigstore/cosign/v2/cmd/cosign"
     Path(part.used).write_text("as it was built")
-    assert signing_programs.get(checkout, COSIGN) == part
+    assert supply_chain_programs.get(checkout, COSIGN) == part
     assert Path(part.used).read_text() == "as it was built"
 
 
 def test_signing_program_version_is_its_go_modules() -> None:
-    assert {tool.name: golang.required(tool.name, tool.module).partition(".")[0] for tool in signing_programs.TOOLS} == {
-        "cosign": "2", "syft": "1",
+    assert {tool.name: golang.required(tool.name, tool.module).partition(".")[0] for tool in supply_chain_programs.TOOLS} == {
+        "cosign": "2", "syft": "1", "grype": "0",
     }  # fmt: skip

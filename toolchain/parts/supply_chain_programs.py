@@ -1,4 +1,4 @@
-"""The programs of a stack that signs its images: cosign and Syft, on PATH, else built from their Go modules.
+"""The programs of a stack that signs or scans its images: cosign, Syft and Grype, on PATH, else built from Go modules.
 
 One on PATH must have the major version of the module: cosign 3 stores signatures in another form.
 """
@@ -26,6 +26,7 @@ class Tool:
 TOOLS: Final = (
     Tool("cosign", "github.com/sigstore/cosign/v2", "cmd/cosign"),
     Tool("syft", "github.com/anchore/syft", "cmd/syft"),
+    Tool("grype", "github.com/anchore/grype", "cmd/grype"),
 )
 
 

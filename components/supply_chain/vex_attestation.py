@@ -1,0 +1,48 @@
+"""``Vex``: the attested OpenVEX document of a pushed image: what its excepted vulnerabilities mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import Resource
+
+from components.action import ImageAction
+from components.supply_chain.image_signature import SignedArgs, signing_inputs
+from oci import cosign, credentials
+from stacks.config.gates.vulnerabilities import VulnerabilityException
+from stacks.config.signing import Signing
+
+
+class AttestVex(ImageAction):
+    """Attests the stack's exceptions, again when these change."""
+
+    triggers = ("ref", "signing", "exceptions")
+
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
+        """Attest the document; return where the attestation is."""
+        from oci.vulnerabilities import openvex  # noqa: PLC0415 - previews do without
+
+        signing = Signing.model_validate(props["signing"])
+        exceptions = [VulnerabilityException.model_validate(row) for row in props["exceptions"]]
+        document = openvex.document(props["ref"], exceptions, signing.who, datetime.now(UTC))
+        return {"attestation": cosign.attest(props["ref"], "vex", document, signing, login)}
+
+
+class Vex(Resource, module="image", name="Vex"):
+    """The attested OpenVEX document of an image."""
+
+    attestation: pulumi.Output[str]
+    """The attestation's reference: ``repository:sha256-....att``."""
+
+    def __init__(
+        self,
+        name: str,
+        args: SignedArgs,
+        exceptions: Sequence[VulnerabilityException],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        rows = [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in exceptions]
+        super().__init__(AttestVex(), name, {**signing_inputs(args, "attestation"), "exceptions": rows}, opts)

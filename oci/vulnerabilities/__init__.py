@@ -1,0 +1,1 @@
+"""Known vulnerabilities of an image: the scanner, the stack's verdict, and OpenVEX."""

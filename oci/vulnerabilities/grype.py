@@ -1,0 +1,167 @@
+"""The known vulnerabilities of an image, by the program Grype.
+
+Grype matches the image's packages against a database, which it fetches or which the stack names. The database is kept
+in the checkout. Grype's own configuration files do not count: they could hide vulnerabilities.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from oci import programs
+from oci.credentials import Login
+from stacks.config.gates.vulnerabilities import Vulnerabilities
+from stacks.config.stack_file import ROOT
+from stacks.errors import SlipwayError, one_line
+
+KEY: Final = "slipway:vulnerabilities"
+_CACHE: Final = ROOT / ".slipway" / "cache" / "grype"
+_PROGRAM: Final = "grype"
+_MARK: Final = re.compile(r"\[\d+\]\s+ERROR\s+")
+"""What Grype's log has before an error."""
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    """One vulnerability of one package: its identifier, those of other databases, and the versions that mend it.
+
+    ``severity`` is Grype's word in lower case; ``unknown`` where no database has one.
+    """
+
+    id: str
+    aliases: tuple[str, ...]
+    severity: str
+    package: str
+    version: str
+    fixed_in: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Name the vulnerability, its severity and package, and what mends it."""
+        mended = f"mended in {', '.join(self.fixed_in)}" if self.fixed_in else "not mended yet"
+        return one_line(f"{self.id} ({self.severity}): {self.package} {self.version}, {mended}", 300)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The vulnerabilities of an image, the gravest first as Grype orders them, and when the database was built."""
+
+    vulnerabilities: tuple[Vulnerability, ...]
+    database: datetime
+
+
+def check() -> None:
+    """Check that Grype is there.
+
+    Raises:
+        SlipwayError: it is not.
+    """
+    if not shutil.which(_PROGRAM):
+        raise SlipwayError(f"{KEY}: {programs.missing(_PROGRAM)}")
+
+
+def scan(ref: str, policy: Vulnerabilities, login: Login | None) -> Scan:
+    """Return the vulnerabilities of a pushed image, read from the registry.
+
+    Raises:
+        SlipwayError: Grype fails, or its database cannot be had or is older than the stack allows.
+    """
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        folder = Path(name)
+        database = _database(policy, folder)
+        words = [_PROGRAM, f"registry:{ref}", "--output", "json", "--config", str(database)]
+        return _parse(_run(words, ref, login, folder), ref)
+
+
+def _parse(text: str, ref: str) -> Scan:
+    try:
+        document = json.loads(text)
+        database = datetime.fromisoformat(document["descriptor"]["db"]["status"]["built"])
+        return Scan(tuple(map(_vulnerability, document["matches"])), database)
+    except (ValueError, KeyError, TypeError) as error:
+        raise SlipwayError(f"{ref}: {_PROGRAM}: its report cannot be read: {one_line(str(error))}") from None
+
+
+def _vulnerability(match: Mapping[str, Any]) -> Vulnerability:
+    vulnerability, package = match["vulnerability"], match["artifact"]
+    return Vulnerability(
+        id=vulnerability["id"],
+        aliases=tuple(related["id"] for related in match.get("relatedVulnerabilities") or ()),
+        severity=str(vulnerability["severity"]).lower(),
+        package=package["name"],
+        version=package["version"],
+        fixed_in=tuple(vulnerability["fix"]["versions"]) if vulnerability["fix"]["state"] == "fixed" else (),
+    )
+
+
+def _database(policy: Vulnerabilities, folder: Path) -> Path:
+    """Have the database that the stack names, and return a configuration that uses it."""
+    archive = ROOT / policy.database if policy.database and "://" not in policy.database else None
+    home = _CACHE / _identity(archive) if archive else _CACHE / "fetched"
+    settings: dict[str, Any] = {
+        "cache-dir": str(home),
+        "auto-update": False,
+        "validate-age": True,
+        "max-allowed-built-age": f"{policy.max_age * 24}h",
+    }
+    if policy.database and archive is None:
+        settings["update-url"] = policy.database
+    config = folder / "grype.yaml"
+    config.write_text(yaml.safe_dump({"check-for-app-update": False, "db": settings}), encoding="utf-8")
+    with _locked(home):
+        present = any(home.glob("*/import.json"))
+        if archive is None:
+            try:
+                _run([_PROGRAM, "db", "update", "--config", str(config)], f"{KEY}.database", None, folder)
+            except SlipwayError:
+                if not present:  # else the scan refuses it if it is too old
+                    raise
+        elif not present:
+            _run([_PROGRAM, "db", "import", str(archive), "--config", str(config)], f"{KEY}.database", None, folder)
+    return config
+
+
+def _identity(archive: Path) -> str:
+    """Return a name for the content of an archive, without reading it.
+
+    Raises:
+        SlipwayError: there is no such file.
+    """
+    try:
+        status = archive.stat()
+    except OSError:
+        raise SlipwayError(
+            f"{KEY}.database: '{one_line(str(archive))}': no such file; give an archive that `grype db list` names"
+        ) from None
+    return sha256(f"{archive.resolve()} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Let one process at a time write a database."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(words: list[str], subject: str, login: Login | None, folder: Path) -> str:
+    try:
+        return programs.run(words, subject, login, {}, folder)
+    except programs.Failed as error:
+        message = _MARK.sub("", str(error))
+        if "max allowed age" in message:
+            message += f"; give {KEY}.database a newer one, or raise {KEY}.maxAge"
+        raise SlipwayError(message) from None

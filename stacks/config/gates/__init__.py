@@ -1,0 +1,1 @@
+"""What keeps an image from its tag: models of the keys."""

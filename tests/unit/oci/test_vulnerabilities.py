@@ -1,0 +1,193 @@
+"""Known vulnerabilities of an image: Grype's report, the stack's verdict, and OpenVEX."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from oci.vulnerabilities import grype, openvex
+from oci.vulnerabilities.grype import Vulnerability
+from oci.vulnerabilities.verdict import judge
+from stacks.config.gates.vulnerabilities import Vulnerabilities, VulnerabilityException
+from stacks.errors import SlipwayError
+from tests.fakes import vulnerability_scanner
+
+TODAY = date(2026, 11, 24)
+REF = f"ghcr.io/acme/torch@sha256:{'a' * 64}"
+OPENSSL = Vulnerability("CVE-2026-1", ("GHSA-x",), "critical", "openssl", "3.0.1", ("3.0.2",))
+UNMENDED = Vulnerability("CVE-2026-2", (), "critical", "bash", "5.2", ())
+HIGH = Vulnerability("CVE-2026-3", (), "high", "curl", "8.0", ("8.1",))
+UNKNOWN = Vulnerability("CVE-2026-4", (), "unknown", "zlib", "1.2", ("1.3",))
+EVERY = (OPENSSL, UNMENDED, HIGH, UNKNOWN)
+
+
+def policy(*exceptions: dict[str, Any], **keys: Any) -> Vulnerabilities:
+    return Vulnerabilities.model_validate({**keys, "exceptions": exceptions})
+
+
+def exception(**keys: Any) -> dict[str, Any]:
+    return {"id": "CVE-2026-1", "reason": "no TLS here", "until": "2026-12-31", **keys}
+
+
+@pytest.mark.parametrize(
+    ("keys", "stopping"),
+    [
+        ({}, {OPENSSL}),
+        ({"severity": "high"}, {OPENSSL, HIGH}),
+        ({"fixedOnly": False}, {OPENSSL, UNMENDED}),
+        ({"severity": "negligible", "fixedOnly": False}, {OPENSSL, UNMENDED, HIGH}),
+    ],
+)
+def test_verdict_follows_severity_and_fix(keys: dict[str, Any], stopping: set[Vulnerability]) -> None:
+    assert set(judge(EVERY, policy(**keys), TODAY).stopping) == stopping
+
+
+@pytest.mark.parametrize(
+    ("keys", "excepted"),
+    [
+        ({}, True),
+        ({"id": "ghsa-X"}, True),
+        ({"id": "CVE-2026-11"}, False),
+        ({"packages": "open*"}, True),
+        ({"packages": "libssl3"}, False),
+        ({"until": "2026-11-24"}, True),
+        ({"until": "2026-11-23"}, False),
+    ],
+)
+def test_verdict_exception_counts_by_name_and_day(keys: dict[str, Any], *, excepted: bool) -> None:
+    verdict = judge([OPENSSL], policy(exception(**keys)), TODAY)
+    assert bool(verdict.excepted) == excepted
+    assert bool(verdict.stopping) != excepted
+
+
+def test_verdict_ended_exception_is_named() -> None:
+    rows = [exception(until="2026-11-01"), exception(until="2026-11-23")]
+    assert list(judge([OPENSSL, OPENSSL], policy(*rows), TODAY).lines()) == [
+        "CVE-2026-1 (critical): openssl 3.0.1, mended in 3.0.2; its exception ended on 2026-11-23"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"reason": " "}, "expected why the image may be published"),
+        ({"id": "*"}, "expected an identifier such as CVE-2026-1234"),
+        ({"until": "soon"}, "until"),
+        ({"justification": "because"}, "justification"),
+    ],
+)
+def test_exception_without_a_fact_is_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message.replace("*", r"\*")):
+        policy(exception(**keys))
+
+
+def test_exception_without_an_end_is_refused() -> None:
+    with pytest.raises(ValidationError, match="until"):
+        policy({"id": "CVE-2026-1", "reason": "no TLS here"})
+
+
+def test_openvex_says_what_each_exception_means() -> None:
+    rows = [
+        exception(justification="vulnerable_code_not_in_execute_path", packages="openssl"),
+        exception(id="CVE-2026-3"),
+        exception(id="CVE-2026-5", until="2026-11-23"),
+    ]
+    now = datetime(2026, 11, 24, 12, tzinfo=UTC)
+    exceptions = [VulnerabilityException.model_validate(row) for row in rows]
+    document = openvex.document(REF, exceptions, "acme", now)
+    product = f"pkg:oci/torch@sha256%3A{'a' * 64}?repository_url=ghcr.io/acme/torch"
+    assert document["@context"] == "https://openvex.dev/ns/v0.2.0"
+    assert (document["author"], document["timestamp"], document["version"]) == ("acme", "2026-11-24T12:00:00+00:00", 1)
+    assert document["statements"] == [
+        {
+            "vulnerability": {"name": "CVE-2026-1"},
+            "products": [{"@id": product}],
+            "status": "not_affected",
+            "justification": "vulnerable_code_not_in_execute_path",
+            "impact_statement": "no TLS here",
+            "status_notes": "until 2026-12-31, in packages named openssl",
+        },
+        {
+            "vulnerability": {"name": "CVE-2026-3"},
+            "products": [{"@id": product}],
+            "status": "affected",
+            "action_statement": "no TLS here",
+            "status_notes": "until 2026-12-31",
+        },
+    ]
+    assert document["@id"] != openvex.document(REF, exceptions[:1], "acme", now)["@id"]
+
+
+@pytest.fixture
+def scanner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> vulnerability_scanner.Scanner:
+    """A stand-in of Grype on PATH, and an empty cache."""
+    monkeypatch.setattr(grype, "_CACHE", tmp_path / "cache")
+    return vulnerability_scanner.install(tmp_path, monkeypatch)
+
+
+def test_scan_reads_the_report(scanner: vulnerability_scanner.Scanner) -> None:
+    scan = grype.scan(REF, policy(database=str(scanner.archive)), None)
+    assert scan.vulnerabilities == (
+        Vulnerability("CVE-2026-0001", ("CVE-2026-0001",), "critical", "apt", "2.6.2", ("99",)),
+        Vulnerability("CVE-2026-0002", ("CVE-2026-0002",), "critical", "bash", "5.2.15-2+b13", ()),
+    )
+    assert scan.database == datetime(2026, 11, 24, 22, 26, 46, tzinfo=UTC)
+
+
+def test_scan_imports_an_archive_once(scanner: vulnerability_scanner.Scanner) -> None:
+    for _ in range(2):
+        grype.scan(REF, policy(database=str(scanner.archive)), None)
+    assert [call[:2] for call in scanner.calls()].count(["db", "import"]) == 1
+    scanner.archive.write_text("a newer database")
+    grype.scan(REF, policy(database=str(scanner.archive)), None)
+    assert [call[:2] for call in scanner.calls()].count(["db", "import"]) == 2
+
+
+def test_scan_takes_only_its_own_configuration(scanner: vulnerability_scanner.Scanner) -> None:
+    grype.scan(REF, policy(database="https://mirror.example/latest.json", maxAge=9), None)
+    update, scan = scanner.calls()
+    assert update[:2] == ["db", "update"]
+    assert scan[0] == f"registry:{REF}"
+    for call in (update, scan):
+        assert call[call.index("--config") + 1].endswith("/grype.yaml")
+    settings = scanner.configuration()["db"]
+    assert settings["update-url"] == "https://mirror.example/latest.json"
+    assert (settings["max-allowed-built-age"], settings["auto-update"]) == ("216h", False)
+
+
+def test_scan_without_network_takes_the_last_database(scanner: vulnerability_scanner.Scanner) -> None:
+    scanner.fail("update", "[0000] ERROR unable to update: no route")
+    with pytest.raises(
+        SlipwayError, match=r"^slipway:vulnerabilities\.database: grype db: unable to update: no route$"
+    ):
+        grype.scan(REF, policy(), None)
+    scanner.fail(None)
+    grype.scan(REF, policy(), None)
+    scanner.fail("update", "[0000] ERROR unable to update: no route")
+    assert grype.scan(REF, policy(), None).vulnerabilities
+
+
+def test_scan_refuses_an_old_database(scanner: vulnerability_scanner.Scanner) -> None:
+    scanner.fail("registry", "[0000] ERROR db was built 4 weeks ago (max allowed age is 5 days)")
+    with pytest.raises(SlipwayError) as refusal:
+        grype.scan(REF, policy(), None)
+    assert str(refusal.value).endswith("or raise slipway:vulnerabilities.maxAge")
+    assert "ERROR" not in str(refusal.value)
+
+
+def test_scan_names_an_archive_that_is_gone(scanner: vulnerability_scanner.Scanner) -> None:
+    scanner.archive.unlink()
+    with pytest.raises(SlipwayError, match=r"^slipway:vulnerabilities\.database: '.+': no such file; give an archive"):
+        grype.scan(REF, policy(database=str(scanner.archive)), None)
+
+
+@pytest.mark.parametrize("report", ["", "[]", "{}", json.dumps({"matches": [{}], "descriptor": {}})])
+def test_scan_refuses_a_report_it_cannot_read(scanner: vulnerability_scanner.Scanner, report: str) -> None:
+    scanner.report(report)
+    with pytest.raises(SlipwayError, match="its report cannot be read"):
+        grype.scan(REF, policy(), None)
