@@ -92,6 +92,21 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
     return of(repository, manifest)
 
 
+def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
+    """Return the image that a reference names, or each image of an index, without attestations.
+
+    Raises:
+        SlipwayError: it does not exist, is malformed or an index without images, or the registry does not respond.
+    """
+    manifest = Repository(reference, login).manifest()
+    if manifest.media_type not in INDEXES:
+        return [fetch(reference, login)]
+    digests = _platforms(manifest.content)
+    if not digests:
+        raise SlipwayError(f"{reference}: an index without images")
+    return [fetch(f"{split(reference)[0]}@{digest}", login) for digest in digests.values()]
+
+
 def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> str:
     """Return the digest of an index's image for a platform; without one, of its only image.
 

@@ -20,10 +20,8 @@ from stacks.errors import one_line
 _STYLE: Final = """
 .verdict { font-size: 1.2rem; font-weight: 600; padding: .5rem .8rem; border-radius: 4px; color: #1c2127; }
 .verdict.good { background: #b7e4c0; } .verdict.bad { background: #f4a79d; }
-summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .3rem; }
+th { white-space: nowrap; } summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .3rem; }
 td.bad, tr.bad td:first-child { color: #b42318; font-weight: bold; }
-table.codes { width: auto; } table.codes th, table.codes td { padding-right: .5rem; white-space: nowrap; }
-table.codes td:first-child { white-space: normal; }
 .used { fill: #8fd19e; } .unneeded { fill: #f2cc60; }
 """
 _ROWS: Final = 300
@@ -46,8 +44,11 @@ def _body(inspection: Inspection) -> Iterator[Element]:
     image, faults = inspection.image, inspection.faults
     yield element("p", f"{image.digest} {image.platform}")
     yield element("p", summary(len(faults)), f"verdict {'bad' if faults else 'good'}")
-    rows = [("bad", (fault.kind, fault.file, fault.missing, fault.reason, _listed(fault.users))) for fault in faults]
-    yield from _table("Faults", ("kind", "file", "fault", "reason", "needed by"), rows, is_open=True)
+    rows = [
+        ("bad", (fault.file, fault.missing, fault.reason, _listed(fault.users), fault.provider)) for fault in faults
+    ]
+    columns = ("file", "fault", "reason", "needed by", "has it")
+    yield from _table("Faults", columns, rows, is_open=True)
     yield html_page.facts((name, one_line(value, _CELL * 5)) for name, value in facts(inspection))
     yield _space(inspection.space)
     yield from _gpu_code(inspection)
@@ -110,7 +111,6 @@ def _libraries(inspection: Inspection) -> Iterator[_Row]:
 def _gpu_code(inspection: Inspection) -> Iterator[Element]:
     """Yield a table of each library's code by architecture, and by GPU asked for."""
     coverage = inspection.coverage
-    codes = coverage.codes
     gpus = [gpu_label(name, capability) for name, capability in inspection.question.gpus.items()]
     rows = []
     for path, has in coverage.libraries.items():
@@ -122,16 +122,13 @@ def _gpu_code(inspection: Inspection) -> Iterator[Element]:
             else "yes"
             for gpu in gpus
         ]
-        row = (path, *answers, *("●" if code in has else "" for code in codes))
+        row = (path, *answers, _archs(has, "sm"), _archs(has, "ptx"))
         rows.append(("bad" if "none" in answers else "", row))
-    for folded in _table("GPU code", ("library", *gpus, *map(_short, codes)), rows, is_open=bool(gpus)):
-        for table in folded.iter("table"):
-            table.set("class", "codes")
-        yield folded
+    yield from _table("GPU code", ("library", *gpus, "machine code", "PTX"), rows, is_open=bool(gpus))
 
 
-def _short(code: GpuCode) -> str:
-    return f"{'' if code.kind == 'sm' else 'PTX '}{code.arch}{code.variant}"
+def _archs(codes: Sequence[GpuCode], kind: str) -> str:
+    return " ".join(f"{code.arch}{code.variant}" for code in codes if code.kind == kind)
 
 
 def _space(space: Space) -> Element:

@@ -40,7 +40,10 @@ class TagChecked(TagImage):
     """
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Inspect and scan the image and tag it; return its new name. One that has the tag already is not read again.
+        """Inspect and scan the image and tag it; return its new name.
+
+        The tag may be there already: of an update with another state, or set by hand. It proves no inspection. Such an
+        image is not scanned again: what becomes known of it later is not for this update to stop.
 
         Raises:
             SlipwayError: the checks ran on another image, as they do in an update whose targets leave the checks out;
@@ -54,13 +57,13 @@ class TagChecked(TagImage):
             )
         repository, digest = ref.split("@")
         name = f"{repository}:{props['tag']}"
-        # A registry with immutable tags may refuse even the digest that a tag has.
-        if client.Repository(name, login).visible_digest() == digest:
-            return {"name": name}
         if props.get("exceptions") is not None:
             from components.supply_chain import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
 
             loading_gate.check(ref, login, props["exceptions"])
+        # A registry with immutable tags may refuse even the digest that a tag has.
+        if client.Repository(name, login).visible_digest() == digest:
+            return {"name": name}
         if props.get("vulnerabilities") is not None:
             from components.supply_chain import vulnerability_gate  # noqa: PLC0415 - likewise
 

@@ -9,7 +9,7 @@ from typing import Final
 from oci import credentials
 from oci.binaries import inspection
 from oci.binaries.loading import Fault
-from oci.registry_image import fetch
+from oci.registry_image import fetch_each
 from stacks.errors import SlipwayError, one_line
 
 _LISTED: Final = 30
@@ -19,15 +19,19 @@ _WIDTH: Final = 500
 
 
 def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mapping[str, str]]) -> None:
-    """Inspect a pushed image, ``repository@sha256:...``; ``exceptions`` are those of ``slipway:inspection``.
+    """Inspect a pushed image, ``repository@sha256:...``, or each image of an index.
+
+    ``exceptions`` are those of ``slipway:inspection``.
 
     Raises:
         SlipwayError: something in the image does not load, with a line for each fault; or a layer cannot be read.
     """
-    inspected = inspection.inspect(fetch(ref, login))
-    faults = [fault for fault in inspected.faults if not any(_is_excepted(fault, row) for row in exceptions)]
+    faults = []
+    for image in fetch_each(ref, login):
+        every = inspection.inspect(image).faults
+        faults += [fault for fault in every if not any(_is_excepted(fault, row) for row in exceptions)]
     if faults:
-        lines = [f"  {one_line(str(fault), _WIDTH)}" for fault in faults[:_LISTED]]
+        lines = [f"  {one_line(str(fault), _WIDTH)}" for fault in dict.fromkeys(faults[:_LISTED])]
         if len(faults) > _LISTED:
             lines.append(f"  and {len(faults) - _LISTED} more; `slipway inspect {ref}` lists them")
         number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
@@ -36,8 +40,8 @@ def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mappin
 
 
 def _is_excepted(fault: Fault, row: Mapping[str, str]) -> bool:
-    """Return whether an exception names a fault: its file, and a library, symbol or version that it misses."""
-    words = fault.missing.replace(",", "").split()
-    return fnmatch.fnmatchcase(fault.file, row["files"]) and any(
-        fnmatch.fnmatchcase(word, row["missing"]) for word in words
+    """Return whether an exception names a fault: its file, and all libraries, symbols or versions that it misses."""
+    missing = row["missing"]
+    return fnmatch.fnmatchcase(fault.file, row["files"]) and (
+        missing == "*" or (bool(fault.names) and all(fnmatch.fnmatchcase(name, missing) for name in fault.names))
     )

@@ -36,7 +36,8 @@ class Fault(NamedTuple):
 
     ``kind`` is ``library``, ``plugin``, ``version``, ``symbol``, ``cuda``, ``file`` or ``loader``; ``missing`` what the
     file lacks, and ``reason`` why. ``users`` are files that load it, itself not among them. Paths begin with a slash.
-    ``provider`` says what would provide it, empty if that is not known.
+    ``provider`` says what would provide it, empty if that is not known. ``names`` are the libraries, symbols, versions
+    or packages that it is about, all of them; ``missing`` may name the first alone.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Fault(NamedTuple):
     reason: str
     users: tuple[str, ...] = ()
     provider: str = ""
+    names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the fault as one line."""
@@ -257,7 +259,8 @@ class _Resolution:
                 elsewhere = self._elsewhere(path, needed)
                 reason = missing.problem or self._why(missing, elsewhere)
                 provider = "" if elsewhere else providers.provider(needed)
-                self.result.faults.append(Fault("library", f"/{path}", f"misses {needed}", reason, others, provider))
+                fault = Fault("library", f"/{path}", f"misses {needed}", reason, others, provider, (needed,))
+                self.result.faults.append(fault)
 
     def _report_plugins(self) -> None:
         for unmet in self._plugins.unmet():
@@ -267,7 +270,8 @@ class _Resolution:
             elif not unmet.unused:
                 others = tuple(f"/{one}" for one in unmet.users if one != unmet.opener)
                 missing = f"misses {unmet.name}, which it opens"
-                self.result.faults.append(Fault("plugin", f"/{unmet.opener}", missing, self._why_plugin(unmet), others))
+                reason, names = self._why_plugin(unmet), (unmet.name,)
+                self.result.faults.append(Fault("plugin", f"/{unmet.opener}", missing, reason, others, names=names))
 
     def _report_ignored(self) -> None:
         for name, missing in self._ignored.items():
@@ -324,13 +328,15 @@ class _Resolution:
     def _report_versions(self) -> None:
         for (path, version), users in self._versions.unmet():
             others = tuple(f"/{one}" for one in users if one != path)
-            self.result.faults.append(Fault("version", f"/{path}", f"misses version {version}", "", others))
+            missing, names = f"misses version {version}", (version.partition(" of ")[0],)
+            self.result.faults.append(Fault("version", f"/{path}", missing, "", others, names=names))
 
     def _report_releases(self) -> None:
         for (path, major), users in self._releases.unmet():
             others = tuple(f"/{one}" for one in users if one != path)
             reason = f"it is for CUDA {self._contents.binaries[path].cuda}, beside /{self._runtimes[path, major]}"
-            self.result.faults.append(Fault("cuda", f"/{path}", f"misses CUDA {major}", reason, others))
+            names = (f"CUDA {major}",)
+            self.result.faults.append(Fault("cuda", f"/{path}", f"misses {names[0]}", reason, others, names=names))
 
     def _interpreters(self, files: Iterable[str]) -> Iterator[Fault]:
         for path in files:
@@ -338,7 +344,8 @@ class _Resolution:
             if binary.kind == "program" and binary.interpreter:
                 place = self._contents.tree.find(binary.interpreter)
                 if place is None or place[0] not in self._contents.binaries:
-                    yield Fault("loader", f"/{path}", f"misses {binary.interpreter}", "no such loader")
+                    names = (binary.interpreter,)
+                    yield Fault("loader", f"/{path}", f"misses {names[0]}", "no such loader", names=names)
 
     def _ambiguous(self, files: Iterable[str]) -> dict[str, list[str]]:
         """Return the paths of different libraries with one soname."""
@@ -409,6 +416,7 @@ class _Symbols:
             f"misses symbol {first}{more}",
             "no library defines it",
             tuple(f"/{one}" for one in users),
+            names=tuple(name.decode(errors="replace") for name in names),
         )
 
 

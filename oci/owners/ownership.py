@@ -23,9 +23,10 @@ class Contested:
 
     def fault(self) -> Fault:
         """Return it as a fault."""
-        names = " and ".join(map(str, self.owners))
+        owners = " and ".join(map(str, self.owners))
         winner = f"it has that of {self.winner}" if self.winner else ""
-        return Fault("owner", self.path, f"owned by {names} with different content", winner)
+        names = tuple(owner.name for owner in self.owners)
+        return Fault("owner", self.path, f"owned by {owners} with different content", winner, names=names)
 
 
 def contested(contents: Contents) -> list[Contested]:

@@ -10,9 +10,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from oci.layers.layer import Index as Layer
 from tests.fakes.package_index import VERSIONS, Index, standins
+from tests.helpers import folder_image
+from tests.images import package_layers
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, remove, unique
 from tests.images.once import once
+from tests.images.package_layers import SITE, Debian, Wheels
 from toolchain.checkout import Checkout
 from toolchain.parts import docker_engine
 
@@ -86,3 +90,34 @@ def empty_engine() -> Iterator[str]:
         docker_engine._start(checkout)
         yield docker_engine._host(checkout)
         docker_engine.stop(checkout)
+
+
+@pytest.fixture(scope="session")
+def debian_files(tmp_path_factory: pytest.TempPathFactory) -> Layer:
+    """Debian's own files, which no engine needs to build on."""
+    return package_layers.debian_files(tmp_path_factory.mktemp("debian"))
+
+
+@pytest.fixture
+def debian_packages(tmp_path: Path) -> Debian:
+    """A function that returns the layer of some packages of a release of Debian."""
+
+    def unpack(suite: str, *packages: str) -> Layer:
+        folder = tmp_path / suite
+        folder.mkdir()
+        return package_layers.debian_packages(folder, suite, *packages)
+
+    return unpack
+
+
+@pytest.fixture
+def wheels() -> Iterator[Wheels]:
+    """A function that returns the layer of some wheels, with what they require unless ``alone``."""
+    with TemporaryDirectory() as folder:
+
+        def install(*requirements: str, alone: bool = True) -> Layer:
+            site = Path(folder, "site")
+            package_layers.install_wheels(site, Path(folder, "cache"), *requirements, alone=alone)
+            return folder_image.index(site, SITE)
+
+        yield install

@@ -3,85 +3,25 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from oci.binaries.contents import Contents
 from oci.gpu import gpu_coverage
 from oci.layers.layer import Index
-from tests.helpers.folder_image import faults, image, index
-from tests.images.engine import base_image, docker, unique
+from tests.helpers.folder_image import faults, image
+from tests.images.package_layers import SITE, Debian, Wheels
 
 pytestmark = pytest.mark.slow
-
-SITE = "opt/venv/lib/python3.11/site-packages"
-UNPACK = (
-    "echo deb http://deb.debian.org/debian {suite} main > /etc/apt/sources.list; rm -f /etc/apt/sources.list.d/*; "
-    "apt-get -o Acquire::Check-Valid-Until=false update -qq && cd /tmp && apt-get download -qq {packages} > /dev/null && "
-    "mkdir root && for deb in *.deb; do dpkg-deb -x $deb root; done && tar -C root -c . > /out/files.tar"
-)
-Wheels = Callable[..., Index]
-Debian = Callable[..., Index]
-
-
-def unpacked(tmp_path: Path) -> Path:
-    folder = tmp_path / "files"
-    folder.mkdir()
-    subprocess.run(["tar", "-C", folder, "-xf", tmp_path / "files.tar"], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """Debian's own files."""
-    folder = tmp_path_factory.mktemp("base")
-    name = unique("base").replace("/", "-").replace(":", "-")
-    docker("create", f"--name={name}", base_image(), "true")
-    try:
-        docker("export", f"--output={folder / 'files.tar'}", name)
-    finally:
-        docker("rm", name)
-    return index(unpacked(folder))
-
-
-@pytest.fixture
-def wheels(tmp_path: Path) -> Wheels:
-    """Return the layer of some wheels of the Python index, without what they require."""
-
-    def install(*requirements: str, platform: str = "x86_64-manylinux_2_28") -> Index:
-        folder = tmp_path / "site"
-        command = ["uv", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", f"--target={folder}"]
-        command += ["--python-version=3.11", f"--python-platform={platform}", f"--cache-dir={tmp_path / 'cache'}"]
-        subprocess.run([*command, *requirements], check=True)
-        return index(folder, SITE)
-
-    return install
-
-
-@pytest.fixture
-def debian(tmp_path: Path) -> Debian:
-    """Return the layer of some packages of a release of Debian."""
-
-    def unpack(suite: str, *packages: str) -> Index:
-        out = tmp_path / suite
-        out.mkdir()
-        script = UNPACK.format(suite=suite, packages=" ".join(packages))
-        docker("run", "--rm", f"--volume={out}:/out", "--user=0", base_image(), "sh", "-c", script)
-        return index(unpacked(out))
-
-    return unpack
 
 
 def lines(read: Contents) -> str:
     return "\n".join(str(fault) for fault in faults(read))
 
 
-def test_opencv_without_libgl_names_its_package(base: Index, wheels: Wheels) -> None:
+def test_opencv_without_libgl_names_its_package(debian_files: Index, wheels: Wheels) -> None:
     """https://github.com/opencv/opencv-python/issues/370."""
-    report = lines(image([base, wheels("opencv-python==4.12.0.88")]))
+    report = lines(image([debian_files, wheels("opencv-python==4.12.0.88")]))
     assert (
         "misses libGL.so.1: not in the image; needed by /opt/venv/lib/python3.11/site-packages/cv2/cv2.abi3.so"
         in report
@@ -89,47 +29,51 @@ def test_opencv_without_libgl_names_its_package(base: Index, wheels: Wheels) -> 
     assert "Debian's libgl1 has it" in report
 
 
-def test_lightgbm_without_openmp_names_its_package(base: Index, wheels: Wheels) -> None:
+def test_lightgbm_without_openmp_names_its_package(debian_files: Index, wheels: Wheels) -> None:
     """https://github.com/lightgbm-org/LightGBM/issues/2223."""
     library = f"/{SITE}/lightgbm/lib/lib_lightgbm.so"
     expected = f"{library}: misses libgomp.so.1: not in the image; Debian's libgomp1 has it"
-    assert lines(image([base, wheels("lightgbm==4.6.0")])) == expected
+    assert lines(image([debian_files, wheels("lightgbm==4.6.0")])) == expected
 
 
-def test_onnxruntime_of_another_cuda_misses_cublas(base: Index, wheels: Wheels) -> None:
+def test_onnxruntime_of_another_cuda_misses_cublas(debian_files: Index, wheels: Wheels) -> None:
     """https://github.com/microsoft/onnxruntime/issues/22968."""
-    report = lines(image([base, wheels("onnxruntime-gpu==1.23.2", "nvidia-cuda-runtime==13.0.96")]))
+    report = lines(image([debian_files, wheels("onnxruntime-gpu==1.23.2", "nvidia-cuda-runtime==13.0.96")]))
     library = f"/{SITE}/onnxruntime/capi/libonnxruntime_providers_cuda.so"
     expected = f"{library}: misses libcublasLt.so.12: not in the image; the wheel nvidia-cublas-cu12 has it"
     assert expected in report.splitlines()
 
 
-def test_grpc_for_glibc_on_musl_misses_its_loader(wheels: Wheels, debian: Debian) -> None:
+def test_grpc_for_glibc_on_musl_misses_its_loader(wheels: Wheels, debian_packages: Debian) -> None:
     """https://github.com/grpc/grpc/issues/6126."""
-    report = lines(image([debian("bookworm", "musl"), wheels("grpcio==1.76.0")]))
+    report = lines(image([debian_packages("bookworm", "musl"), wheels("grpcio==1.76.0")]))
     assert "cygrpc.cpython-311-x86_64-linux-gnu.so: misses ld-linux-x86-64.so.2: not in the image" in report
 
 
-def test_rdma_provider_of_another_release_misses_version(base: Index, debian: Debian) -> None:
+def test_rdma_provider_of_another_release_misses_version(debian_files: Index, debian_packages: Debian) -> None:
     """https://github.com/NVIDIA-NeMo/Megatron-Bridge/issues/2824."""
     read = image(
-        [base, debian("trixie", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"), debian("sid", "libibverbs1")]
+        [
+            debian_files,
+            debian_packages("trixie", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"),
+            debian_packages("sid", "libibverbs1"),
+        ]
     )
     report = lines(read)
     library = r"/(?:usr/)?lib/x86_64-linux-gnu/libibverbs\.so\.1"
     assert re.search(rf"/libefa\.so\.1\S+: misses version IBVERBS_PRIVATE_34 of {library}", report), report
 
 
-def test_program_of_newer_debian_misses_versions(base: Index, debian: Debian) -> None:
+def test_program_of_newer_debian_misses_versions(debian_files: Index, debian_packages: Debian) -> None:
     """https://github.com/ChainSafe/lodestar/issues/7346."""
-    report = lines(image([base, debian("trixie", "ninja-build")]))
+    report = lines(image([debian_files, debian_packages("trixie", "ninja-build")]))
     assert "/usr/bin/ninja: misses version GLIBCXX_3.4.32 of /lib/x86_64-linux-gnu/libstdc++.so.6" in report
     assert "/usr/bin/ninja: misses version GLIBC_2.38 of /lib/x86_64-linux-gnu/libc.so.6" in report
 
 
-def test_bitsandbytes_without_code_for_blackwell_is_a_fault(base: Index, wheels: Wheels) -> None:
+def test_bitsandbytes_without_code_for_blackwell_is_a_fault(debian_files: Index, wheels: Wheels) -> None:
     """https://github.com/bitsandbytes-foundation/bitsandbytes/issues/1937."""
-    read = image([base, wheels("bitsandbytes==0.43.3")])
+    read = image([debian_files, wheels("bitsandbytes==0.43.3")])
     [report] = [
         str(fault)
         for fault in gpu_coverage.cover(read, {"RTX 5070 Ti": "12.0"}).faults()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from stacks.config.model import Model
 
@@ -29,6 +30,14 @@ class InspectionException(Model):
     )
     missing: str = Field("*", description="Pattern of what they miss: the name of a library, a symbol or a version.")
     reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why this is no fault.")
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if not re.search(r"[^*?/.]", self.files) and not re.search(r"[^*?.]", self.missing):
+            raise ValueError(
+                "expected a pattern of files or of what they miss: this excepts every fault, as `gate: false`"
+            )
+        return self
 
 
 class Inspection(Model):

@@ -63,8 +63,8 @@ def test_page_has_faults_plugins_and_gpu_code(registry: Registry, capsys: pytest
     assert {"3 faults", "Faults (3)", "/bin/p", "misses liba.so", "not in the image"} <= set(page.text)
     assert {"Plugins (7)", "/opt/libnccl-net.so is in no folder that is searched"} & set(page.text)
     rows = page.rows()
-    assert ["/lib64/libnccl.so.2", "yes", "PTX", "", "●", "●"] in rows
-    assert ["/lib64/libold.so", "none", "none", "●", "", ""] in rows
+    assert ["/lib64/libnccl.so.2", "yes", "PTX", "90", "90"] in rows
+    assert ["/lib64/libold.so", "none", "none", "80", ""] in rows
     assert ["/usr/lib/x.a", "static libraries", "7 B"] in rows
 
 

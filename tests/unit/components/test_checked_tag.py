@@ -13,7 +13,7 @@ from oci.vulnerabilities import grype
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.errors import SlipwayError
 from tests.fakes import vulnerability_scanner
-from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
 from tests.fakes.vulnerability_scanner import Scanner
 from tests.helpers.elf_writer import LOADER, elf, loader
 from tests.helpers.layers import files_archive
@@ -113,11 +113,52 @@ def test_exception_names_file_and_library(registry: Registry, files: str, missin
     assert ("a/loads:x1" in registry.digests) == tagged
 
 
-def test_image_with_its_tag_is_not_inspected_again(registry: Registry) -> None:
+def test_tag_that_was_set_by_hand_proves_nothing(registry: Registry) -> None:
     given = inspected(registry, {"opt/a": PROGRAM})
     registry.digests["a/loads:x1"] = registry.digests["a/loads:unchecked--x1"]
-    TagChecked().create(given)
-    assert "/blobs/" not in repr(registry.requests)
+    with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
+        TagChecked().create(given)
+
+
+def test_exception_for_one_symbol_hides_no_other(registry: Registry) -> None:
+    program = elf(interpreter=LOADER, undefined=["mounted_one", "mounted_two", "forgotten"])
+    row = {"files": "/opt/a", "missing": "mounted_*", "reason": "the host mounts it"}
+    with pytest.raises(SlipwayError, match="misses symbol mounted_one and 2 more"):
+        TagChecked().create(inspected(registry, {"opt/a": program}, row))
+    TagChecked().create(inspected(registry, {"opt/a": program}, row, row | {"missing": "*"}))
+
+
+def test_exception_for_a_word_of_the_fault_hides_nothing(registry: Registry) -> None:
+    row = {"files": "/opt/a", "missing": "misses", "reason": "a word of each line"}
+    with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
+        TagChecked().create(inspected(registry, {"opt/a": PROGRAM}, row))
+
+
+def test_each_image_of_an_index_is_inspected(registry: Registry) -> None:
+    sound = inspected(registry, {})["ref"].rpartition("@")[2]
+    faulty = inspected(registry, {"opt/a": PROGRAM})["ref"].rpartition("@")[2]
+    entries = [
+        {"digest": digest, "size": 1, "mediaType": MANIFEST, "platform": {"os": "linux", "architecture": machine}}
+        for digest, machine in ((sound, "amd64"), (faulty, "arm64"))
+    ]
+    registry.manifest("a/loads:both", INDEX, {"manifests": entries})
+    digest = str(registry.digests["a/loads:both"])
+    given = {"ref": f"{registry.address}/a/loads@{digest}", "tag": "x1", "checked": digest[7:], "exceptions": []}
+    with pytest.raises(SlipwayError, match="/opt/a: "):
+        TagChecked().create(given | {"name": None})
+    assert "a/loads:x1" not in registry.digests
+
+
+@pytest.mark.parametrize(("layer", "message"), [(b"no archive" * 99, "malformed"), (None, "404")])
+def test_image_with_an_unreadable_layer_gets_no_tag(registry: Registry, layer: bytes | None, message: str) -> None:
+    given = inspected(registry, {})
+    broken = registry.image("a/loads:unchecked--x1", [layer or b"gone"])
+    if layer is None:
+        registry.blobs.clear()
+    with pytest.raises(SlipwayError) as refusal:
+        TagChecked().create(given | {"ref": broken, "checked": broken.rpartition(":")[2]})
+    assert "\n" not in str(refusal.value), message
+    assert "a/loads:x1" not in registry.digests
 
 
 def test_gate_that_is_off_reads_no_layer(registry: Registry) -> None:

@@ -78,6 +78,10 @@ def test_config_of_flavor_alone_loads() -> None:
             {"inspection": {"exceptions": [{"files": "*", "reason": " "}]}},
             "stack x: slipway:inspection.exceptions.0.reason: ' ': expected why this is no fault",
         ),
+        (
+            {"inspection": {"exceptions": [{"files": "/*", "missing": "**", "reason": "all"}]}},
+            "stack x: slipway:inspection.exceptions.0: expected a pattern of files or of what they miss: this excepts every ",
+        ),
         ({"inspection": {"exceptions": [{"files": "*"}]}}, "stack x: slipway:inspection.exceptions.0.reason: "),
         ({"platform": "linux/arm"}, "stack x: slipway:platform: 'linux/arm': "),
         ({"base": "debian"}, "stack x: slipway:base: 'debian': expected an image reference with a tag or a digest"),

@@ -1,0 +1,58 @@
+"""Layers of packages from the Python index and from Debian, for images that no engine builds."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from oci.layers.layer import Index
+from tests.helpers.folder_image import index
+from tests.images.engine import base_image, docker, unique
+
+SITE: Final = "opt/venv/lib/python3.11/site-packages"
+Wheels = Callable[..., Index]
+Debian = Callable[..., Index]
+_DOWNLOAD: Final = (
+    "echo deb http://deb.debian.org/debian {suite} main > /etc/apt/sources.list; rm -f /etc/apt/sources.list.d/*; "
+    "apt-get -o Acquire::Check-Valid-Until=false update -qq && cd /tmp && apt-get download -qq {packages} > /dev/null && "
+    "mkdir root && for deb in *.deb; do dpkg-deb -x $deb root; done && tar -C root -c . > /out/files.tar"
+)
+_INSTALL: Final = "RUN apt-get update -qq && apt-get install -y --no-install-recommends {packages} && apt-get clean"
+
+
+def _unpacked(archive: Path) -> Path:
+    folder = archive.with_suffix("")
+    folder.mkdir()
+    subprocess.run(["tar", "-C", folder, "-xf", archive], check=True)
+    archive.unlink()
+    return folder
+
+
+def debian_files(folder: Path, *packages: str) -> Index:
+    """Return the files of Debian, with further packages installed."""
+    image, container = unique("files"), unique("files").replace("/", "-").replace(":", "-")
+    install = _INSTALL.format(packages=" ".join(packages)) if packages else ""
+    docker("build", "--tag", image, "-", text=f"FROM {base_image()}\n{install}\n")
+    docker("create", f"--name={container}", image, "true")
+    try:
+        docker("export", f"--output={folder / 'files.tar'}", container)
+    finally:
+        docker("rm", container)
+        docker("rmi", image)
+    return index(_unpacked(folder / "files.tar"))
+
+
+def debian_packages(folder: Path, suite: str, *packages: str) -> Index:
+    """Return the files of packages of a release of Debian, not of what they require."""
+    script = _DOWNLOAD.format(suite=suite, packages=" ".join(packages))
+    docker("run", "--rm", f"--volume={folder}:/out", "--user=0", base_image(), "sh", "-c", script)
+    return index(_unpacked(folder / "files.tar"))
+
+
+def install_wheels(folder: Path, cache: Path, *requirements: str, alone: bool) -> None:
+    """Install wheels into a folder as pip does into an environment; ``alone`` without what they require."""
+    command = ["uv", "pip", "install", "--quiet", "--only-binary=:all:", f"--target={folder}", f"--cache-dir={cache}"]
+    command += ["--python-version=3.11", "--python-platform=x86_64-manylinux_2_28", *(["--no-deps"] if alone else [])]
+    subprocess.run([*command, *requirements], check=True)
