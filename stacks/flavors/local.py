@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
+from stacks.flavors.torch_family.components import features
 from stacks.references import Reference
 from stacks.spec import ImageSpec, Outside
 from stacks.tags import Suffix
@@ -53,6 +54,7 @@ def images(config: Config) -> list[ImageSpec]:
                 "TORCHVISION_VERSION": vision or "",
                 "TORCHAUDIO_VERSION": audio or "",
                 "CONSTRAINTS": constraints(torch.version),
+                **features(torch.version, config.machine),
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             description="PyTorch, torchvision and torchaudio from published wheels",

@@ -344,6 +344,17 @@ def built_libraries(torch: str, cuda_version: str) -> dict[str, str]:
     return versions
 
 
+def published_features(torch: str, *, cuda: bool) -> tuple[str, ...]:
+    """Return what torch's wheel for amd64 on the Python index has, as the check 12-features.py names it.
+
+    A release without a row has that of the release before it of its line, or none. Without ``cuda``, what needs a GPU
+    is left out.
+    """
+    rows, final = table("torch_features"), final_version(torch)
+    row = newest_from((row for row in rows if line(row) == line(final)), final)
+    return tuple(rows[row]["gpu"] * cuda + rows[row]["cpu"]) if row else ()
+
+
 def gcc_min(torch: str) -> int:
     """Return the oldest major version of gcc that compiles torch."""
     oldest: int = _from_torch("gcc", torch)

@@ -161,6 +161,13 @@ def magma(cuda_version: str, *, field: str = "magma") -> Magma:
     return Magma(package, f"{package}-{archive['version']}.tar.bz2" if archived else None)
 
 
+def magma_archive(cuda_version: str, machine: Machine) -> str | None:
+    """Return the archive of the MAGMA that torch's published wheels for a CUDA have inside; None if there is none."""
+    package = table("magma")["package"]
+    listed = machine == "amd64" and cuda_release(cuda_version).line in package
+    return magma(cuda_version).archive if listed else None
+
+
 def hpcx_archive(cuda_version: str, distro: str, *, machine: Machine = "amd64", field: str = "distro") -> str:
     """Return the HPC-X archive for a CUDA and a distribution: its path below Mellanox's download address.
 

@@ -28,6 +28,13 @@ FAULTS = {
         f"echo 'import flash_attn_3._C' > $(echo {PACKAGES})/flash_attn_interface.py",
         "flash_attn_interface cannot be imported: ModuleNotFoundError: No module named 'flash_attn_3'",
     ),
+    "12-features.py": (
+        (
+            f"echo 'import torch._C; torch._C._has_magma = False' >> $(echo {PACKAGES}/torch/__init__.py); "
+            "export FEATURES='lapack magma'"
+        ),
+        "lacks what the published wheel of its release has: magma\n",
+    ),
     "20-versions.py": ("export TORCH_VISION_VERSION=0.1.0", "torchvision: asked for 0.1.0 (TORCH_VISION_VERSION), but"),
     "21-cuda.py": ("export CUDA_VERSION=10.2.89", ", the image for CUDA 10.2.89"),
     "30-dependencies.sh": ("pip uninstall --quiet --yes sympy", "requires sympy, which is not installed"),

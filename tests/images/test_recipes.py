@@ -123,9 +123,10 @@ def test_deepspeed_is_compiled_for_the_processor_named(tmp_path: Path, march: st
     assert processor_flags(tmp_path, march) == [f"-march={march or 'native'}", f"-D__{simd}__"]
 
 
-def torch_environment(folder: Path, cuda: str, machine: str, names: str) -> list[str]:
+def torch_environment(folder: Path, cuda: str, machine: str, names: str, magma: str = "") -> list[str]:
     """Return variables that torch is built with for a CUDA and a machine, as `uname` names it, and what pip installs for it."""
-    for program, text in {"uname": f"echo {machine}", "apt-install": "true"}.items():
+    log = f'echo "${{0##*/}}" "$@" >> {folder}/log'
+    for program, text in {"uname": f"echo {machine}", "apt-install": log, "fetch-magma": log}.items():
         (folder / program).write_text(f"#!/bin/sh\n{text}\n")
         (folder / program).chmod(0o755)
     script = f'. "${{0%/*}}/recipe"; environment; printf "%s\\n" {names} "$requirements"'
@@ -140,7 +141,7 @@ def torch_environment(folder: Path, cuda: str, machine: str, names: str) -> list
         "ARCH_LIST": "9.0",
         "CUDA_VERSION": cuda,
     }
-    environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": ""}
+    environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": magma}
     environment |= {"TRITON_VERSION": "none", "VIRTUAL_ENV": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
     command = ["sh", "-euc", script, str(recipes / "build")]
     return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
@@ -163,6 +164,16 @@ def test_torch_for_cuda_before_13_is_compressed(tmp_path: Path, cuda: str, flags
 def test_torch_is_built_with_lapack_of_its_machine(tmp_path: Path, machine: str, expected: list[str]) -> None:
     names = '"$BLAS" "${USE_STATIC_MKL:-}" "${USE_PRIORITIZED_TEXT_FOR_LD:-}"'
     assert torch_environment(tmp_path, "13.2.1", machine, names) == expected
+
+
+def test_torch_with_archive_of_magma_fetches_it(tmp_path: Path) -> None:
+    torch_environment(tmp_path, "13.2.1", "x86_64", "", magma="magma-cuda132-2.6.1-1.tar.bz2")
+    assert (tmp_path / "log").read_text() == "apt-install curl\nfetch-magma magma-cuda132-2.6.1-1.tar.bz2\n"
+
+
+def test_torch_without_archive_of_magma_has_none(tmp_path: Path) -> None:
+    assert torch_environment(tmp_path, "13.2.1", "x86_64", '"$USE_MAGMA"')[0] == "0"
+    assert not (tmp_path / "log").exists()
 
 
 LIBRARIES = {
@@ -220,7 +231,7 @@ def torch_wheel(folder: Path, builder: Path, **versions: str) -> tuple[Path, str
     script = '. "${0%/*}/recipe"; cd "$1"; environment; echo "$requirements"; wheel "$1/dist" > "$1/log" 2>&1'
     command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder)]
     path = f"{builder}/bin:{os.environ['PATH']}"
-    given = {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", **versions}
+    given = {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": "", **versions}
     # A universal build, which installs no package of the distribution.
     known = {
         "COMPONENT": "torch",

@@ -14,7 +14,7 @@ from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.extras import extras
-from stacks.versions.pytorch import built_libraries, missing_triton, torch_release
+from stacks.versions.pytorch import built_libraries, missing_triton, published_features, torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
 """Parent of the sources: it only needs git. All stacks share it, so that each source is fetched once."""
@@ -176,6 +176,21 @@ def triton(torch: str, commit: str | None, machine: Machine) -> dict[str, str]:
         return {"TRITON_VERSION": "none"}
     pin = None if commit else release.triton_pin
     return {"TRITON_VERSION": pin} if pin else {}
+
+
+def features(
+    torch: str, machine: Machine, *, cuda: bool = True, without: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return what an image's torch must have, as an argument of its checks: the features of the published wheel.
+
+    Args:
+        torch: torch's version.
+        machine: the image's; only wheels for amd64 are in the table.
+        cuda: whether torch is built with CUDA.
+        without: features that are left out by choice, each with its reason.
+    """
+    published = published_features(torch, cuda=cuda) if machine == "amd64" else ()
+    return {"FEATURES": " ".join(feature for feature in published if feature not in (without or {}))}
 
 
 def libraries(torch: str, cuda_version: str) -> dict[str, str]:

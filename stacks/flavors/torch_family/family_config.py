@@ -30,7 +30,7 @@ from stacks.versions.pytorch import (
     triton_warnings,
     wheel_abi,
 )
-from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings
+from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings, magma_archive
 
 TagField = Literal["distro", "abi"]
 
@@ -254,6 +254,18 @@ class FamilyConfig(StackConfig):
     def cudnn_release(self) -> str | None:
         """The release of cuDNN that is installed in place of the parent's; None for the parent's own."""
         return self.cudnn if self.cudnn and "." in self.cudnn else None
+
+    @property
+    def magma_archive(self) -> str | None:
+        """The archive of MAGMA that torch is built with; None where PyTorch has none for this CUDA and machine."""
+        return magma_archive(self.cuda, self.machine) if self.torch.source == "build" else None
+
+    @property
+    def without(self) -> dict[str, str]:
+        """What the published wheel of torch has and the stack's leaves out by choice: the feature, and the reason."""
+        if self.magma_archive:
+            return {}
+        return {"magma": f"PyTorch publishes no archive of MAGMA for CUDA {self.cuda}, stacks/versions/magma.toml"}
 
     @property
     def warnings(self) -> list[str]:

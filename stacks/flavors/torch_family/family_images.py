@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from stacks.flavors.torch_family.components import (
     Component,
+    features,
     libraries,
     pinned,
     source_of,
@@ -116,6 +117,7 @@ def _torch_args(config: FamilyConfig, variant: Variant) -> dict[str, str]:
         "VARIANT": variant.name,
         **triton(torch, config.torch.commits.torch, config.machine),
         **libraries(torch, config.cuda),
+        **({"MAGMA_ARCHIVE": config.magma_archive} if config.magma_archive else {}),
     }
 
 
@@ -135,6 +137,7 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
             "VARIANT": variant.name,
             "ARCH_LIST": config.archs,
             **_index(config),
+            **_features(config),
             **variant.parent_args,
             **variant.compiler_args,
         },
@@ -162,6 +165,13 @@ def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[C
 def _final_suffix(config: FamilyConfig, variant: Variant) -> Suffix:
     abi = config.abi if "abi" in config.tag_fields else None
     return suffix(config, variant.name, nccl=variant.nccl, abi=abi, **config.torch.versions)
+
+
+def _features(config: FamilyConfig) -> dict[str, str]:
+    """Return what torch must have; of a wheel for another CUDA than the Python index's, nothing was read."""
+    if config.torch.source == "build":
+        return features(config.torch.version, config.machine, without=config.without)
+    return {} if _index(config) else features(config.torch.version, config.machine)
 
 
 def _index(config: FamilyConfig) -> dict[str, str]:

@@ -194,6 +194,11 @@ class Config(StackConfig):
         return [*super().warnings, *(triton_warnings(self.torch.version, self.machine) if self.cuda else [])]
 
     @property
+    def without(self) -> dict[str, str]:
+        """What the published wheel of torch has and the stack's leaves out by choice: the feature, and the reason."""
+        return {} if self.magma_package else {"magma": "slipway:magma is false"}
+
+    @property
     def magma_package(self) -> Magma | None:
         """The MAGMA that torch is built with; None for none."""
         if not self.cuda or self.magma is False:

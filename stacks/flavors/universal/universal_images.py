@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from stacks.flavors.torch_family.components import (
     FETCHER,
+    features,
     libraries,
     source_of,
     titles,
@@ -150,6 +151,7 @@ def _train(config: Config, train: Train) -> ImageSpec:
             "TORCHAUDIO_VERSION": versions.get("audio", ""),
             "TORCHTEXT_VERSION": versions.get("text", ""),
             "ARCH_LIST": config.archs,
+            **features(versions["torch"], config.machine, cuda=bool(config.cuda), without=config.without),
             **{name: "\n".join(names) for name, names in packages.items() if names},
             "USER_ID": str(train.uid),
             "GROUP_ID": str(train.group),

@@ -20,7 +20,7 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "20-machine-code": ({"ARCH_LIST": "9.0 12.0"}, "no machine code for 9.0; the wheel has it for: nothing"),
     "30-lapack": ({"LAPACK": "0"}, "torch was built without a LAPACK: torch.linalg would fail on the CPU"),
     "40-links": ({"VARIANT": "nccl"}, "nothing in torch is linked with libucc.so.1"),
-    "50-magma": ({}, "torch was built without the MAGMA in /opt/magma"),
+    "50-magma": ({}, "torch was built without MAGMA: it has nothing of /opt/magma"),
     "60-libraries": (
         {"CUSPARSELT_VERSION": "0.8.1", "MAGMA": "magma_dgetrf"},
         "torch was built without cusparselt: none of its libraries is linked with it",

@@ -40,6 +40,7 @@ STANDS_IN_FOR = {
     "aks/parent.sh": {"ngc"},
     "common/cmake": {"nvbandwidth"},
     "common/conda.py": {"magma", "micromamba"},
+    "common/magma.py": {"magma"},
     "common/cuobjdump": {"cuda-toolkit"},
     "common/debs.py": {"cuda-images"},
     "common/hpcx.sh": {"hpcx"},

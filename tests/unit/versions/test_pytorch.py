@@ -15,6 +15,7 @@ from stacks.versions.pytorch import (
     check_python,
     companion_versions,
     missing_triton,
+    published_features,
     torch_release,
     torch_versions,
     triton_warnings,
@@ -211,3 +212,24 @@ def test_triton_without_a_wheel_for_arm64_is_missing(torch: str, machine: Machin
     why = f"it needs {missing}, and the Python index has it for arm64 from 3.5.0 on, stacks/versions/cuda_torch.toml"
     begin = f"slipway:torch.version: torch {torch} is built without Triton, so torch.compile makes no code for GPUs"
     assert lines == ([f"{begin}: {why}"] if missing else [])
+
+
+@pytest.mark.parametrize(
+    ("torch", "row"),
+    [("2.13.0", "2.13.0"), ("2.14.1", "2.14.1"), ("2.14.9", "2.14.1"), ("2.15.0-rc1", "2.15.0")],
+)
+def test_features_are_those_of_the_wheel_of_this_line(torch: str, row: str) -> None:
+    read = table("torch_features")[row]
+    assert published_features(torch, cuda=True) == (*read["gpu"], *read["cpu"])
+    assert published_features(torch, cuda=False) == (*read["cpu"],)
+
+
+def test_features_of_line_that_was_not_read_are_none() -> None:
+    assert published_features("2.12.1", cuda=True) == published_features("2.99.0", cuda=True) == ()
+
+
+def test_wheel_of_each_read_release_has_what_users_miss() -> None:
+    for release, read in table("torch_features").items():
+        assert {"lapack", "mkl", "linalg", "gloo", "compile"} <= {*read["cpu"]}, release
+        assert {"magma", "cusparselt", "nvshmem", "flash-attention", "nccl"} <= {*read["gpu"]}, release
+        assert f"torch {release}+" in read["source"]

@@ -1,27 +1,23 @@
-"""conda.py DIRECTORY: conda's channels, micromamba, and MAGMA as conda packages and as PyTorch's archives.
+"""conda.py DIRECTORY: conda's channels, micromamba, and MAGMA as conda packages.
 
 A package is called .tar.bz2, as the real ones are, and is not compressed. Python is Debian's own, made to run from anywhere, by the
-versions that the stacks ask for; what is in MAGMA is one function that says its name.
+versions that the stacks ask for.
 """
 
 import re
 import shutil
-import subprocess
 import sys
-import tarfile
 from pathlib import Path
+
+from magma import magma, pack, run  # type: ignore[import-not-found]  # beside this program
 
 HERE = Path(__file__).parent
 MICROMAMBA = "2.8.1-0"
 PYTHONS = ("3.8", "3.9", "3.12")
-MAGMA = {"102": None, "113": None, "132": "2.6.1-1"}
-"""CUDA, and the archive's version where it is one."""
+MAGMA = ("102", "113")
+"""The CUDA versions whose MAGMA is a conda package."""
 
 OURS = re.compile(r"lib(c|m|pthread|dl|rt|util)\.so|ld-linux|linux-vdso")
-
-
-def run(*command: object) -> str:
-    return subprocess.run([str(part) for part in command], check=True, capture_output=True, text=True).stdout
 
 
 def relocatable(binary: Path, libraries: Path, runpath: str) -> None:
@@ -81,26 +77,6 @@ def tree(root: Path) -> None:
     (root / "bin/tree").chmod(0o755)
 
 
-def magma(root: Path) -> None:
-    """MAGMA, a static library with its header."""
-    (root / "include").mkdir(parents=True)
-    (root / "lib").mkdir()
-    (root / "include/magma_v2.h").write_text("extern const char *magma_dgetrf_gpu(void);\n")
-    source = root / "magma.c"
-    source.write_text("const char *magma_dgetrf_gpu(void) { return __func__; }\n")
-    run("gcc", "-O1", "-fPIC", "-c", source, "-o", root / "magma.o")
-    run("ar", "rc", root / "lib/libmagma.a", root / "magma.o")
-    source.unlink()
-    (root / "magma.o").unlink()
-
-
-def pack(root: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(target, "w:bz2" if "archives" in target.parts else "w") as archive:
-        for path in sorted(root.iterdir()):
-            archive.add(path, path.name)
-
-
 def channel(folder: Path, packages: dict[str, tuple[str, list[str]]]) -> None:
     """Write a channel's lists; `packages` maps a file to its name and version, and what it depends on."""
     lines = []
@@ -134,13 +110,10 @@ def main() -> None:
         pack(root, forge / f"linux-64/{name}-2.1.1-0.tar.bz2")
     channel(forge, packages)
     pytorch, packages = out / "conda/pytorch", {}
-    for cuda, archive in MAGMA.items():
+    for cuda in MAGMA:
         name = f"magma-cuda{cuda}"
-        if archive:
-            pack(work / "magma", out / f"archives/{name}-{archive}.tar.bz2")
-        else:
-            packages[f"{name}-2.5.2-0.tar.bz2"] = (name, [])
-            pack(work / "magma", pytorch / f"linux-64/{name}-2.5.2-0.tar.bz2")
+        packages[f"{name}-2.5.2-0.tar.bz2"] = (name, [])
+        pack(work / "magma", pytorch / f"linux-64/{name}-2.5.2-0.tar.bz2")
     channel(pytorch, packages)
 
 

@@ -44,6 +44,14 @@ const char *torch_magma(void) {
 #endif
 }
 
+int torch_has_cusparselt(void) {
+#ifdef USE_CUSPARSELT
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 int torch_touches(void) {
   int version;
   int sum = cublasGetVersion() + cudaRuntimeGetVersion(&version);

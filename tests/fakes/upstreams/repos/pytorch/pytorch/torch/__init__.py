@@ -11,9 +11,11 @@ from .version import __version__
 
 _libraries = pathlib.Path(__file__).parent / "lib"
 _cpu = ctypes.CDLL(str(_libraries / "libtorch_cpu.so"))
+_library = None
 if version.cuda:
     _library = ctypes.CDLL(str(_libraries / "libtorch_cuda.so"), mode=ctypes.RTLD_GLOBAL)
     assert _library.torch_touches() > 0
+    _library.torch_magma.restype = ctypes.c_char_p
 
 from . import distributed, nn  # noqa: E402
 
@@ -64,6 +66,13 @@ class Tensor:
     def reshape(self, *shape):
         return Tensor(self.array.reshape(shape))
 
+    def to(self, dtype):
+        return Tensor(self.array.astype(dtype))
+
+    @property
+    def mH(self):  # noqa: N802
+        return Tensor(self.array.conj().T)
+
     def clone(self):
         return Tensor(self.array.copy())
 
@@ -112,6 +121,14 @@ def from_numpy(array):
     return Tensor(array)
 
 
+def diag(value):
+    return Tensor(numpy.diag(value.array))
+
+
+def eye(size, dtype=float32):
+    return Tensor(numpy.eye(size, dtype=dtype))
+
+
 def sin(value):
     return Tensor(numpy.sin(value.array))
 
@@ -130,8 +147,12 @@ def equal(left, right):
     return left.array.shape == right.array.shape and bool((left.array == right.array).all())
 
 
-def allclose(left, right):
-    return bool(numpy.allclose(left.array, right.array, atol=1e-6))
+def allclose(left, right, atol=1e-6):
+    return bool(numpy.allclose(left.array, right.array, atol=atol))
+
+
+def compiled_with_cxx11_abi():
+    return True
 
 
 def compile(function, backend="inductor"):  # noqa: A001
@@ -143,3 +164,6 @@ def compile(function, backend="inductor"):  # noqa: A001
     import triton  # noqa: F401
 
     return function
+
+
+from . import _C, __config__, _dynamo, autograd, backends, linalg, profiler  # noqa: E402

@@ -1,0 +1,2 @@
+def is_dynamo_supported():
+    return True

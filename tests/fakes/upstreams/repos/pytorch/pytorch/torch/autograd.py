@@ -1,0 +1,2 @@
+def kineto_available():
+    return True

@@ -1,0 +1,19 @@
+"""torch.backends: a module for each, with what it says of itself."""
+
+from . import _C
+
+
+class _Backend:
+    def __init__(self, there):
+        self.is_available = self.is_built = self.is_flash_attention_available = lambda: there
+
+
+cuda = _Backend(_C._has_cuda)
+cudnn = _Backend(_C._has_cuda)
+cusparselt = _Backend(_C._has_cusparselt)
+mkl = _Backend(_C.has_lapack)
+mkldnn = openmp = nnpack = _Backend(True)
+
+
+class quantized:  # noqa: N801
+    supported_engines = ["qnnpack", "onednn", "x86", "fbgemm"]

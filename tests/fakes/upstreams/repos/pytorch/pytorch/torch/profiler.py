@@ -1,0 +1,2 @@
+class itt:  # noqa: N801
+    is_available = staticmethod(lambda: True)

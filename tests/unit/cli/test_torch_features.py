@@ -1,0 +1,90 @@
+"""The table of torch's features: written by a program that stands in for a Python with torch, and read by stacks."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cli.refresh import torch_features
+from stacks import plan
+from stacks.config.stack_file import read_stack
+from stacks.versions.tables import table
+
+PROBE = torch_features.PROBE.read_text()
+
+
+def python(folder: Path, script: str) -> str:
+    """Write a program in place of Python."""
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def features(stack: str, image: str = "torch", **more: object) -> str:
+    """Return what the checks of an image of a stack are asked for."""
+    images = {image.spec.name: image for image in plan.make(stack, {**read_stack(stack), **more}).images}
+    return images[image].checks_args.get("FEATURES", "")
+
+
+def test_read_release_is_added_and_others_stay(tmp_path: Path) -> None:
+    output = tmp_path / "features.toml"
+    output.write_text('["2.1.0"]\nsource = "a wheel"\ngpu = ["cuda"]\ncpu = []\n')
+    says = "case $2 in --list) echo gpu magma nccl; echo cpu mkl ;; *) echo torch 2.0.0+cu118, CUDA 11.8, abc ;; esac"
+    torch_features.main(["2.0.0", "--python", python(tmp_path, says), "--output", str(output)])
+    rows = tomllib.loads(output.read_text())
+    assert list(rows) == ["2.0.0", "2.1.0"]
+    assert rows["2.0.0"] == {"source": "torch 2.0.0+cu118, CUDA 11.8, abc", "gpu": ["magma", "nccl"], "cpu": ["mkl"]}
+    assert rows["2.1.0"] == {"source": "a wheel", "gpu": ["cuda"], "cpu": []}
+
+
+def test_torch_that_does_not_import_writes_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "features.toml"
+    with pytest.raises(SystemExit, match="has no torch that works: no such module; nothing was written"):
+        torch_features.main(
+            ["2.0.0", "--python", python(tmp_path, "echo no such module >&2; exit 1"), "--output", str(output)]
+        )
+    assert not output.exists()
+
+
+def test_table_names_only_what_the_check_tries() -> None:
+    names = set(re.findall(r'^    "([a-z0-9-]+)": ', PROBE, re.MULTILINE))
+    for release, row in table("torch_features").items():
+        assert {*row["gpu"], *row["cpu"]} <= names, release
+
+
+@pytest.mark.parametrize("stack", ["local", "base-cu132", "nccl-cu132", "base-cu129"])
+def test_torch_is_asked_for_all_that_the_wheel_has(stack: str) -> None:
+    read = table("torch_features")["2.14.1"]
+    assert features(stack).split() == [*read["gpu"], *read["cpu"]]
+
+
+def test_features_move_no_tag() -> None:
+    image = plan.make("local", read_stack("local")).images[-1]
+    assert "FEATURES" in image.checks_args
+    assert "FEATURES" not in image.content.arguments
+
+
+def test_magma_of_cuda_without_archive_is_left_out() -> None:
+    words = features("base-cu132", cuda="13.1.1").split()
+    assert words
+    assert "magma" not in words
+
+
+def test_magma_of_universal_is_left_out_by_its_key() -> None:
+    keys = {"torch": {"version": "2.14.1"}, "cuda": "13.2.1", "distro": "ubuntu24.04", "python": "3.12"}
+    assert "magma" in features("universal-cu132", "train", **keys).split()
+    assert "magma" not in features("universal-cu132", "train", **keys, magma=False).split()
+
+
+def test_universal_for_cpu_needs_nothing_of_a_gpu() -> None:
+    keys = {"torch": {"version": "2.14.1"}, "cuda": False, "distro": "ubuntu24.04", "python": "3.12"}
+    assert features("universal-cu132", "train", **keys).split() == table("torch_features")["2.14.1"]["cpu"]
+
+
+def test_nothing_is_asked_of_a_wheel_that_was_not_read() -> None:
+    assert features("base-cu132", cuda="12.6.3", torch={"version": "2.14.1", "source": "wheel"}, extras={}) == ""
+    assert features("base-cu121") == ""
