@@ -193,7 +193,7 @@ def scaler(moto: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scaler]:
             "NAME": NAME,
             "GROUPS": json.dumps(GROUPS),
             "RULES": json.dumps(rules),
-            "RUNNER_GROUP": "1",
+            "RUNNER_GROUP": "7",
             "RUNNER_ROLE": ROLE,
             "CONFIGS": CONFIGS,
             "HOOK": "leave",
@@ -214,7 +214,7 @@ def test_job_gets_machine_that_ends_after_it(scaler: Scaler) -> None:
     scaler.round()
     config = json.loads(base64.b64decode(scaler.configs()[machine]))
     assert config["name"] == f"{NAME}-{machine}"
-    assert config["labels"] == ["self-hosted", "linux", "x64", "gpu"]
+    assert (config["labels"], config["runner_group_id"]) == (["self-hosted", "linux", "x64", "gpu"], 7)
     tags = scaler.api("ssm").list_tags_for_resource(ResourceType="Parameter", ResourceId=f"{CONFIGS}/{machine}")
     assert tags["TagList"] == [{"Key": "runner", "Value": f"{ROLE}:{machine}"}]
 

@@ -212,6 +212,40 @@ def test_product_of_others_is_taken_only_if_signed(programs: str, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_policy_refuses_what_provenance_does_not_state(project: Project, keys: Keys) -> None:
+    policy = {
+        "repository": "git.example/acme/images",
+        "ref": "refs/heads/main",
+        "builder": "urn:slipway:by-hand",
+        "committed": True,
+        "attestations": ["provenance"],
+        "maxAgeDays": 30,
+    }
+
+    def sign(**others: Any) -> None:
+        project.configure(signing=keys.signing(sbom=False, policy={**policy, **others}), base=BASE)
+
+    sign()
+    project.pulumi("stack", "init", "t")
+    commit(project)
+    project.up()
+    image = project.outputs()["images"]["link0"]
+    text = project.stacks("verify", "t")
+    assert f", as {image['tag']}\n" in text
+    assert text.endswith(
+        "\n  slsa        build level 1: signed with a key, which does not show where the image was built\n"
+    )
+    sign(ref="refs/tags/v1", repository="github.com/mallory/images")
+    assert project.stacks("verify", "t", code=1).splitlines() == [
+        f"{image['ref']}: policy: repository is 'git.example/acme/images', but must be 'github.com/mallory/images'",
+        f"{image['ref']}: policy: ref is 'refs/heads/main', but must be 'refs/tags/v1'",
+    ]
+    sign(attestations=["sbom"])
+    assert project.stacks("verify", "t", code=1).startswith(f"{image['ref']}: sbom: cosign verify-attestation: ")
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)  # a policy signs nothing again
+
+
+@pytest.mark.slow
 def test_signing_in_private_registry_uses_stack_login(
     project: Project, keys: Keys, locked_registry: Registry, tmp_path: Path
 ) -> None:
