@@ -507,6 +507,16 @@ REFUSALS: dict[str, tuple[dict[str, Any], list[str]]] = {
 """Keys of runners that AWS cannot serve, with all messages of the preview, without their `slipway:`."""
 
 
+def test_runners_of_graviton_boot_what_is_for_arm64(project: RunnersProject) -> None:
+    project.runners(instanceTypes=["g5g.xlarge"], stack={"platform": "linux/arm64"})
+    project.up()
+    data = project.template()["LaunchTemplateData"]
+    newest = project.api("ssm").get_parameter(Name=AMI_PARAMETER.format(architecture="arm64"))["Parameter"]
+    assert (data["ImageId"], data["InstanceType"]) == (newest["Value"], "g5g.xlarge")
+    assert "/actions-runner-linux-arm64-" in base64.b64decode(data["UserData"]).decode()
+    assert project.outputs()["runners"]["labels"] == ["self-hosted", "linux", "arm64", "gpu"]
+
+
 def test_runners_invalid_config_is_one_line_at_preview(project: RunnersProject) -> None:
     ec2 = project.api("ec2")
     other = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]

@@ -219,6 +219,14 @@ def test_runner_of_a_minimum_waits_for_its_lifetime(least: int, minutes: int) ->
     assert f" IDLE={minutes}\n" in text
 
 
+@pytest.mark.parametrize(("platform", "name"), [("linux/amd64", "x64"), ("linux/arm64", "arm64")])
+def test_runner_is_that_of_its_processor(platform: str, name: str) -> None:
+    text = user_data(load(), platform, name="slipway-t", gpus=0, efa=0)
+    version = load().runner
+    assert f"/v{version}/actions-runner-linux-{name}-{version}.tar.gz" in text
+    assert runner_checksum(version, platform) in text
+
+
 def test_root_volume_without_disks_must_hold_the_images() -> None:
     assert refused(of("g5.2xlarge"), of("p3.2xlarge", disks=0), root=139) == (
         "slipway:runners.root: 139 GiB is too small: the machine image takes 60 GiB, and torch within budgets 80; "
