@@ -112,6 +112,7 @@ def processor_flags(folder: Path, march: str | None) -> list[str]:
     )
     command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder), march or "", program]
     environment = {"COMPONENT": "deepspeed", "VERSION": "", "MARCH": march or "haswell", "PATH": os.environ["PATH"]}
+    environment["DEEPSPEED_OPS"] = "cpu_adam"
     done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
     return done.stdout.split()
 
@@ -121,6 +122,49 @@ def processor_flags(folder: Path, march: str | None) -> list[str]:
 )
 def test_deepspeed_is_compiled_for_the_processor_named(tmp_path: Path, march: str | None, simd: str) -> None:
     assert processor_flags(tmp_path, march) == [f"-march={march or 'native'}", f"-D__{simd}__"]
+
+
+def recipe(component: str, folder: Path, script: str, **variables: str) -> list[str]:
+    """Return what a script prints that has read a component's recipe, with a folder as the source."""
+    command = [
+        "sh",
+        "-euc",
+        f'. "${{0%/*}}/recipe"; cd "$1"; {script}',
+        str(ROOT / "dockerfiles/wheels/build"),
+        str(folder),
+    ]
+    environment = {"COMPONENT": component, "VERSION": "", "PATH": os.environ["PATH"], **variables}
+    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+def test_deepspeed_asks_for_operators_that_its_release_has(tmp_path: Path) -> None:
+    (tmp_path / "op_builder").mkdir()
+    for operator in ("async_io", "cpu_adam", "stochastic_transformer", "sparse_attn"):
+        (tmp_path / f"op_builder/{operator}.py").touch()
+    assert recipe("deepspeed", tmp_path, "extensions") == ["async_io_op", "cpu_adam_op", "stochastic_transformer_op"]
+    assert recipe("deepspeed", tmp_path, "extensions", DEEPSPEED_OPS="cpu_adam utils") == ["cpu_adam_op"]
+
+
+APEX = """\
+if has_flag("--cuda_ext", "APEX_CUDA_EXT") or "--group_norm" in sys.argv or "--fmha" in sys.argv:
+    xentropy_ver = datetime.today().strftime("%y.%m.%d")
+"""
+"""Of setup.py of NVIDIA/apex at becbb77, lines 27, 31, 40 and 474."""
+
+
+def test_apex_asks_for_each_extension_that_it_has(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(APEX)
+    (tmp_path / "python").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    built = recipe("apex", tmp_path, "wheel /there", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert built == ["setup.py bdist_wheel --dist-dir /there --cuda_ext --group_norm"]
+    assert recipe("apex", tmp_path, "extensions") == ["amp_C", "group_norm_cuda"]
+
+
+def test_apex_of_two_days_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(APEX)
+    recipe("apex", tmp_path, "environment")
+    assert 'datetime.fromtimestamp(0).strftime("%y.%m.%d")' in (tmp_path / "setup.py").read_text()
 
 
 def torch_environment(folder: Path, cuda: str, machine: str, names: str, magma: str = "") -> list[str]:

@@ -44,7 +44,10 @@ EXTENSIONS = (
 )
 """Repositories that are an extension of torch: the files of `repos/extension` are in each."""
 
-SUBMODULES = {"Dao-AILab/flash-attention": ("csrc/cutlass", "NVIDIA/cutlass")}
+SUBMODULES = {
+    "Dao-AILab/flash-attention": ("csrc/cutlass", "NVIDIA/cutlass"),
+    "NVIDIA/apex": ("apex/contrib/csrc/cudnn-frontend", "NVIDIA/cudnn-frontend"),
+}
 """A submodule's place and repository, by the repository that it is in."""
 
 DATE = "2020-01-01T00:00:00+00:00"
@@ -284,6 +287,11 @@ def standins(name: str, scratch: Path) -> list[Path]:
     if name == "Dao-AILab/flash-attention":
         shutil.copytree(extension, scratch / "hopper")
         (scratch / "hopper/version.txt").write_text("3.0.0\n")
+        return [files, extension, scratch]
+    if name == "NVIDIA/apex":
+        # The recipe reads its options out of setup.py, of which facts.py is a part.
+        facts = "".join(f"# {line}\n" for line in (files / "facts.py").read_text().splitlines())
+        (scratch / "setup.py").write_text((extension / "setup.py").read_text() + facts)
         return [files, extension, scratch]
     return [files, extension] if name in EXTENSIONS else [files]
 

@@ -21,6 +21,10 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "30-lapack": ({"LAPACK": "0"}, "torch was built without a LAPACK: torch.linalg would fail on the CPU"),
     "40-links": ({"VARIANT": "nccl"}, "nothing in torch is linked with libucc.so.1"),
     "50-magma": ({}, "torch was built without MAGMA: it has nothing of /opt/magma"),
+    "70-extensions": (
+        {"EXTENSIONS": "magma amp_C", "MAGMA": "magma_dgetrf"},
+        "torch was built without amp_C: the build says why, and what it did not find",
+    ),
     "60-libraries": (
         {"CUSPARSELT_VERSION": "0.8.1", "MAGMA": "magma_dgetrf"},
         "torch was built without cusparselt: none of its libraries is linked with it",
@@ -48,6 +52,7 @@ def test_check_of_faulty_wheel_fails(built: Built, tmp_path: Path, check: str) -
         archive.writestr("torch-2.0.1.dist-info/METADATA", "Name: torch\n")
         archive.writestr("torch/magma.so", asked.get("MAGMA", ""))
         archive.writestr(HEADER, f"#define AT_BUILD_WITH_LAPACK() {asked.get('LAPACK', '1')}\n")
+    (tmp_path / "dist/extensions").write_text(asked.get("EXTENSIONS", ""))
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY dist /dist\n")
     docker("build", "--quiet", f"--tag={wheel}", tmp_path)
     docker("build", "--quiet", f"--tag={parent}", "-", text=PARENT.format(arguments["BASE_IMAGE"]))

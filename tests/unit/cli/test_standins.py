@@ -26,6 +26,7 @@ OTHERWISE = {
         "nvbandwidth",
         "add_executable",
     ): "calls the nvcc that it is told of, as the stand-in of nvcc is no compiler to CMake",
+    ("apex", "datetime"): "names no day",
     ("vision", "jpeglib"): "links with libpng alone",
     ("vision", "libpng-config"): "names libpng itself",
     ("text", "git.*submodule"): "has the same setup.py in all releases",
@@ -68,7 +69,7 @@ STANDS_IN_FOR = {
 }
 """The contracts of what each stand-in that is no repository stands in for."""
 
-PARTS = {"repos/NVIDIA/cutlass", "repos/extension"}
+PARTS = {"repos/NVIDIA/cudnn-frontend", "repos/NVIDIA/cutlass", "repos/extension"}
 """What repositories' stand-ins have in common: a submodule, and an extension of torch."""
 
 

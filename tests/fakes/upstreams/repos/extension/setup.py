@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import torch
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension
 
 here = pathlib.Path(__file__).parent
@@ -33,6 +33,13 @@ setup(
     py_modules=facts.get("modules", []),
     package_data={"": ["lib/*.so"]},
     install_requires=facts.get("requires", ["torch"]),
-    ext_modules=[extension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags)],
+    ext_modules=[
+        extension(facts["module"], ["extension.cu"], facts.get("libraries", ()), flags),
+        # The others have nothing in them but their name.
+        *(
+            Extension(name, ["other.c"], define_macros=[("NAME", name.rpartition(".")[2])], libraries=libraries)
+            for name, libraries in facts.get("others", dict)().items()
+        ),
+    ],
     cmdclass={"build_ext": BuildExtension},
 )
