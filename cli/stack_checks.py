@@ -31,12 +31,14 @@ def check() -> list[str]:
         specs = [image.spec for image in planned.images]
         built.append(StackImages(name, planned.config.registry.repository, specs))
         if planned.config.publish:
-            owned[name] = planned.config.registry.created_repositories(spec.name for spec in specs)
+            owned[name] = planned.config.registry.created_repositories(spec.published_name for spec in specs)
             tagged[name] = frozenset(
                 f"{image.repository}:{tag}" for image in planned.images for tag in image.extra_tags
             )
         products = sum(spec.product for spec in specs)
+        images = len(planned.references) - len({spec.published_name for spec in specs if spec.product})
+        platforms = f" for {len(planned.config.platforms)} platforms" if planned.indexes else ""
         source = f" from {products} build products" if products else ""
-        print(f"{name}: {len(specs) - products} image{'' if len(specs) - products == 1 else 's'}{source}, ok")
+        print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
     return list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack

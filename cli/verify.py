@@ -12,7 +12,7 @@ from oci import cosign, credentials
 from oci.client import Repository
 from oci.credentials import Login
 from oci.evidence import signing_machines, slsa
-from stacks import plan
+from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError, one_line, suggest
@@ -35,8 +35,10 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
         raise SlipwayError(f"stack {stack}: slipway:signing is not set, so there are no signatures")
     outputs = stack_diff.outputs(stack, root)
     products: Mapping[str, Mapping[str, str]] = outputs.get("products", {})
-    published: Mapping[str, Mapping[str, str]] = {**outputs.get("images", {}), **products}
-    pushed = {name: built for name, built in published.items() if "@" in built["ref"]}
+    images = outputs.get("images", {})
+    indexes = {name for name, image in images.items() if "platforms" in image}
+    published: Mapping[str, Mapping[str, str]] = {**images, **platforms.parts(images), **products}
+    pushed = {name: built for name, built in published.items() if "@" in built.get("ref", "")}
     if not pushed:
         raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
     if image is not None and image not in pushed:
@@ -53,7 +55,9 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
             ref = built["ref"]
             yield f"{name}: {ref}"
             annotations = _annotations(planned, name, built)
-            if name not in products:
+            if name in indexes:
+                yield _signature(ref, signing, login, annotations)
+            elif name not in products:
                 yield _signature(ref, signing, login, annotations)
                 evidence = Evidence(ref, signing, login)
                 yield from evidence.lines()
@@ -75,7 +79,8 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
 def _annotations(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]:
     """Return what a published image's signature must state: its tag; its fingerprint too if it is the planned one."""
     image = next((image for image in planned.images if image.spec.name == name), None)
-    return image.annotations if image and image.tag == built["tag"] else {"tag": built["tag"]}
+    stated = planned.index_annotations(name) if name in planned.indexes else image.annotations if image else {}
+    return stated if stated.get("tag") == built["tag"] else {"tag": built["tag"]}
 
 
 def _signature(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> str:

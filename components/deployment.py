@@ -14,17 +14,21 @@ from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
 from stacks.differences import file_list
 from stacks.plan import Plan, PlannedImage
+from stacks.platforms import architecture
 from stacks.references import qualified
 
 if TYPE_CHECKING:
     from components.runners.ec2.ec2_deployment import Deployed
     from components.runners.kubernetes.kubernetes_runners import KubernetesRunners
+    from components.supply_chain.image_index import ImageIndex
 
 
 def deploy(plan: Plan) -> dict[str, Any]:
     """Declare all resources of a plan and return the stack's outputs.
 
-    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. ``products`` does the same for build
+    ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. Where it has several ``platforms``, the ``ref``
+    and ``digest`` are the index's, and each platform has its own; ``merged`` is false and the index's are missing where
+    nothing is pushed. ``products`` does the same for build
     products. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. ``checkFiles``
     lists those that its checks read besides. A preview knows them all. ``runners`` says where the stack's runners are,
     and whether the GPU checks passed.
@@ -44,25 +48,30 @@ def deploy(plan: Plan) -> dict[str, Any]:
         engine = [cluster.engine()]
     elif builder:
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
+    engines = _engines(plan)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     for image in plan.images:
         name = image.spec.name
         # A component that depends on its parents' components is listed after them.
         parents = [variants[parent] for parent in image.siblings.values()]
-        options = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=engine)
+        options = pulumi.ResourceOptions(
+            depends_on=[registry, *parents], providers=engines.get(image.spec.platform, engine)
+        )
         variants[name] = ImageVariant(name, _variant_args(plan, image, registry, variants, verified), options)
-        registry.keep(name, variants[name].ref, variants[name])
+        if not image.spec.is_part:
+            registry.keep(name, variants[name].ref, variants[name])
+    indexes = _indexes(plan, registry, variants) if plan.config.publish else {}
     if builder:
         digests = {name: pulumi.Output.concat(variant.tag, "@", variant.digest) for name, variant in variants.items()}
         builder.stop_after({**digests, **_checks(plan)}, list(variants.values()))
-    outputs = _image_outputs(plan, variants)
+    outputs = _image_outputs(plan, variants, indexes)
     if cluster:
-        outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, variants, registry)}
+        outputs["runners"] = {**cluster.outputs, **_validated(plan, cluster, {**variants, **indexes}, registry)}
     if machines:
         outputs["runners"] = machines.outputs
     if plan.config.publish and (plan.config.signing or plan.config.extra_tags):
-        outputs |= _supply_chain().after_push(plan, registry, variants)
+        outputs |= _supply_chain().after_push(plan, registry, variants, indexes)
     if verified:
         outputs["verifiedParents"] = {ref: parent.by for ref, parent in verified.items()}
     return outputs | _plan_outputs(plan)
@@ -74,12 +83,57 @@ def _checks(plan: Plan) -> dict[str, str]:
     return {f"{name}-checks": content.folder for name, content in checks.items() if content}
 
 
-def _image_outputs(plan: Plan, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
+def _engines(plan: Plan) -> dict[str, list[pulumi.ProviderResource]]:
+    """Declare the engine of each platform of a stack for several.
+
+    Each has a provider of its own from the first update on: an image that moves between providers would be replaced.
+    """
+    if not plan.indexes:
+        return {}
+    import pulumi_docker as docker  # noqa: PLC0415 - components.image has it
+
+    return {
+        platform: [docker.Provider(f"engine-{architecture(platform)}", disable_docker_daemon_check=True)]
+        for platform in plan.config.platforms
+    }
+
+
+def _indexes(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, ImageIndex]:
+    """Declare the index of each image that has several platforms; it waits for all of them."""
+    indexes: dict[str, ImageIndex] = {}
+    for name, images in plan.indexes.items():
+        from components.supply_chain.image_index import ImageIndex, ImageIndexArgs  # noqa: PLC0415 - few stacks have one
+
+        parts = {image.spec.platform: variants[image.spec.name].ref for image in images}
+        login = registry.login(list(parts.values()))
+        args = ImageIndexArgs(images[0].index_reference or "", parts, login)
+        indexes[name] = ImageIndex(name, args)
+        registry.keep(name, indexes[name].ref, indexes[name])
+    return indexes
+
+
+def _image_outputs(
+    plan: Plan, variants: Mapping[str, ImageVariant], indexes: Mapping[str, ImageIndex]
+) -> dict[str, Any]:
     outputs: dict[str, Any] = {"images": {}}
     for image in plan.images:
         variant = variants[image.spec.name]
         built = {"ref": variant.ref, "digest": variant.digest, "tag": image.tag}
-        outputs.setdefault("products" if image.spec.product else "images", {})[image.spec.name] = built
+        if not image.spec.is_part:
+            outputs.setdefault("products" if image.spec.product else "images", {})[image.spec.name] = built
+    for name, images in plan.indexes.items():
+        of_index: dict[str, Any] = (
+            {"ref": indexes[name].ref, "digest": indexes[name].digest} if name in indexes else {"merged": False}
+        )
+        parts = {
+            image.spec.platform: {
+                "ref": variants[image.spec.name].ref,
+                "digest": variants[image.spec.name].digest,
+                "tag": image.tag,
+            }
+            for image in images
+        }
+        outputs["images"][name] = {**of_index, "tag": images[0].index_tag, "platforms": parts}
     return outputs
 
 
@@ -123,7 +177,10 @@ def _cluster(plan: Plan) -> KubernetesRunners | None:
 
 
 def _validated(
-    plan: Plan, cluster: KubernetesRunners, variants: Mapping[str, ImageVariant], registry: Registry
+    plan: Plan,
+    cluster: KubernetesRunners,
+    variants: Mapping[str, ImageVariant | ImageIndex],
+    registry: Registry,
 ) -> dict[str, Any]:
     runners = plan.config.runners
     validation = runners.validation if isinstance(runners, kubernetes.KubernetesRunners) else None

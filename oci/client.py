@@ -49,7 +49,7 @@ _REASONS: Final = {
 _PULL_REASONS: Final = _REASONS | dict.fromkeys(
     (401, 403), "the registry requires a login with pull access; run `docker login {host}`"
 )
-_PUSH_REASONS: Final = _REASONS | dict.fromkeys(
+PUSH_REASONS: Final = _REASONS | dict.fromkeys(
     (401, 403), "the registry rejected the login, or the login has no push access; check slipway:registry's credentials"
 )
 
@@ -79,7 +79,7 @@ def tag(reference: str, name: str, login: Login | None) -> None:
     Raises:
         SlipwayError: the image does not exist, the login is rejected, or the registry does not respond.
     """
-    Repository(reference, login, reasons=_PUSH_REASONS).tag(name)
+    Repository(reference, login, reasons=PUSH_REASONS).tag(name)
 
 
 class Repository:
@@ -170,7 +170,15 @@ class Repository:
             SlipwayError: as for :meth:`manifest`, or the registry rejects the tag.
         """
         _, media_type, body = self._manifest()
-        self._request("PUT", f"manifests/{name}", name, body, media_type).close()
+        self.put(name, body, media_type)
+
+    def put(self, version: str, body: bytes, media_type: str) -> None:
+        """Push a manifest under ``version``, its digest or a tag.
+
+        Raises:
+            SlipwayError: the registry rejects the manifest or the tag, or does not respond.
+        """
+        self._request("PUT", f"manifests/{version}", version, body, media_type).close()
 
     def blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
         """Stream a blob to ``read``, check the blob's digest, and return the result of ``read``.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oci import azure_login, docker_login
+from oci.logins import azure_login, docker_login
 from stacks.config.load import ENCRYPTED
 from stacks.config.registries import Registry
 from stacks.config.registries.generic import GenericRegistry

@@ -1,16 +1,23 @@
-"""Checks before the first build: credentials to push, and the programs that sign and verify."""
+"""Checks before the first build: credentials to push, programs that sign and verify, and the platforms of parents."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from oci import credentials
+from stacks.errors import SlipwayError
 from stacks.plan import Plan
+from stacks.spec import Outside
 
 
 def check(plan: Plan) -> None:
     """Check that the images of a plan can be pushed and signed, and their parents verified.
 
+    Where an image has several platforms, its parents must have them too: an engine would build on a parent for another
+    platform without a word.
+
     Raises:
-        SlipwayError: credentials, a program or a key is missing.
+        SlipwayError: credentials, a program or a key is missing, or a parent lacks a platform; one line for each.
     """
     signing = plan.config.signing if plan.config.publish else None
     if plan.config.publish:
@@ -23,3 +30,28 @@ def check(plan: Plan) -> None:
         from oci import cosign  # noqa: PLC0415 - other stacks start faster without it
 
         cosign.check(signing)
+    if plan.indexes and (mistakes := list(_lacking(plan))):
+        raise SlipwayError("\n".join(mistakes))
+
+
+def _lacking(plan: Plan) -> Iterator[str]:
+    """Yield a line for each outside parent that lacks platforms of the images that are built on it."""
+    from oci import registry_image  # noqa: PLC0415 - other stacks start faster without it
+    from oci.transport import Unreachable  # noqa: PLC0415 - as above
+
+    needed: dict[str, dict[str, None]] = {}
+    for image in plan.images:
+        for argument, parent in image.content.parents.items():
+            if isinstance(parent, Outside) and parent.reference != "scratch":
+                needed.setdefault(image.args[argument], {})[image.spec.platform] = None
+    login = credentials.configured(plan.config.registry)
+    for reference, platforms in needed.items():
+        try:
+            present = registry_image.platforms(reference, login)
+        except Unreachable:  # only the engine may reach it
+            continue
+        if lacking := [platform for platform in platforms if platform not in present]:
+            yield (
+                f"{reference}: no image for {', '.join(lacking)}; it has: {', '.join(present) or 'none'}; give another "
+                f"parent, or take {', '.join(lacking)} out of slipway:platforms"
+            )

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from oci import docker_login
 from oci.credentials import Login
+from oci.logins import docker_login
 from stacks.errors import SlipwayError, one_line
 
 _INHERITED: Final = re.compile(

@@ -107,6 +107,17 @@ def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
     return [fetch(f"{split(reference)[0]}@{digest}", login) for digest in digests.values()]
 
 
+def platforms(reference: str, login: Login | None = None) -> list[str]:
+    """Return the platforms of the images that a reference names.
+
+    Raises:
+        SlipwayError: it does not exist or is malformed, or the registry does not respond.
+    """
+    repository = Repository(reference, login)
+    manifest = repository.manifest()
+    return [*_platforms(manifest.content)] if manifest.media_type in INDEXES else [of(repository, manifest).platform]
+
+
 def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> str:
     """Return the digest of an index's image for a platform; without one, of its only image.
 

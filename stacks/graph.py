@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacks import flavors, lock
+from stacks import flavors, lock, platforms
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
@@ -28,8 +28,8 @@ class Graph:
 
     @property
     def images(self) -> list[str]:
-        """The names of the images that are run, without build products."""
-        return [spec.name for spec in self.specs if not spec.product]
+        """The names under which the images that are run are published, without build products."""
+        return list(dict.fromkeys(spec.published_name for spec in self.specs if not spec.product))
 
     @property
     def outside_parents(self) -> list[Outside]:
@@ -44,7 +44,25 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
     config = flavors.load(values, where)
-    return Graph(where, config, tuple(flavors.flavor(config.flavor).images(config)), root)
+    return Graph(where, config, tuple(_specs(config, values, where)), root)
+
+
+def _specs(config: StackConfig, values: Mapping[str, Any], where: str) -> list[ImageSpec]:
+    """Return a stack's specs; the flavor says what it builds for each of several platforms."""
+    images = flavors.flavor(config.flavor).images
+    if len(config.platforms) <= 1:
+        return images(config)
+    common = {key: value for key, value in values.items() if key != "platforms"}
+    configs = {
+        platform: config
+        if platform == config.platform
+        else flavors.load(common | {"platform": platform}, f"{where}: {platform}")
+        for platform in config.platforms
+    }
+    try:
+        return platforms.merged({platform: images(own) for platform, own in configs.items()})
+    except SlipwayError as error:
+        raise SlipwayError("\n".join(f"{where}: {line}" for line in str(error).splitlines())) from None
 
 
 def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:

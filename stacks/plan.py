@@ -26,7 +26,7 @@ from stacks.identity import content, history
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
 from stacks.identity.dockerfile.declarations import mirrored
-from stacks.identity.fingerprint import fingerprints
+from stacks.identity.fingerprint import fingerprints, index_fingerprint, published_fingerprints
 from stacks.spec import CONTEXT, ImageSpec, Outside
 
 MIRROR_ARGS = {
@@ -50,6 +50,9 @@ class PlannedImage:
     sibling parents. A sibling's digest is known only after its build; ``parents`` maps its argument to its
     ``name:tag``. ``fingerprint`` is the SHA-256 of what the image is made of. ``extra_tags`` are set after the push.
     ``checks_args`` are the build arguments of the checks.
+
+    An image that is one platform's part of an index is known by its content alone. So a change of another platform
+    leaves it as it is; ``index_tag`` names them all.
     """
 
     content: Content
@@ -60,6 +63,7 @@ class PlannedImage:
     fingerprint: str
     extra_tags: tuple[str, ...] = ()
     checks_args: Mapping[str, str] = field(default_factory=dict)
+    index_tag: str | None = None
 
     @property
     def spec(self) -> ImageSpec:
@@ -70,6 +74,11 @@ class PlannedImage:
     def reference(self) -> str:
         """The name under which the image is published."""
         return f"{self.repository}:{self.tag}"
+
+    @property
+    def index_reference(self) -> str | None:
+        """The name of the index that names the image beside those of other platforms; None without an index."""
+        return self.index_tag and f"{self.repository}:{self.index_tag}"
 
     @property
     def unchecked_reference(self) -> str:
@@ -138,8 +147,23 @@ class Plan:
 
     @property
     def references(self) -> dict[str, str]:
-        """The images' full names with tags, by their names in the stack."""
-        return {image.spec.name: image.reference for image in self.images}
+        """The images' full names with tags, by the names under which they are published."""
+        return {image.spec.published_name: image.index_reference or image.reference for image in self.images}
+
+    @property
+    def indexes(self) -> dict[str, list[PlannedImage]]:
+        """The images of each index, one for each platform, by the name under which the index is published."""
+        indexes: dict[str, list[PlannedImage]] = {}
+        for image in self.images:
+            if image.spec.is_part:
+                indexes.setdefault(image.spec.published_name, []).append(image)
+        return indexes
+
+    def index_annotations(self, name: str) -> dict[str, str]:
+        """Return what an index's signature states besides its digest."""
+        images = self.indexes[name]
+        parts = {image.spec.platform: image.fingerprint for image in images}
+        return {"tag": images[0].index_tag or "", "fingerprint": index_fingerprint(parts)}
 
     def image(self, name: str | None = None) -> PlannedImage:
         """Return an image by its name. Without a name: the last image that is run, which is built on the others.
@@ -173,6 +197,7 @@ class Plan:
                     "args": {key: value for key, value in image.args.items() if key not in image.spec.parents},
                     "parents": {key: {**image.args, **image.parents}[key] for key in image.content.parents},
                     "labels": dict(image.content.labels),
+                    **({"index": image.index_reference} if image.index_reference else {}),
                 }
                 for image in self.images
             ],
@@ -243,6 +268,10 @@ def make(
 def _file_values(stack: str, root: Path) -> dict[str, Any]:
     values = read_stack(stack, root)
     check_clear_text(values, f"stack {stack}")
+    if {"platform", "platforms"} <= values.keys():
+        raise SlipwayError(
+            f"stack {stack}: slipway:platform is for one platform, and slipway:platforms for several: leave one out"
+        )
     return values
 
 
@@ -256,19 +285,23 @@ def _images(stack: str, resolved: Graph, contents: Contents, *, search: bool) ->
     config, root, ordered = resolved.config, resolved.root, resolved.specs
     content_of = content.of_stack(ordered, contents)
     prints = fingerprints(content_of.values())
-    run = {spec.name: prints[spec.name] for spec in ordered if not spec.product}
-    files = {name: of.listing for name, of in content_of.items()}
+    run = published_fingerprints(content_of.values())
+    files: dict[str, dict[str, str]] = {}
+    for of in content_of.values():
+        files.setdefault(of.spec.published_name, {}).update(of.listing)
     revisions = history.find(stack, run, files=files, root=root) if search else history.newest(run, root)
-    # A product is known by its content alone, so that every stack and branch that needs the same one shares it.
-    revisions |= {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered if spec.product}
+    # A product is known by its content alone, so that every stack and branch that needs the same one shares it. So is
+    # one platform's part of an index, so that it stays where another platform changes.
+    of_content = {spec.name: tags.Revision(mark=prints[spec.name][:8]) for spec in ordered}
     additional = extra_tags_of(stack, config, root)
     images: dict[str, PlannedImage] = {}
     for spec in ordered:
         of = content_of[spec.name]
         images[spec.name] = PlannedImage(
             content=of,
-            repository=f"{config.registry.repository}/{spec.name}",
-            tag=_tag(stack, spec, revisions[spec.name]),
+            repository=f"{config.registry.repository}/{spec.published_name}",
+            tag=_tag(stack, spec, (of_content if spec.product or spec.is_part else revisions)[spec.name]),
+            index_tag=_tag(stack, spec, revisions[spec.published_name], index=True) if spec.is_part else None,
             args=_args(of, config),
             parents={argument: images[parent].reference for argument, parent in of.siblings.items()},
             fingerprint=prints[spec.name],
@@ -294,9 +327,11 @@ def extra_tags_of(stack: str, config: StackConfig, root: Path = ROOT) -> tuple[s
         raise SlipwayError(f"stack {stack}: slipway:extraTags: on the branch '{one_line(branch)}': {error}") from None
 
 
-def _tag(stack: str, spec: ImageSpec, revision: tags.Revision) -> str:
+def _tag(stack: str, spec: ImageSpec, revision: tags.Revision, *, index: bool = False) -> str:
+    """Return an image's own tag, or that of its index."""
     try:
-        return tags.render(revision, spec.suffix)
+        tag = tags.render(revision, spec.suffix)
+        return tags.of_part(spec.platform, tag) if spec.is_part and not index else tag
     except SlipwayError as error:
         raise SlipwayError(f"stack {stack}: {spec.name}: {error}") from None
 

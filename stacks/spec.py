@@ -59,17 +59,19 @@ class Branch(_Frozen):
 class ImageSpec(_Frozen):
     """One image: everything that decides its content except the files of its context.
 
-    ``name`` is unique in its stack and the last part of the repository's name. ``dockerfile`` is relative to the
-    context. ``args`` are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each
-    argument of a ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on
-    by way of a product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces
-    them with commits.
+    ``name`` is unique in its stack. ``repository`` is the last part of the repository's name, by default the name;
+    images that differ in their platform alone have it in common. ``dockerfile`` is relative to the context. ``args``
+    are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each argument of a
+    ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on by way of a
+    product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
+    commits.
 
     A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
     number of parallel jobs, change the speed of a build and not its result.
     """
 
     name: str
+    repository: str | None = None
     dockerfile: str
     target: str | None = None
     platform: str = "linux/amd64"
@@ -98,6 +100,16 @@ class ImageSpec(_Frozen):
         return self
 
     @property
+    def published_name(self) -> str:
+        """The last part of the repository's name. In a stack for several platforms, some images share it."""
+        return self.repository or self.name
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the image is published as one platform's part of an index. A product is published by its content."""
+        return self.repository is not None and not self.product
+
+    @property
     def labels(self) -> dict[str, str]:
         """The image's OCI labels: what it is and its versions, never a date or a revision.
 
@@ -107,7 +119,7 @@ class ImageSpec(_Frozen):
         if self.product:
             return {}
         labels = {
-            "title": self.name,
+            "title": self.published_name,
             "description": self.description,
             "version": self.suffix.model_copy(update={"tail": None}).render(),
             "licenses": self.licenses,

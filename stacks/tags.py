@@ -24,6 +24,10 @@ LIMIT = 128
 UNCHECKED = "unchecked--"
 """Prefix of the tag that an image has until its checks passed. No branch's prefix has two dashes."""
 
+_PART = "--"
+"""What follows the architecture at the beginning of the tag of one platform's part of an index."""
+_ARCHITECTURES = ("amd64", "arm64")
+
 # A version in a tag: 2.0.1, 2.18.3-1 (a packaging revision), 2.0.0-rc1.
 _CANDIDATE = r"(?:rc|alpha|beta|dev|post)[0-9]*"
 _VERSION = rf"[0-9][0-9A-Za-z._]*(?:-[0-9][0-9A-Za-z._]*|-{_CANDIDATE})?"
@@ -53,9 +57,10 @@ _RESERVED = "|".join(
 _TAIL = rf"(?!(?:{_RESERVED})$){_WORD}"
 _REVISION = r"[0-9a-f]{7,40}"
 _MARK = r"[0-9a-f]{8}"
+_PARTS = rf"(?:(?:{'|'.join(_ARCHITECTURES)}){_PART})?"
 _BRANCH = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _TAG = re.compile(
-    rf"(?:(?:(?P<branch>{_BRANCH})-)?(?P<revision>{_REVISION})(?:-x(?P<mark>{_MARK}))?|x(?P<alone>{_MARK}))"
+    rf"(?:(?:(?P<branch>{_BRANCH})-)?(?P<revision>{_REVISION})(?:-x(?P<mark>{_MARK}))?|{_PARTS}x(?P<alone>{_MARK}))"
     rf"-(?P<variant>{_VARIANT})"
     + "".join(f"(?:-{prefix}(?P<{name}>{value}))?" for name, (prefix, value) in _FIELDS.items())
     + rf"(?:-(?P<tail>{_TAIL}))?"
@@ -133,8 +138,23 @@ def render(revision: Revision, suffix: Suffix) -> str:
     return tag
 
 
+def of_part(platform: str, tag: str) -> str:
+    """Return the tag of one platform's part of an index. Nothing refers to it; it keeps the part in the registry.
+
+    Raises:
+        SlipwayError: it would be longer than 128 characters.
+    """
+    part = f"{platform.split('/')[1]}{_PART}{tag}"
+    if len(part) > LIMIT:
+        raise SlipwayError(
+            f"the tag '{part}', which keeps what is for {platform}, has {len(part)} characters, at most {LIMIT} are "
+            "allowed; shorten the branch name or slipway:tagSuffix"
+        )
+    return part
+
+
 def parse(tag: str) -> tuple[Revision, Suffix]:
-    """Take a tag apart; the inverse of :func:`render`.
+    """Take a tag apart; the inverse of :func:`render`. The architecture before a part's tag is left out.
 
     Raises:
         SlipwayError: the text is not a tag of this grammar.
@@ -172,10 +192,10 @@ def check_extra(tag: str) -> str:
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tag):
         raise ValueError("expected a tag such as latest: letters, digits and _ . -, at most 128 characters")
-    if tag.startswith(("sha256-", "keep-", UNCHECKED)):
-        raise ValueError(
-            f"tags that begin with 'sha256-' are for signatures, and with 'keep-' or '{UNCHECKED}' for Slipway"
-        )
+    parts = [f"{architecture}{_PART}" for architecture in _ARCHITECTURES]
+    if tag.startswith(("sha256-", "keep-", UNCHECKED, *parts)):
+        ours = " or ".join(f"'{prefix}'" for prefix in ("keep-", UNCHECKED, *parts))
+        raise ValueError(f"tags that begin with 'sha256-' are for signatures, and with {ours} for Slipway")
     if _TAG.fullmatch(tag):
         raise ValueError("looks like a tag that never moves; choose another word, such as latest")
     return tag

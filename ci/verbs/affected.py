@@ -101,10 +101,12 @@ def _differing(stack: str, published: Mapping[str, Any]) -> list[str]:
 def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collection[str]) -> str:
     """Return the signatures or extra tags that published images of a stack lack, in words; empty if none."""
     signing, products = config.signing, outputs.get("products", {})
+    # A product has a signature alone, and so has the index of several platforms' images.
+    bare = {*products, *(name for name, image in outputs.get("images", {}).items() if "platforms" in image)}
     signed: dict[str, Mapping[str, Any]] = {**{name: {} for name in products}, **outputs.get("signed", {})}
     if signing:
         attested = {key for key in ("sbom", "provenance") if getattr(signing, key)}
-        required = {name: {"signature"} if name in products else {"signature", *attested} for name in signed}
+        required = {name: {"signature"} if name in bare else {"signature", *attested} for name in signed}
         if not signed or any(
             outputs.get("by") != signing.who or not required[name] <= outputs.keys() for name, outputs in signed.items()
         ):

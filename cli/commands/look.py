@@ -54,6 +54,8 @@ def show(stack: str, *, as_json: bool) -> None:
         print(f"{image['name']}  {image['tag']}")
         print(f"  dockerfile  {image['dockerfile']}" + (f" (target {image['target']})" if image["target"] else ""))
         print(f"  platform    {image['platform']}")
+        if "index" in image:
+            print(f"  index       {image['index']}")
         for kind in ("parents", "args", "labels"):
             for key, value in image[kind].items():
                 print(f"  {kind:<10}  {key}={value}")

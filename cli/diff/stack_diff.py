@@ -18,6 +18,7 @@ from oci.registry_image import Image, fetch
 from stacks import differences, plan
 from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan, PlannedImage
+from stacks.platforms import parts
 from stacks.spec import Outside
 
 State = Literal["unchanged", "changed", "new"]
@@ -117,7 +118,10 @@ class _Published:
     """The outputs of a stack."""
 
     def __init__(self, outputs: Mapping[str, Any]) -> None:
-        self.images: Mapping[str, Mapping[str, str]] = {**outputs.get("images", {}), **outputs.get("products", {})}
+        self.images: Mapping[str, Mapping[str, str]] = {
+            **parts(outputs.get("images", {})),
+            **outputs.get("products", {}),
+        }
         self._plans = outputs.get("plan", {})
         self._files = outputs.get("planFiles", {})
 
@@ -181,7 +185,7 @@ def _image(
         _base(image, published, login) if published else None,
         newer or published,
         content,
-        planned.config.budgets.get(spec.name),
+        planned.config.budgets.get(spec.published_name),
     )
 
 

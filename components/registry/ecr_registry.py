@@ -200,6 +200,11 @@ def _unsigned() -> dict[str, Any]:
     }
 
 
+def _repositories(plan: Plan, *, product: bool) -> list[str]:
+    """Return the last parts of the repositories' names: those of products, or of images that are run."""
+    return [*dict.fromkeys(image.spec.published_name for image in plan.images if image.spec.product == product)]
+
+
 def declare(plan: Plan) -> Registry:
     """Declare the registry of a plan, which is in ECR."""
     config = plan.config.registry
@@ -212,8 +217,8 @@ def declare(plan: Plan) -> Registry:
             account=config.account,
             region=config.region,
             stack=plan.stack,
-            images=[image.spec.name for image in plan.images if not image.spec.product],
-            products=[image.spec.name for image in plan.images if image.spec.product],
+            images=_repositories(plan, product=False),
+            products=_repositories(plan, product=True),
             create=config.create,
             keep_newest=config.keep_newest,
             kms_key=config.kms_key,

@@ -10,6 +10,7 @@ import pulumi
 from components.image import ImageVariant
 from components.registry.interface import Login, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
+from components.supply_chain.image_index import ImageIndex
 from components.supply_chain.image_signature import Signature, SignatureArgs, SignedArgs
 from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
 from components.supply_chain.sbom_attestation import Sbom
@@ -35,8 +36,13 @@ def verified(plan: Plan, registry: Registry) -> dict[str, VerifiedParent]:
     }
 
 
-def after_push(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant]) -> dict[str, Any]:
-    """Declare the additional tags, signatures and attestations of each image; return the outputs."""
+def after_push(
+    plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant], indexes: Mapping[str, ImageIndex]
+) -> dict[str, Any]:
+    """Declare the additional tags, signatures and attestations of each image; return the outputs.
+
+    An index has the additional tags and a signature. Its platforms' images have signatures and attestations.
+    """
     tags: dict[str, Any] = {}
     signed: dict[str, Any] = {}
     for image in plan.images:
@@ -46,11 +52,23 @@ def after_push(plan: Plan, registry: Registry, variants: Mapping[str, ImageVaria
         variant = variants[name]
         below = pulumi.ResourceOptions(parent=variant)
         login = registry.login([variant.ref])  # after the push: a login from before the build may have expired
-        for tag in image.extra_tags:
+        for tag in () if image.spec.is_part else image.extra_tags:
             extra = ExtraTagArgs(ref=variant.ref, tag=tag, login=login)
             tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
         if plan.config.signing:
             signed[name] = _signed(image, variants, login, plan.config, plan.config.signing)
+    for name, index in indexes.items():
+        below = pulumi.ResourceOptions(parent=index)
+        login = registry.login([index.ref])
+        for tag in plan.indexes[name][0].extra_tags:
+            extra = ExtraTagArgs(ref=index.ref, tag=tag, login=login)
+            tags.setdefault(name, []).append(ExtraTag(f"{name}-tag-{tag}", extra, below).name)
+        if plan.config.signing:
+            states = plan.index_annotations(name)
+            signature = Signature(
+                f"{name}-signature", SignatureArgs(index.ref, plan.config.signing, login, states), below
+            )
+            signed[name] = {"signature": signature.signature, "by": plan.config.signing.who}
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 

@@ -119,5 +119,5 @@ def _validation(graph: Graph) -> Validation | None:
 
 
 def _script(graph: Graph, validation: Validation) -> Path:
-    (dockerfile,) = {spec.dockerfile for spec in graph.specs if spec.name == validation.image}
+    (dockerfile,) = {spec.dockerfile for spec in graph.specs if spec.published_name == validation.image}
     return graph.root / CONTEXT / Path(dockerfile).parent / _GPU_CHECKS

@@ -40,7 +40,7 @@ def collisions(stacks: Iterable[StackImages]) -> list[str]:
             lines.append(
                 f"stacks {first.stack} and {second.stack}: {names} would have equal tags in {first.repository} but "
                 f"differ in {_differences([(ours[key], theirs[key]) for key in keys])}; set slipway:tagSuffix in one "
-                "of them"
+                f"of them{_one_stack(first, second)}"
             )
     return lines
 
@@ -71,22 +71,35 @@ def shared_repositories(stacks: Mapping[str, AbstractSet[str]]) -> list[str]:
 def _contents(built: StackImages) -> dict[tuple[str, str, str], dict[str, str]]:
     """Return what decides each image's content, by repository, name and suffix: its reference without the revision."""
     by_name = {spec.name: spec for spec in built.specs}
-    return {
-        (built.repository, spec.name, spec.suffix.render()): _content(spec, by_name)
-        for spec in built.specs
-        if not spec.product
-    }
+    contents: dict[tuple[str, str, str], dict[str, str]] = {}
+    for spec in built.specs:
+        if not spec.product:
+            content = contents.setdefault((built.repository, spec.published_name, spec.suffix.render()), {})
+            for key, value in _content(spec, by_name).items():
+                # One tag names the images of all platforms.
+                values = dict.fromkeys([*filter(None, [content.get(key)]), value])
+                content[key] = ", ".join(values)
+    return contents
 
 
 def _content(spec: ImageSpec, by_name: Mapping[str, ImageSpec]) -> dict[str, str]:
+    name = spec.published_name
     inputs = {"platform": spec.platform, "dockerfile": spec.dockerfile, "target": spec.target or "", **spec.args}
-    content = {f"{spec.name} {key}": value for key, value in inputs.items()}
+    content = {f"{name} {key}": value for key, value in inputs.items()}
     for argument, parent in spec.parents.items():
         if isinstance(parent, Outside):
-            content[f"{spec.name} {argument}"] = "@".join(filter(None, (parent.reference, parent.digest)))
+            content[f"{name} {argument}"] = "@".join(filter(None, (parent.reference, parent.digest)))
         else:
-            content |= {f"{spec.name} {argument}": parent.image, **_content(by_name[parent.image], by_name)}
-    return content | {f"{spec.name} {label}": value for label, value in spec.labels.items()}
+            sibling = by_name[parent.image]
+            content |= {f"{name} {argument}": sibling.published_name, **_content(sibling, by_name)}
+    return content | {f"{name} {label}": value for label, value in spec.labels.items()}
+
+
+def _one_stack(first: StackImages, second: StackImages) -> str:
+    """Return advice for two stacks of different platforms: one stack can have both."""
+    platforms = [sorted({spec.platform for spec in built.specs if not spec.product}) for built in (first, second)]
+    both = ", ".join(dict.fromkeys([*platforms[0], *platforms[1]]))
+    return f", or make one stack with slipway:platforms: [{both}]" if platforms[0] != platforms[1] else ""
 
 
 def _differences(pairs: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> str:

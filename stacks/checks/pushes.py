@@ -38,7 +38,7 @@ def products(graph: Graph) -> Iterator[str]:
 def _owners(graph: Graph, repository: str) -> dict[str, str]:
     """Return the stacks by the name of each product that they have below a registry's path."""
     stack = graph.where.removeprefix("stack ")
-    owners = {spec.name: stack for spec in graph.specs if spec.product}
+    owners = {spec.published_name: stack for spec in graph.specs if spec.product}
     for name in stack_names(graph.root):
         with suppress(SlipwayError):  # a mistake of another stack is that stack's
             values = read_stack(name, graph.root)
@@ -46,5 +46,5 @@ def _owners(graph: Graph, repository: str) -> dict[str, str]:
                 continue
             theirs = graphs.unlocked(values, f"stack {name}", graph.root)
             if theirs.config.registry.repository == repository:
-                owners |= {spec.name: name for spec in theirs.specs if spec.product}
+                owners |= {spec.published_name: name for spec in theirs.specs if spec.product}
     return owners

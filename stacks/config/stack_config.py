@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -35,6 +36,20 @@ from stacks.versions.incompatible import Unverified
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""
 
+_PLATFORMS = Literal["linux/amd64", "linux/arm64"]
+
+
+def _without_variant(value: object) -> object:
+    """Refuse the variant that the architectures here always have (containerd, platforms/database.go)."""
+    plain = str(value).rpartition("/")[0]
+    if plain in get_args(_PLATFORMS):
+        raise ValueError(f"images of {plain} are for all its variants here: expected {plain}")
+    return value
+
+
+Platform = Annotated[_PLATFORMS, BeforeValidator(_without_variant)]
+"""A platform of images, as Docker names it."""
+
 _MOST_MOVING = 3
 """Extra tags in ECR."""
 
@@ -46,8 +61,11 @@ class StackConfig(Model):
     """Renamed keys: the former name and the present one. The former still works, with a warning."""
 
     flavor: str = Field(description="The family of images that the stack builds.")
-    platform: Literal["linux/amd64", "linux/arm64"] = Field(
-        "linux/amd64", description="Platform of the stack's images."
+    platform: Platform = Field("linux/amd64", description="Platform of the stack's images.")
+    platforms: tuple[Platform, ...] = Field(
+        (),
+        description="Platforms of the stack's images, in place of `platform`. Each image is built for all of them, and "
+        "one tag names them.",
     )
     publish: bool = Field(default=True, description="Push the images. false builds them and leaves them in the engine.")
     tag_suffix: Annotated[str, AfterValidator(check_tail)] | None = Field(
@@ -111,6 +129,25 @@ class StackConfig(Model):
         config = handler({cls.former_keys.get(key, key): value for key, value in values.items()})
         config._used_former_keys = tuple(former)  # noqa: SLF001 - of the same class
         return config
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_platform(cls, values: Any) -> Any:
+        """Let keys be checked for the first platform. The others are checked when their images are made.
+
+        A program gets the default of ``platform`` from Pulumi, so both keys are refused where the file is read.
+        """
+        if not isinstance(values, Mapping) or not isinstance(values.get("platforms"), list | tuple):
+            return values
+        first = next(iter(values["platforms"]), None)
+        return {**values, "platform": first} if first in get_args(_PLATFORMS) else values
+
+    @field_validator("platforms")
+    @classmethod
+    def _several(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("one of them is repeated; remove it")
+        return value
 
     def listed(self) -> Iterator[Callable[[], None]]:
         """Yield a check for each release of the stack: it raises ``Unverified`` if no table confirms the release."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from stacks.identity.content import Content
 from stacks.spec import Outside
@@ -30,3 +30,25 @@ def fingerprints(contents: Iterable[Content]) -> dict[str, str]:
         }
         prints[content.spec.name] = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return prints
+
+
+def published_fingerprints(contents: Collection[Content]) -> dict[str, str]:
+    """Return the fingerprint of each image that is run, by the name under which it is published.
+
+    That of an index is made of its platforms' fingerprints: one tag names them all, so none can change without it.
+    """
+    prints = fingerprints(contents)
+    parts: dict[str, dict[str, str]] = {}
+    for spec in (content.spec for content in contents):
+        if spec.is_part:
+            parts.setdefault(spec.published_name, {})[spec.platform] = prints[spec.name]
+    return {name: index_fingerprint(of) for name, of in parts.items()} | {
+        content.spec.name: prints[content.spec.name]
+        for content in contents
+        if not (content.spec.product or content.spec.is_part)
+    }
+
+
+def index_fingerprint(parts: Mapping[str, str]) -> str:
+    """Return the fingerprint of an index, from those of its images by platform."""
+    return hashlib.sha256(json.dumps(dict(parts), sort_keys=True).encode()).hexdigest()

@@ -17,7 +17,7 @@ from pathlib import Path
 from stacks.errors import SlipwayError
 from stacks.identity import older_trees
 from stacks.identity.cache import Cache
-from stacks.identity.fingerprint import fingerprints as fingerprints_of
+from stacks.identity.fingerprint import published_fingerprints
 from stacks.identity.git import git
 from stacks.spec import CONTEXT
 from stacks.tags import Revision, branch_prefix
@@ -182,7 +182,8 @@ def _fingerprints_at(root: Path, commit: str) -> Fingerprints:
         return Cache(root, "revisions").get(
             ["at", _rules(), _objects(root, commit)],
             lambda: {
-                stack: fingerprints_of(images.values()) for stack, images in older_trees.at(commit, root).stacks.items()
+                stack: published_fingerprints(images.values())
+                for stack, images in older_trees.at(commit, root).stacks.items()
             },
         )
     except SlipwayError:

@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from oci.client import IMAGES, INDEXES
 from tests.helpers import program_copy, pulumi_cli
 
 FLAVOR = '''
@@ -40,6 +41,7 @@ def images(config):
         ImageSpec(
             name=f"link{number}",
             dockerfile=f"link{number}/Dockerfile",
+            platform=config.platform,
             args={"WORD": config.word},
             parents={"BASE_IMAGE": Sibling(image=f"link{number - 1}") if number else Outside(reference=config.base)},
             description="a link",
@@ -57,7 +59,7 @@ COPY link{number}/file.txt /link{number}-${{WORD}}.txt
 """
 
 
-MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+MANIFESTS = ", ".join((*IMAGES, *INDEXES))
 
 
 class Run(subprocess.CompletedProcess[str]):

@@ -33,7 +33,8 @@ class Registry:
     ``digests`` maps ``name:tag`` to a digest, or to the status of a refusal. ``manifests`` and ``blobs`` are by digest;
     content that does not fit its digest makes a corrupt one. ``refusals`` are the statuses of the next responses.
     ``broken`` is the number of responses that end in the middle; while ``slow`` is set, blobs halt there, and while
-    ``silent`` is set, there is no response. ``login`` is required for a token, or without ``token`` for everything.
+    ``silent`` is set, there is no response. ``unknown`` maps media types that it takes no manifest of to the status of
+    its refusal. ``login`` is required for a token, or without ``token`` for everything.
     """
 
     def __init__(self, address: str) -> None:
@@ -42,6 +43,7 @@ class Registry:
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
         self.refusals: list[int] = []
+        self.unknown: dict[str, int] = {}
         self.broken = 0
         self.slow = threading.Event()
         self.silent = threading.Event()
@@ -165,6 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(401, {"WWW-Authenticate": 'Basic realm="test"'})
             return
         self.registry.requests.append(f"PUT {self.path} {self.headers['Content-Type']}")
+        if status := self.registry.unknown.get(self.headers["Content-Type"]):
+            self._answer(status, {})
+            return
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         self.registry.manifests[digest] = (self.headers["Content-Type"], body)
         self.registry.digests[f"{name}:{tag}"] = digest

@@ -28,7 +28,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
 
 STACKS = (
     *("errors", "references", "versions", "tags", "spec", "differences", "config", "jobs", "flavors"),
-    *("lock", "graph", "checks", "identity", "plan", "jobs.slurm"),
+    *("lock", "platforms", "graph", "checks", "identity", "plan", "jobs.slurm"),
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""
 

@@ -126,8 +126,11 @@ def up(checkout: Checkout, stack: str, environment: Mapping[str, str]) -> int:
         check_lock(checkout, stack)
         return code
     for name, image in report.outputs.get("images", {}).items():
-        for line in _usage(name, image["ref"], environment):
-            say(line)
+        # Without a push, nothing names the images of all platforms.
+        unmerged = {f"{name} ({platform})": part["ref"] for platform, part in image.get("platforms", {}).items()}
+        for label, reference in ({name: image["ref"]} if "ref" in image else unmerged).items():
+            for line in _usage(label, reference, environment):
+                say(line)
     return 0
 
 

@@ -69,7 +69,7 @@ def deploy(plan: Plan, config: ec2.Ec2Runners) -> Deployed:
             provider=provider,
             user_data={efa: user_data(config, platform, name=name, gpus=gpus, efa=efa) for efa in efa_counts},
             code={file.name: file.read_text(encoding="utf-8") for file in sorted(_CODE.glob("*.py"))},
-            pull=_repositories(plan, [image.spec.name for image in plan.images] or ["*"]),
+            pull=_repositories(plan, [*dict.fromkeys(image.spec.published_name for image in plan.images)] or ["*"]),
             push=_repositories(plan, config.push),
             labels=config.runner_labels(platform),
         ),

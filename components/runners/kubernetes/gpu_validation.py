@@ -7,7 +7,7 @@ import hashlib
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
 from components.runners.kubernetes.pod import ACCOUNT, Spec, devices, on_disk, pins, placement, resources
-from oci import docker_login
+from oci.logins import docker_login
 from stacks.config.kubernetes import KubernetesRunners, Validation
 
 NAME = "gpu-checks"

@@ -33,7 +33,7 @@ def complete(line: str, *, code: str = "from cli.main import run; run()") -> lis
         ("slipway export nccl-cu121 nc", ["nccl-tests"]),
         ("slipway export local --format ", ["tar", "oci", "sqsh"]),
         ("slipway explain tor", ["torch"]),
-        ("slipway explain cuda --stack lo", ["local"]),
+        ("slipway explain cuda --stack lo", ["local", "local-multi"]),
         ("slipway new mine --flavor r", ["runners"]),
         ("slipway compose no-such-stack ", []),
     ],
@@ -51,7 +51,7 @@ def test_completion_of_stacks_loads_no_models() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, **line}, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "plain,local\n"
+    assert done.stdout == "plain,local\nplain,local-multi\n"
     assert not {"pydantic", "stacks.plan", "requests"} & set(done.stderr.splitlines())
 
 
@@ -86,4 +86,4 @@ def test_completion_script_completes_in_bash(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "local\n"
+    assert done.stdout == "local local-multi\n"

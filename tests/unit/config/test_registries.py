@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from components.registry import aws_environment
-from oci import azure_login, credentials
+from oci import credentials
+from oci.logins import azure_login
 from stacks import flavors, lock, plan
 from stacks.checks.secrets import check_clear_text
 from stacks.config.registries.acr import AcrRegistry

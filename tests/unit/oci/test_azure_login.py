@@ -11,7 +11,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from oci import azure_login, credentials
+from oci import credentials
+from oci.logins import azure_login
 from stacks import flavors
 from stacks.config.registries.acr import AcrRegistry
 from stacks.errors import SlipwayError
