@@ -86,6 +86,18 @@ def image(local: Published) -> Image:
 
 
 @pytest.fixture(scope="module")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Options for a container to share what Python compiles: each would compile all of torch, which the image has no bytecode of."""
+    folder = tmp_path_factory.mktemp("bytecode")
+    folder.chmod(0o777)  # the image's user is another than the tests'
+    return (
+        f"--volume={folder}:/tmp/bytecode",
+        "--env=PYTHONPYCACHEPREFIX=/tmp/bytecode",
+        "--env=PYTHONDONTWRITEBYTECODE=",
+    )
+
+
+@pytest.fixture(scope="module")
 def pushed(local: Published, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image's reference in the registry."""
     stack = local.copy(tmp_path_factory.mktemp("pushed") / "local")
@@ -100,17 +112,19 @@ def test_second_up_changes_nothing(local: Published) -> None:
     assert local.refs()["torch"] == before
 
 
-def test_torch_multiplies_as_unprivileged_user(local: Published, image: Image) -> None:
+def test_torch_multiplies_as_unprivileged_user(local: Published, image: Image, bytecode: tuple[str, ...]) -> None:
     program = "import torch, os; a = torch.arange(6.).reshape(2, 3); print(torch.__version__, (a @ a.T).tolist(), os.getuid())"
     version = local.outputs()["plan"]["torch"]["args"]["TORCH_VERSION"]
-    output = image.run("python", "-c", program)
+    output = image.run("python", "-c", program, options=bytecode)
     assert re.fullmatch(rf"{re.escape(version)}\+\S+ \[\[5.0, 14.0\], \[14.0, 50.0\]\] 1000\n", output), output
 
 
-def test_torchvision_and_torchaudio_are_those_of_plan(local: Published, image: Image) -> None:
+def test_torchvision_and_torchaudio_are_those_of_plan(
+    local: Published, image: Image, bytecode: tuple[str, ...]
+) -> None:
     args = local.outputs()["plan"]["torch"]["args"]
     program = "import torchvision, torchaudio; print(torchvision.__version__, torchaudio.__version__)"
-    vision, audio = image.run("python", "-c", program).split()
+    vision, audio = image.run("python", "-c", program, options=bytecode).split()
     assert vision.partition("+")[0] == args["TORCHVISION_VERSION"]
     assert audio.partition("+")[0] == args["TORCHAUDIO_VERSION"]
 
@@ -131,20 +145,23 @@ def test_checks_have_a_fault_each() -> None:
 
 
 @pytest.mark.parametrize("check", sorted(FAULTS))
-def test_check_of_faulty_image_fails(image: Image, check: str) -> None:
+def test_check_of_faulty_image_fails(image: Image, bytecode: tuple[str, ...], check: str) -> None:
     fault, output = FAULTS[check]
     program = (CHECKS / check).read_text()
     script = f"set -e; cat > /tmp/check; chmod +x /tmp/check; {fault}; exec /tmp/check"
-    assert output in image.fails("sh", "-c", script, text=program)
+    assert output in image.fails("sh", "-c", script, options=bytecode, text=program)
 
 
 def test_build_with_failing_check_fails(local: Published, context: Path) -> None:
     check_planted(context, "torch/checks/build", local.outputs()["plan"]["torch"]["args"])
 
 
-def test_gpu_check_without_driver_is_one_line(image: Image) -> None:
+def test_gpu_check_without_driver_is_one_line(image: Image, bytecode: tuple[str, ...]) -> None:
     program = (CHECKS.parent / "gpu.py").read_text()
-    assert image.fails("python", "-", text=program) == "no NVIDIA driver in this container; was it run with --gpus?\n"
+    assert (
+        image.fails("python", "-", options=bytecode, text=program)
+        == "no NVIDIA driver in this container; was it run with --gpus?\n"
+    )
 
 
 @pytest.mark.slow
