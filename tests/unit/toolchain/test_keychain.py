@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolchain.docker_provider import reference
-from toolchain.docker_provider.build import _push_error
+from toolchain.docker_provider.build import _push_error, _Work
 from toolchain.docker_provider.docker_api.docker_config import Keychain
 from toolchain.docker_provider.inputs import Build, Image, Registry
 from toolchain.provider_base import ProviderError
@@ -88,6 +89,16 @@ def test_keychain_password_is_for_its_own_registry_alone() -> None:
     assert keychain.for_host(HOST).password == "hunter2"
     for host in ("docker.io", "nvcr.io", f"{HOST}:5000", f"other.{HOST}"):
         assert "hunter2" not in json.dumps(keychain.for_host(host).payload())
+
+
+def test_build_lends_the_password_to_its_own_registry_alone() -> None:
+    """BuildKit names the host: that of each image in the Dockerfile."""
+    one = image(Registry(server=HOST, username="me", password="hunter2"))
+    nobody: Any = None
+    work = _Work(one, nobody, Keychain(one), nobody, nobody)
+    assert work._login(HOST) == ("me", "hunter2")
+    for host in ("docker.io", "evil.example", f"{HOST}.evil.example"):
+        assert work._login(host) == ("", "")
 
 
 def test_reference_path_of_255_characters_is_the_longest() -> None:
