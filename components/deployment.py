@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pulumi
 
+from components.build_secrets import BuildSecrets
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
@@ -37,6 +38,7 @@ def deploy(plan: Plan) -> dict[str, Any]:
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
     parents.
     """
+    secrets = BuildSecrets.of(plan.config)
     registry = _registry(plan)
     cluster = _cluster(plan)
     machines = _machines(plan)
@@ -49,6 +51,8 @@ def deploy(plan: Plan) -> dict[str, Any]:
     elif builder:
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
     engines = _engines(plan)
+    for provider in [*(engine or [None]), *(each for of_platform in engines.values() for each in of_platform)]:
+        secrets.lend(provider)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     for image in plan.images:

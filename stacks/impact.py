@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks import plan
-from stacks.config.mirrors import MIRRORS_VARIABLE
+from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import stack_names
 from stacks.differences import leaves
 from stacks.errors import SlipwayError, one_line, quoted, suggest

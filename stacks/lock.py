@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from stacks.config.mirrors import Mirrors
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 from stacks.references import qualified
 from stacks.spec import ImageSpec, Outside, Sibling

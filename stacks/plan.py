@@ -16,7 +16,7 @@ from typing import Any
 from stacks import checks, graph, tags
 from stacks.checks import clusters, extra_tags
 from stacks.checks.secrets import check_clear_text
-from stacks.config.mirrors import Mirrors
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.signing import Signer, trusted
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, read_stack

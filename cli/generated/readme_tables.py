@@ -14,7 +14,7 @@ from typing import Final
 from cli import text_table
 from cli.keys.key import owners
 from stacks import flavors
-from stacks.config.mirrors import Mirrors
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import NAMESPACE, ROOT
 from stacks.errors import SlipwayError
 from stacks.identity.dockerfile import declarations

@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 from cli import torch_table
 from cli.upstream import git_objects
 from oci.client import Repository
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.load import environment_mirrors
-from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.versions.tables import order, table

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stacks.config.model import is_secret, keys
+from stacks.config.model import ANY_NAME, is_secret, keys
 from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import NAMESPACE
 from stacks.errors import SlipwayError
@@ -14,7 +14,7 @@ from stacks.errors import SlipwayError
 
 @functools.cache
 def secret_keys() -> tuple[str, ...]:
-    """Return every key that holds a secret, as the models have them: ``registry.password``, ..."""
+    """Return every key that holds a secret, such as ``registry.password`` and ``buildSecrets.*.password``."""
     return tuple(dict.fromkeys(key for key, field in keys(StackConfig) if is_secret(field)))
 
 
@@ -29,12 +29,25 @@ def check_clear_text(written: Mapping[str, Any], where: str) -> None:
         SlipwayError: with the way to give it instead, and without the password.
     """
     for path in secret_keys():
-        value: Any = written
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if isinstance(value, str):
-            key = f"{NAMESPACE}:{path}"
+        for path_below in _clear_text(written, path.split(".")):
+            key = f"{NAMESPACE}:{path_below.removeprefix('.')}"
             raise SlipwayError(
                 f"{where}: {key}: is in clear text in the stack's file: remove it there (and change it, if it "
-                f"was committed), then `pulumi config set --secret --path {key}`"
+                f"was committed), then `pulumi config set --secret --path {_quoted(key)}`"
             )
+
+
+def _clear_text(value: Any, parts: Sequence[str]) -> Iterator[str]:
+    """Yield the keys below ``value``, as Pulumi writes a path, that match ``parts`` and hold text."""
+    if not parts:
+        yield from [""] if isinstance(value, str) else ()
+    elif isinstance(value, Mapping):
+        names = list(value) if parts[0] == ANY_NAME else [name for name in parts[:1] if name in value]
+        for name in names:
+            key = f'["{name}"]' if "." in name else f".{name}"
+            yield from (f"{key}{rest}" for rest in _clear_text(value[name], parts[1:]))
+
+
+def _quoted(key: str) -> str:
+    """Return a key as a word of a shell."""
+    return f"'{key}'" if '"' in key else key

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from stacks.config.mirrors import MIRRORS_VARIABLE, Mirrors
+from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, Mirrors
 from stacks.config.model import Model, is_sensitive, keys, kinds
 from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
@@ -111,10 +111,15 @@ def models(annotation: Any) -> Iterator[type[Model]]:
         yield from models(part)
 
 
+ANY_NAME = "*"
+"""Stands in a key for each name of a mapping, such as a host's in ``buildSecrets``."""
+
+
 def keys(model: type[Model], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Yield every key of a model and of those in it, as a stack's file writes them, with its field."""
     for name, field in model.model_fields.items():
         key = f"{prefix}{field.alias or name}"
         yield key, field
+        by_name = get_origin(field.annotation) is dict
         for inner in models(field.annotation):
-            yield from keys(inner, f"{key}.")
+            yield from keys(inner, f"{key}.{ANY_NAME}." if by_name else f"{key}.")

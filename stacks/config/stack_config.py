@@ -18,17 +18,18 @@ from pydantic import (
 )
 
 from stacks.config.ec2 import Ec2Runners
+from stacks.config.fetching.build_logins import KEY, BuildLogin, check_host
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.gates.inspection_gate import Inspection
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.kubernetes import KubernetesRunners
-from stacks.config.mirrors import Mirrors
-from stacks.config.model import Model
+from stacks.config.model import SENSITIVE, Model
 from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
 from stacks.config.stack_file import NAMESPACE
 from stacks.config.values import Label, Size
-from stacks.references import check_prefixes, covering, qualified
+from stacks.references import check_prefixes, covering, on_loopback, qualified
 from stacks.tags import check_extra, check_tail
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Unverified
@@ -73,6 +74,12 @@ class StackConfig(Model):
     )
     registry: Registry = Field(default_factory=LocalRegistry, description="Where the images are pushed.")
     mirrors: Mirrors = Field(default_factory=Mirrors, description="Addresses that replace the public ones in builds.")
+    build_secrets: dict[Annotated[str, AfterValidator(check_host)], BuildLogin] = Field(
+        default_factory=dict,
+        json_schema_extra=SENSITIVE,  # a password may stand where its block belongs
+        description="Logins of the hosts that builds fetch from, by host: those in slipway:mirrors. Only the embedded "
+        "docker provider takes them.",
+    )
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
@@ -185,6 +192,9 @@ class StackConfig(Model):
         accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
         if accepted:
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
+        unused = sorted(set(self.build_secrets) - self.mirrors.hosts.keys())
+        if unused:
+            lines.append(f"{KEY}: {', '.join(unused)}: no address in {NAMESPACE}:mirrors is of that host: unused login")
         return lines
 
     @property
@@ -202,6 +212,15 @@ class StackConfig(Model):
                 f"at most {_MOST_MOVING} in ECR: it lets five kinds of tags move (ECR user guide, tag immutability), "
                 "two of which are Slipway's own and signatures'"
             )
+        return value
+
+    @field_validator("build_secrets")
+    @classmethod
+    def _encrypted(cls, value: dict[str, BuildLogin], info: ValidationInfo) -> dict[str, BuildLogin]:
+        mirrors = info.data.get("mirrors")
+        for host, address in mirrors.hosts.items() if mirrors else ():
+            if host in value and address.startswith("http:") and not on_loopback(host):
+                raise ValueError(f"the login of {host} would be sent in clear text to {address}: give https:// there")
         return value
 
     @field_validator("trust")
@@ -260,8 +279,7 @@ class StackConfig(Model):
         """
         mirrors = self.mirrors
         hosts = [*([] if self.registry.of_this_machine else [self.registry.repository]), *mirrors.images.values()]
-        urls = [mirrors.apt, mirrors.python_index, mirrors.torch_index, mirrors.git, *mirrors.downloads.values()]
-        ports = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in urls if url]
+        ports = [urlsplit(f"//{host}").port for host in hosts] + [urlsplit(url).port for url in mirrors.urls]
         return tuple(sorted({port for port in ports if port}))
 
     def pulled(self, reference: str) -> str:

@@ -18,7 +18,7 @@ def check_url(value: str) -> str:
     if "@" in value:
         raise ValueError(
             "an address must not carry user:password@, because build arguments stay in the image's history; "
-            "use a mirror that needs no credential"
+            "give its host's login in slipway:buildSecrets"
         )
     if not re.fullmatch(r"https?://[!-~]+", value):
         raise ValueError("expected an http:// or https:// address")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cli.commands import compare
 from cli.main import main
-from stacks.config.mirrors import MIRRORS_VARIABLE
+from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.stack_file import ROOT
 from stacks.identity.content import Content
 from stacks.identity.older_trees import Images, Tree

@@ -17,7 +17,7 @@ import pytest
 from oci.client import digest, tag
 from oci.credentials import Login
 from stacks import lock, plan
-from stacks.config.mirrors import Mirrors
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling

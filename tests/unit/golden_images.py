@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stacks import plan, tags
-from stacks.config.mirrors import MIRRORS_VARIABLE
+from stacks.config.fetching.mirrors import MIRRORS_VARIABLE
 from stacks.config.registries.this_machine import REGISTRY_VARIABLE
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.identity.fingerprint import fingerprints

@@ -7,12 +7,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from toolchain.docker_provider import reference
 from toolchain.docker_provider.build_context import ignore_patterns, matcher, resolve_links
@@ -56,6 +57,16 @@ _UNREACHED: Final = re.compile(
     re.IGNORECASE,
 )
 """The messages of git, curl, apt and pip about an unreachable host."""
+_LOGIN: Final = re.compile(
+    r"could not read Username for 'https?://([\w.-]+)"  # git
+    r"|Authentication failed for 'https?://(?:[^/@']*@)?([\w.-]+)"  # git, with a wrong password
+    r"|Failed to fetch https?://([\w.-]+)\S* +40[13] "  # apt
+    r"|40[13] (?:Client )?Error\b.*? for (?:url: )?https?://([\w.-]+)"  # pip
+    r"|returned error: 40[13]\b[\s\S]*?https?://([\w.-]+)"  # curl, and then the script that called it
+)
+"""The messages of git, apt, pip and curl about a host that asks for a login, or takes not this one."""
+_ASKING: Final = re.compile(r'ask_input\(f?"User for')
+"""The line of pip's traceback where an index asks for a login and nobody can type one; it names no host."""
 _DISK_FULL: Final = "\nFree space where the Docker daemon keeps its data; `docker system df` shows what takes it."
 
 
@@ -105,7 +116,15 @@ def source(image: Image) -> Source:
     return Source(root, os.path.relpath(dockerfile, root), ignore_patterns(image.build.context, image.build.dockerfile))
 
 
-def produce(image: Image, engine: Engine, display: Display, operation: Operation, *, push: bool) -> Properties:
+def produce(
+    image: Image,
+    engine: Engine,
+    display: Display,
+    operation: Operation,
+    *,
+    push: bool,
+    secrets: Mapping[str, str] | None = None,
+) -> Properties:
     """Build an image, and push it if ``push``.
 
     Args:
@@ -114,6 +133,7 @@ def produce(image: Image, engine: Engine, display: Display, operation: Operation
         display: takes messages.
         operation: can cancel the build.
         push: False keeps the image in the engine.
+        secrets: what steps of the build may mount, by id.
 
     Returns:
         The resource's outputs.
@@ -123,7 +143,7 @@ def produce(image: Image, engine: Engine, display: Display, operation: Operation
     """
     context = source(image)
     name = reference.parse(image.name)
-    work = _Work(image, engine, Keychain(image), display, operation)
+    work = _Work(image, engine, Keychain(image), display, operation, secrets or {})
     if work.keychain.warning and (push or image.build.cache_from):
         display.log(work.keychain.warning, "WARNING")
     for cached in image.build.cache_from:
@@ -151,6 +171,7 @@ class _Work:
     keychain: Keychain
     display: Display
     operation: Operation
+    secrets: Mapping[str, str] = field(repr=False)
 
     def pull(self, cached: str) -> None:
         """Pull an image that serves as a cache; a missing one is no error."""
@@ -178,7 +199,7 @@ class _Work:
             if classic:
                 headers["X-Registry-Config"] = self.keychain.everything()
             else:
-                query["session"] = stack.enter_context(Session(self.engine, self._login)).id
+                query["session"] = stack.enter_context(Session(self.engine, self._login, self.secrets)).id
             request = self.engine.request(
                 "POST",
                 "/build",
@@ -191,12 +212,17 @@ class _Work:
             try:
                 log.follow(stack.enter_context(request).messages())
             except (EngineError, push_progress.StreamError) as error:
-                raise ProviderError(f"error building image {self.image.name}: {error}{_advice(str(error))}") from error
+                advice = self._advice(str(error))
+                raise ProviderError(f"error building image {self.image.name}: {error}{advice}") from error
         self.operation.check()
         if not log.image_id:
             raise ProviderError(f"error building image {self.image.name}: no image id found in build output")
         self.display.status(f"Built image with id {log.image_id}")
         return log.image_id
+
+    def _advice(self, error: str) -> str:
+        args = self.image.build.args
+        return _advice(error, [url for name, url in args.items() if name.endswith("_INDEX_URL")])
 
     def wait_for(self, image_id: str) -> None:
         """Wait until the engine's store knows an image; it may lag behind the build."""
@@ -243,10 +269,22 @@ class _Work:
         return credential.username, credential.identity_token or credential.password
 
 
-def _advice(error: str) -> str:
-    """Return what to do about a build's error as a further line; empty if that is not known."""
+def _advice(error: str, indexes: Sequence[str] = ()) -> str:
+    """Return what to do about a build's error as a further line; empty if that is not known.
+
+    ``indexes`` are the addresses of Python indexes that the build was given.
+    """
     if "no space left" in error.lower():
         return _DISK_FULL
+    closed = dict.fromkeys(name for match in _LOGIN.findall(error) for name in match if name)
+    if _ASKING.search(error):
+        closed |= dict.fromkeys(host for url in indexes if (host := urlsplit(url).hostname))
+    if closed:
+        return "".join(
+            f"\n{host} asks for a login: give slipway:buildSecrets its username and password "
+            f"(`pulumi config set --secret --path 'slipway:buildSecrets[\"{host}\"].password'`), or mend what it has."
+            for host in closed
+        )
     hosts = ", ".join(dict.fromkeys(_UNREACHED.findall(error)))
     return f"\nThe build did not reach {hosts}: check the network, or name a mirror that it reaches." if hosts else ""
 

@@ -35,6 +35,8 @@ from toolchain.provider_base import (
     without_nulls,
 )
 
+BUILD_SECRETS: Final = "docker:index/buildSecrets:buildSecrets"
+"""A function of this provider alone: it takes what builds of the same update may mount as secrets."""
 GET_REGISTRY_IMAGE: Final = "docker:index/getRegistryImage:getRegistryImage"
 _DERIVED: Final = {
     "imageName": ("imageName",),
@@ -60,6 +62,8 @@ class DockerProvider(Provider):
         super().__init__(host)
         self._digests = Digests()
         self._settings: Properties = {}
+        self._secrets: dict[str, str] = {}
+        self._masked: list[str] = []
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
 
@@ -100,7 +104,11 @@ class DockerProvider(Provider):
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     def Invoke(self, request: provider_pb2.InvokeRequest, context: grpc.ServicerContext) -> provider_pb2.InvokeResponse:
-        """Look an image up in its registry."""
+        """Look an image up in its registry, or take secrets for the builds that follow."""
+        if request.tok == BUILD_SECRETS:
+            args = plain(decode_struct(request.args))
+            self._secrets, self._masked = dict(args["secrets"]), list(args["masked"])
+            return provider_pb2.InvokeResponse()
         from toolchain.docker_provider.docker_api import registry_digest  # noqa: PLC0415 - few programs look anything up
 
         if request.tok != GET_REGISTRY_IMAGE:
@@ -169,14 +177,15 @@ class DockerProvider(Provider):
             return None
         from toolchain.docker_provider import build  # noqa: PLC0415 - a preview that builds nothing starts faster
 
-        hide = _hiding(secret_texts([news, Secret(bare.get("registry", {}).get("password", ""))]))
+        password = Secret(bare.get("registry", {}).get("password", ""))
+        hide = _hiding([*secret_texts([news, password]), *self._masked])
         status = StatusLine(lambda line: self.host.log(urn, hide(line), ephemeral=True))
         display = build.Display(status, lambda line, severity: self.host.log(urn, hide(line), severity), hide)
         image = inputs.image(bare)
         try:
             with self.operation(context) as operation:
                 push = not (image.skip_push or preview)
-                outputs = build.produce(image, self._connect(), display, operation, push=push)
+                outputs = build.produce(image, self._connect(), display, operation, push=push, secrets=self._secrets)
         except Cancelled:
             raise Cancelled(f"build of {image.name} cancelled") from None
         except ProviderError as error:

@@ -16,7 +16,7 @@ GIT_BACKEND = Path(
 )
 
 
-class _Handler(SimpleHTTPRequestHandler):
+class Handler(SimpleHTTPRequestHandler):
     """Files as they are; below /git/ the smart protocol; a 302 in a file named as the path with `.location` behind."""
 
     def _git(self) -> None:
@@ -69,9 +69,16 @@ class _Threads(ThreadingHTTPServer):
 class Server:
     """A server of ``folder`` on ``address``, until it is closed; over TLS with a ``certificate``, key and all."""
 
-    def __init__(self, folder: Path, address: str, port: int, certificate: Path | None = None) -> None:
-        def handler(*args: object) -> _Handler:
-            return _Handler(*args, directory=str(folder))  # type: ignore[arg-type]
+    def __init__(
+        self,
+        folder: Path,
+        address: str,
+        port: int,
+        certificate: Path | None = None,
+        kind: type[Handler] = Handler,
+    ) -> None:
+        def handler(*args: object) -> Handler:
+            return kind(*args, directory=str(folder))  # type: ignore[arg-type]
 
         try:
             self._server = _Threads((address, port), handler)

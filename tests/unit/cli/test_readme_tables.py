@@ -10,7 +10,7 @@ import pytest
 
 from cli.generated import readme_tables
 from stacks import flavors
-from stacks.config.mirrors import Mirrors
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.spec import CONTEXT

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 import pytest
 
 from stacks import flavors, plan
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.load import from_pulumi
-from stacks.config.mirrors import Mirrors
 from stacks.config.model import Model
 from stacks.config.registries.ghcr import GhcrRegistry
 from stacks.config.registries.this_machine import LocalRegistry

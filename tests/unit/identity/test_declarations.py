@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config.mirrors import Mirrors
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError
 from stacks.identity.dockerfile.declarations import arguments, mirrored
 

@@ -35,5 +35,22 @@ def test_build_error_of_other_kind_has_no_advice(output: str) -> None:
     assert build._advice(output) == ""
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "fatal: could not read Username for 'https://closed.test:8443': terminal prompts disabled",
+        "fatal: Authentication failed for 'https://closed.test/a/b/'",
+        "E: Failed to fetch https://closed.test/debian/dists/bookworm/InRelease  401  Unauthorized [IP: 10.0.0.1 443]",
+        "curl: (22) The requested URL returned error: 401\nfetch-archive: cannot download https://closed.test/a.tar",
+        "ERROR: HTTP error 403 while getting x\nERROR: 403 Client Error: Forbidden for url: https://closed.test/simple/",
+        'username = ask_input(f"User for {netloc}: ")\nEOFError: EOF when reading a line',
+    ],
+)
+def test_build_error_about_login_names_host_and_key(output: str) -> None:
+    advice = build._advice(output, ["https://closed.test/simple"])
+    assert advice.startswith("\nclosed.test asks for a login: give slipway:buildSecrets")
+    assert "'slipway:buildSecrets[\"closed.test\"].password'" in advice
+
+
 def test_build_error_with_full_disk_says_where() -> None:
     assert "where the Docker daemon keeps its data" in build._advice("write /x: No space left on device")

@@ -122,9 +122,10 @@ def test_body_writer_counts_the_bytes_without_framing() -> None:
     assert totals == [2, 12]
 
 
-def test_session_offers_credentials_and_health_alone() -> None:
-    services = session._Services(lambda _: ("", ""))
-    details: Any = SimpleNamespace(method="/moby.filesync.v1.Auth/Credentials")
-    assert services.service(details) is not None
+def test_session_offers_logins_secrets_and_health_alone() -> None:
+    services = session._Services(lambda _: ("", ""), {})
+    details: Any = SimpleNamespace(method="")
+    for details.method in ("/moby.filesync.v1.Auth/Credentials", "/moby.buildkit.secrets.v1.Secrets/GetSecret"):
+        assert services.service(details) is not None
     details.method = "/moby.filesync.v1.FileSync/DiffCopy"
     assert services.service(details) is None

@@ -1,7 +1,7 @@
 """The few BuildKit messages this provider reads and writes, described in Python.
 
-Source: `moby/buildkit`, `api/services/control/control.proto` and `session/auth/auth.proto`; fields that are not read
-here are left out, which protocol buffers allow.
+Source: `moby/buildkit`, `api/services/control/control.proto`, `session/auth/auth.proto` and
+`session/secrets/secrets.proto`; fields that are not read here are left out, which protocol buffers allow.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "CredentialsRequest": {"host": (1, "string")},
     "CredentialsResponse": {"username": (1, "string"), "secret": (2, "string")},
+    "GetSecretRequest": {"ID": (1, "string")},
+    "GetSecretResponse": {"data": (1, "bytes")},
 }
 """Message to field to number and type."""
 
@@ -72,3 +74,5 @@ _classes = _load()
 StatusResponse: Any = _classes["StatusResponse"]
 CredentialsRequest: Any = _classes["CredentialsRequest"]
 CredentialsResponse: Any = _classes["CredentialsResponse"]
+GetSecretRequest: Any = _classes["GetSecretRequest"]
+GetSecretResponse: Any = _classes["GetSecretResponse"]

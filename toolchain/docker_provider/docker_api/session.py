@@ -1,4 +1,4 @@
-"""A BuildKit session: the connection over which the engine requests credentials during a build.
+"""A BuildKit session: the connection over which the engine requests credentials and secrets during a build.
 
 The engine is the client here: it calls gRPC services over a connection that this process has opened and upgraded. The
 services listen on a private socket, and the two connections are joined.
@@ -12,7 +12,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,11 +22,17 @@ from typing import Any, Final, Self
 import grpc
 
 from toolchain.docker_provider.docker_api.engine import Engine
-from toolchain.docker_provider.docker_api.protos import CredentialsRequest, CredentialsResponse
+from toolchain.docker_provider.docker_api.protos import (
+    CredentialsRequest,
+    CredentialsResponse,
+    GetSecretRequest,
+    GetSecretResponse,
+)
 from toolchain.provider_base import ProviderError
 
 _BLOCK_BYTES: Final = 1 << 16
 _CREDENTIALS: Final = "/moby.filesync.v1.Auth/Credentials"
+_GET_SECRET: Final = "/moby.buildkit.secrets.v1.Secrets/GetSecret"  # noqa: S105 - a method
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
 _SERVING: Final = b"\x08\x01"
 """HealthCheckResponse with status SERVING, in its encoded form."""
@@ -38,12 +44,17 @@ Credentials = Callable[[str], tuple[str, str]]
 class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic in the stubs alone
     """The requests that the engine may make."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, secrets: Mapping[str, str]) -> None:
         self._credentials = credentials
+        self._secrets = secrets
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Return a method; after None, the response is UNIMPLEMENTED, and BuildKit does without."""
-        methods = {_CREDENTIALS: self._credentials_response, _HEALTH: lambda *_: _SERVING}
+        methods = {
+            _CREDENTIALS: self._credentials_response,
+            _GET_SECRET: self._secret_response,
+            _HEALTH: lambda *_: _SERVING,
+        }
         method = methods.get(handler_call_details.method or "")
         return None if method is None else grpc.unary_unary_rpc_method_handler(method)
 
@@ -55,6 +66,13 @@ class _Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # a generic 
         response: bytes = CredentialsResponse(username=username, secret=secret).SerializeToString()
         return response
 
+    def _secret_response(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        name = GetSecretRequest.FromString(request).ID
+        if name not in self._secrets:  # BuildKit leaves the mount out, unless the step requires it
+            context.abort(grpc.StatusCode.NOT_FOUND, f"there is no build secret {name!r}")
+        response: bytes = GetSecretResponse(data=self._secrets[name].encode()).SerializeToString()
+        return response
+
 
 class Session:
     """A session that is open within a `with` block.
@@ -62,15 +80,18 @@ class Session:
     Args:
         engine: the engine.
         credentials: returns a registry's credentials.
+        build_secrets: secrets that steps may mount, by id.
 
     Attributes:
         id: the session's id in a build's request.
     """
 
-    def __init__(self, engine: Engine, credentials: Credentials) -> None:
+    def __init__(
+        self, engine: Engine, credentials: Credentials, build_secrets: Mapping[str, str] | None = None
+    ) -> None:
         self.id = secrets.token_hex(16)
         self._engine = engine
-        self._credentials = credentials
+        self._services = _Services(credentials, build_secrets or {})
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -82,7 +103,7 @@ class Session:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slipway-"))
             path = str(Path(folder, "s"))
-            server = grpc.server(ThreadPoolExecutor(max_workers=4), handlers=[_Services(self._credentials)])
+            server = grpc.server(ThreadPoolExecutor(max_workers=4), handlers=[self._services])
             server.add_insecure_port(f"unix:{path}")
             server.start()
             stack.callback(server.stop, None)
@@ -108,6 +129,7 @@ class Session:
             (f"{prefix}Name", "slipway"),
             (f"{prefix}Sharedkey", self.id),
             (f"{prefix}Grpc-Method", _CREDENTIALS),
+            (f"{prefix}Grpc-Method", _GET_SECRET),
             (f"{prefix}Grpc-Method", _HEALTH),
         ]
 

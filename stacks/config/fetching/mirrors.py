@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from pydantic import Field, field_validator
 
 from stacks.config.model import Model
@@ -54,6 +56,17 @@ class Mirrors(Model):
         for target in value.values():
             check_prefixes([target])
         return value
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses of the web that builds fetch from, those of images left out."""
+        addresses = (self.apt, self.python_index, self.torch_index, self.git, *self.downloads.values())
+        return [address for address in addresses if address]
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The hosts of these addresses, each with one of them; one without encryption where there is such."""
+        return {urlsplit(url).hostname or "": url for url in sorted(self.urls, reverse=True)}
 
     def image(self, reference: str) -> str:
         """Return where to pull ``reference`` from: itself, or the same name and tag below a mirror's prefix."""

@@ -1,0 +1,1 @@
+"""Where builds fetch from, and with which login."""
