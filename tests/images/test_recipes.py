@@ -186,6 +186,7 @@ def torch_environment(folder: Path, cuda: str, machine: str, names: str, magma: 
         "CUDA_VERSION": cuda,
     }
     environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": magma}
+    environment["CUDA_HOME"] = str(folder / "cuda")
     environment |= {"TRITON_VERSION": "none", "VIRTUAL_ENV": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
     command = ["sh", "-euc", script, str(recipes / "build")]
     return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
@@ -208,6 +209,15 @@ def test_torch_for_cuda_before_13_is_compressed(tmp_path: Path, cuda: str, flags
 def test_torch_is_built_with_lapack_of_its_machine(tmp_path: Path, machine: str, expected: list[str]) -> None:
     names = '"$BLAS" "${USE_STATIC_MKL:-}" "${USE_PRIORITIZED_TEXT_FOR_LD:-}"'
     assert torch_environment(tmp_path, "13.2.1", machine, names) == expected
+
+
+@pytest.mark.parametrize(("headers", "switch"), [(["cufile.h"], "1"), ([], "")])
+def test_torch_has_cufile_where_cuda_has_it(tmp_path: Path, headers: list[str], switch: str) -> None:
+    include = tmp_path / "cuda/include"
+    include.mkdir(parents=True)
+    for header in headers:
+        (include / header).touch()
+    assert torch_environment(tmp_path, "13.2.1", "x86_64", '"${USE_CUFILE:-}"')[0] == switch
 
 
 def test_torch_with_archive_of_magma_fetches_it(tmp_path: Path) -> None:
