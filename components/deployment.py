@@ -51,8 +51,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
     elif builder:
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
     engines = _engines(plan)
-    for provider in [*(engine or [None]), *(each for of_platform in engines.values() for each in of_platform)]:
-        secrets.lend(provider)
+    secrets.lend(engine[0] if engine else None)
+    for of_platform in engines.values():
+        secrets.lend(of_platform[0])
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     for image in plan.images:

@@ -95,7 +95,7 @@ def test_build_lends_the_password_to_its_own_registry_alone() -> None:
     """BuildKit names the host: that of each image in the Dockerfile."""
     one = image(Registry(server=HOST, username="me", password="hunter2"))
     nobody: Any = None
-    work = _Work(one, nobody, Keychain(one), nobody, nobody)
+    work = _Work(one, nobody, Keychain(one), nobody, nobody, {})
     assert work._login(HOST) == ("me", "hunter2")
     for host in ("docker.io", "evil.example", f"{HOST}.evil.example"):
         assert work._login(host) == ("", "")
