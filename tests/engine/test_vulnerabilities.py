@@ -47,7 +47,8 @@ def test_vulnerable_image_gets_its_tag_with_an_exception(project: Project, keys:
     project.up()
     outputs = project.outputs()
     ref = outputs["images"]["link0"]["ref"]
-    assert [len(tags(project, name)) for name in ("link0", "link1")] == [1, 1]
+    for name in ("link0", "link1"):
+        assert [tag for tag in tags(project, name) if not tag.startswith("sha256-")] == [outputs["images"][name]["tag"]]
     text = project.stacks("scan", "t", "link0")
     assert "excepted    CVE-2026-0001 (critical): dpkg" in text
     assert f"until {until}: nobody unpacks here" in text
