@@ -226,7 +226,6 @@ def test_policy_refuses_what_provenance_does_not_state(project: Project, keys: K
         project.configure(signing=keys.signing(sbom=False, policy={**policy, **others}), base=BASE)
 
     sign()
-    project.pulumi("stack", "init", "t")
     commit(project)
     project.up()
     image = project.outputs()["images"]["link0"]
