@@ -170,17 +170,17 @@ def temporary(checkout: Checkout, stack: str) -> Iterator[Stack]:
         yield created
 
 
-_RUNNERS = {"slipway:runners", "slipway:buildOn"}
+_ELSEWHERE = {"slipway:runners", "slipway:buildOn", "slipway:engines"}
 
 
 def unpublished(text: str) -> str:
-    """Return a stack's configuration with ``publish: false``, and without its secrets and runners.
+    """Return a stack's configuration with ``publish: false``, and without its secrets, runners and engines.
 
-    The runners need access to a cloud or a cluster, which a preview does not have.
+    These need access to a cloud, a cluster or another machine, which a preview does not have.
     """
     document = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506 - it constructs only text
     values = without_secure(document.get("config") or {})
-    config = {key: value for key, value in values.items() if key not in _RUNNERS}
+    config = {key: value for key, value in values.items() if key not in _ELSEWHERE}
     return yaml.safe_dump({"config": {**config, "slipway:publish": False}})
 
 

@@ -8,11 +8,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pulumi
+import pulumi_docker as docker
 
+from components import engines
 from components.build_secrets import BuildSecrets
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
+from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import architecture
@@ -50,19 +53,16 @@ def deploy(plan: Plan) -> dict[str, Any]:
         engine = [cluster.engine()]
     elif builder:
         engine = [builder.engine({image.spec.name: image.tag for image in plan.images} | _checks(plan))]
-    engines = _engines(plan)
-    secrets.lend(engine[0] if engine else None)
-    for of_platform in engines.values():
-        secrets.lend(of_platform[0])
+    by_platform = _engines(plan, engine)
+    for providers in by_platform.values():
+        secrets.lend(providers[0] if providers else None)
     verified = _supply_chain().verified(plan, registry) if plan.signers else {}
     variants: dict[str, ImageVariant] = {}
     for image in plan.images:
         name = image.spec.name
         # A component that depends on its parents' components is listed after them.
         parents = [variants[parent] for parent in image.siblings.values()]
-        options = pulumi.ResourceOptions(
-            depends_on=[registry, *parents], providers=engines.get(image.spec.platform, engine)
-        )
+        options = pulumi.ResourceOptions(depends_on=[registry, *parents], providers=by_platform[image.spec.platform])
         variants[name] = ImageVariant(name, _variant_args(plan, image, registry, variants, verified), options)
         if not image.spec.is_part:
             registry.keep(name, variants[name].ref, variants[name])
@@ -88,18 +88,27 @@ def _checks(plan: Plan) -> dict[str, str]:
     return {f"{name}-checks": content.folder for name, content in checks.items() if content}
 
 
-def _engines(plan: Plan) -> dict[str, list[pulumi.ProviderResource]]:
-    """Declare the engine of each platform of a stack for several.
+def _engines(plan: Plan, default: list[pulumi.ProviderResource]) -> dict[str, list[pulumi.ProviderResource]]:
+    """Declare the engines by platform: configured ones, and those of a stack for several platforms.
 
-    Each has a provider of its own from the first update on: an image that moves between providers would be replaced.
+    Each platform has a provider of its own from the first update on, because an image that moves between providers is
+    replaced. Which engines there are does not show in it.
     """
-    if not plan.indexes:
-        return {}
-    import pulumi_docker as docker  # noqa: PLC0415 - components.image has it
-
-    return {
-        platform: [docker.Provider(f"engine-{architecture(platform)}", disable_docker_daemon_check=True)]
-        for platform in plan.config.platforms
+    config = plan.config
+    platforms = config.platforms if plan.indexes else (config.platform,)
+    own = [platform for platform in platforms if platform in config.engines or (plan.indexes and not default)]
+    if config.engines and not pulumi.runtime.is_dry_run():
+        engines.serve(plan.stack, config.engines, ROOT)
+    # What is the same for all platforms, such as a source, is built for one that the stack may not have.
+    return dict.fromkeys((image.spec.platform for image in plan.images), default) | {
+        platform: [
+            docker.Provider(
+                f"engine-{architecture(platform)}",
+                host=engines.address(plan.stack, platform) if platform in config.engines else None,
+                disable_docker_daemon_check=True,
+            )
+        ]
+        for platform in own
     }
 
 

@@ -43,6 +43,8 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     Raises:
         SlipwayError: the configuration is wrong; one line for each mistake, starting with ``where``.
     """
+    if values.get("platforms"):  # a program gets the default of the other key from Pulumi
+        values = {key: value for key, value in values.items() if key != "platform"}
     config = flavors.load(values, where)
     return Graph(where, config, tuple(_specs(config, values, where)), root)
 
@@ -52,11 +54,10 @@ def _specs(config: StackConfig, values: Mapping[str, Any], where: str) -> list[I
     images = flavors.flavor(config.flavor).images
     if len(config.platforms) <= 1:
         return images(config)
-    common = {key: value for key, value in values.items() if key != "platforms"}
     configs = {
         platform: config
         if platform == config.platform
-        else flavors.load(common | {"platform": platform}, f"{where}: {platform}")
+        else flavors.load({**values, "platform": platform}, f"{where}: {platform}")
         for platform in config.platforms
     }
     try:

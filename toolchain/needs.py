@@ -29,6 +29,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
     config, specs = plan.resolve(stack)
     signs = config.signing is not None
     signing = config.signing if config.publish and pushing else None
+    built = [platform for platform in config.platforms or (config.platform,) if platform not in config.engines]
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "engine": bool(specs) and config.build_on == "engine",
@@ -38,7 +39,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
         "syft": signing is not None and signing.sbom,
         "grype": config.publish and pushing and config.vulnerabilities is not None,
         "kubernetes": isinstance(config.runners, KubernetesRunners),
-        "platforms": [config.platform] if specs and config.build_on == "engine" and pushing else [],
+        "platforms": built if specs and config.build_on == "engine" and pushing else [],
         "parents": sorted(qualified(config.pulled(reference)) for reference in outside),
     }
 

@@ -28,7 +28,7 @@ from stacks.config.registries import Registry
 from stacks.config.registries.this_machine import LocalRegistry
 from stacks.config.signing import Signer, Signing
 from stacks.config.stack_file import NAMESPACE
-from stacks.config.values import Label, Size
+from stacks.config.values import Engines, Label, Size
 from stacks.references import check_prefixes, covering, on_loopback, qualified
 from stacks.tags import check_extra, check_tail
 from stacks.versions.cuda_toolkit import Machine
@@ -84,6 +84,11 @@ class StackConfig(Model):
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
     )
     runners: Runners | None = Field(None, description="GitHub Actions runners, which can also build the images.")
+    engines: dict[Platform, Engines] = Field(
+        default_factory=dict,
+        description="Docker engines that build a platform's images: {linux/arm64: ssh://builder-arm}. Those of a list "
+        "share them. Default: the machine's Docker engine for all platforms.",
+    )
     build_on: Literal["engine", "runners"] = Field(
         "engine",
         description="Where images are built: the machine's Docker engine, or the build service of the runners.",
@@ -142,9 +147,13 @@ class StackConfig(Model):
     def _first_platform(cls, values: Any) -> Any:
         """Let keys be checked for the first platform. The others are checked when their images are made.
 
-        A program gets the default of ``platform`` from Pulumi, so both keys are refused where the file is read.
+        Where ``platform`` is given too, it is the one of ``platforms`` whose images are made.
         """
-        if not isinstance(values, Mapping) or not isinstance(values.get("platforms"), list | tuple):
+        if (
+            not isinstance(values, Mapping)
+            or not isinstance(values.get("platforms"), list | tuple)
+            or "platform" in values
+        ):
             return values
         first = next(iter(values["platforms"]), None)
         return {**values, "platform": first} if first in get_args(_PLATFORMS) else values
@@ -229,6 +238,17 @@ class StackConfig(Model):
         check_prefixes(value)
         return value
 
+    @field_validator("engines")
+    @classmethod
+    def _of_this_stack(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        platforms: tuple[str, ...] = info.data.get("platforms") or (info.data.get("platform", ""),)
+        for platform in value:
+            if platforms[0] and platform not in platforms:
+                raise ValueError(
+                    f"{platform} is no platform of the stack, which has {', '.join(platforms)}: leave it out"
+                )
+        return value
+
     @field_validator("registry")
     @classmethod
     def _login(cls, value: Registry, info: ValidationInfo) -> Registry:
@@ -259,9 +279,11 @@ class StackConfig(Model):
                     "runners.build.jobs is true: what is published would be built where every job is root; leave jobs "
                     "out, or build on the engine"
                 )
-            platform = info.data.get("platform")
-            if platform and isinstance(runners, KubernetesRunners) and (why := runners.platform_conflict(platform)):
-                raise ValueError(f"{why}: leave one out")
+            platforms = info.data.get("platforms") or filter(None, [info.data.get("platform")])
+            for platform in platforms if isinstance(runners, KubernetesRunners) else ():
+                # An engine of its own builds what these nodes do not.
+                if platform not in info.data.get("engines", {}) and (why := runners.platform_conflict(platform)):
+                    raise ValueError(f"{why}: leave one out, or name an engine in slipway:engines.{platform}")
             registry = info.data.get("registry")
             if info.data.get("publish") and registry and registry.of_this_machine:
                 raise ValueError(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainValidator, PositiveInt
@@ -135,3 +135,44 @@ ArchList = Annotated[str, BeforeValidator(_joined, json_schema_input_type=str | 
 """Compute capabilities, as text or as a list."""
 JobCount = Annotated[PositiveInt | None, BeforeValidator(_count), Field(validate_default=False)]
 """How many compilers run at once. The default, None, leaves it to the build; a stack's file cannot set it to null."""
+
+
+_ENGINE: Final = "expected ssh://[user@]host[:port], unix:///path/of/socket or tcp://host:port"
+
+
+def _engine_address(value: str) -> str:
+    url = urlsplit(value)
+    try:
+        port = url.port
+    except ValueError:
+        raise ValueError(_ENGINE) from None
+    if url.password is not None:
+        raise ValueError("a password would be in the stack's file and in errors: give ssh a key")
+    if url.scheme == "unix" and url.netloc == "" and url.path.startswith("/"):
+        return value
+    # A host that begins with a dash would be an option of ssh.
+    fits = url.scheme in ("ssh", "tcp") and url.hostname and not url.hostname.startswith("-") and not url.query
+    if not fits or (url.scheme == "tcp" and (not port or url.path)) or (url.username or "").startswith("-"):
+        raise ValueError(_ENGINE)
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _pool(value: Sequence[str]) -> Sequence[str]:
+    if not value:
+        raise ValueError("has no engine: give one, or leave the platform out")
+    if len(set(value)) < len(value):
+        raise ValueError("one of them is repeated; remove it")
+    return value
+
+
+Engine = Annotated[str, AfterValidator(_engine_address)]
+"""The address of a Docker engine."""
+
+Engines = Annotated[
+    tuple[Engine, ...], AfterValidator(_pool), BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])
+]
+"""The engines that share a platform's images; one may be given without a list."""

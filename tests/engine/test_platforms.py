@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any
 
 import pytest
 
+from components.engines.pool import Pool
 from oci import client
 from tests.engine.project import Project
+from tests.fakes.docker_relay import Relay
 
 PLATFORMS = ["linux/amd64", "linux/arm64"]
 UNCHANGED = re.compile(r"Resources:\n\s+\d+ unchanged")
@@ -172,3 +175,35 @@ def test_platform_added_and_removed_moves_no_tag(project: Project) -> None:
     assert project.outputs()["images"]["link0"]["digest"] == merged["platforms"]["linux/arm64"]["digest"]
     for output in (alone, merged):
         assert client.digest(f"{project.registry}/{project.path}/link0:{output['tag']}") == output["digest"]
+
+
+def test_engine_that_is_gone_costs_its_build_and_no_preview(project: Project) -> None:
+    engine = os.environ["DOCKER_HOST"]
+    with Relay(engine) as first, Relay(engine) as second:
+        pool = [first.host, second.host]
+        project.configure(platforms=PLATFORMS, length=3, engines={"linux/amd64": pool})
+        project.up()
+        built = [Pool("linux/amd64", pool).order(f"link{number}")[0] for number in range(3)]
+        assert {relay.host for relay in (first, second) if relay.connections > 1} == {*built}
+        before = project.outputs()["images"]
+
+        # Neither the engines nor their order show.
+        for engines in (
+            {},
+            {"linux/amd64": pool[::-1]},
+            {"linux/amd64": engine, "linux/arm64": "ssh://nowhere.invalid"},
+        ):
+            project.configure(platforms=PLATFORMS, length=3, engines=engines)
+            steps = changed(project.preview().output)
+            assert steps in ({}, {"engine-amd64": "docker"}, {"engine-arm64": "docker"}), steps
+
+        project.configure(platforms=PLATFORMS, length=3, engines={"linux/amd64": pool})
+        gone, left = (first, second) if built[0] == first.host else (second, first)
+        gone.__exit__(None, None, None)
+        connections = left.connections
+        project.write("dockerfiles/link0/file.txt", f"other {project.path}\n")
+        assert f"slipway:engines.linux/amd64: {gone.host}: " in project.up().output
+        assert left.connections > connections
+        after = project.outputs()["images"]
+        assert after.keys() == before.keys()
+        assert len(index(project, "link0")["manifests"]) == 2

@@ -111,7 +111,7 @@ class _Connection(http.client.HTTPConnection):
         """Connect to a socket's path."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(url.path or url.netloc)
+            connection.connect(f"{url.netloc}{url.path}")  # a relative path begins where a host would
         except OSError:
             connection.close()
             raise

@@ -1,0 +1,229 @@
+"""Engines of a platform: which one takes an image, and how requests get there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.engines import address
+from components.engines.pool import Pool
+from components.engines.router import Router
+from stacks import flavors
+from stacks.errors import SlipwayError
+from tests.helpers.refusals import refusal_line
+
+AMD64 = "linux/amd64"
+IMAGES = [f"image{number}" for number in range(300)]
+KNOWN = "sha256:" + "a" * 64
+
+
+class Unix(http.client.HTTPConnection):
+    """A connection to a socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("docker", timeout=10)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(10)
+        self.sock.connect(str(self.path))
+
+
+class Engine:
+    """An engine that keeps the requests it gets, echoes bodies, and knows one image, by its id."""
+
+    def __init__(self, path: Path, image: str = "") -> None:
+        self.address = f"unix://{path}"
+        self.image = image
+        self.requests: list[str] = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with closing(connection), connection.makefile("rb") as stream:
+            lines = [line.strip().decode() for line in iter(stream.readline, b"\r\n")]
+            method, target, _ = lines[0].split()
+            self.requests.append(f"{method} {target}")
+            headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines[1:])}
+            if "upgrade" in headers:
+                connection.sendall(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nhello ")
+                connection.sendall(stream.read(5))
+                return
+            assert headers["connection"] == "close"
+            body = stream.read(int(headers.get("content-length", 0)))
+            known = "/images/sha256" not in target or self.image in target
+            status = b"200 OK" if known else b"404 Not Found"
+            connection.sendall(b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (status, len(body)))
+            connection.sendall(body)
+
+
+@pytest.fixture
+def runnable(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Answer by engine which platforms it runs, or why it does not answer."""
+    answers: dict[str, Any] = {}
+
+    def platforms(engine: str, among: list[str]) -> dict[str, str]:
+        answer = answers.get(engine, "native")
+        if answer == "gone":
+            raise SlipwayError(f"{engine}: no engine answers")
+        return {among[0]: answer} if answer else {}
+
+    monkeypatch.setattr("components.engines.pool.runnable_platforms", platforms)
+    return answers
+
+
+def test_pool_spreads_images_and_an_engine_moves_few() -> None:
+    before = [Pool(AMD64, ["ssh://a", "ssh://b", "ssh://c"]).order(image) for image in IMAGES]
+    assert before == [Pool(AMD64, ["ssh://c", "ssh://a", "ssh://b"]).order(image) for image in IMAGES]
+    firsts = [order[0] for order in before]
+    assert all(60 < firsts.count(engine) < 140 for engine in ("ssh://a", "ssh://b", "ssh://c"))
+    fewer = [Pool(AMD64, ["ssh://a", "ssh://b"]).order(image)[0] for image in IMAGES]
+    assert [first for first, order in zip(fewer, before, strict=True) if order[0] == first] == [
+        first for first in firsts if first != "ssh://c"
+    ]
+    assert firsts != [Pool("linux/arm64", ["ssh://a", "ssh://b", "ssh://c"]).order(image)[0] for image in IMAGES]
+
+
+def test_engine_that_is_gone_is_passed_over(runnable: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    pool = Pool(AMD64, ["ssh://a", "ssh://b"])
+    runnable["ssh://a"] = "gone"
+    assert {pool.engine(image) for image in IMAGES} == {"ssh://b"}
+    assert capsys.readouterr().out.count("ssh://a: no engine answers; others of the list take its images") == 1
+    pool.fail("ssh://b", "ssh://b: cut")
+    assert refusal_line(pool.engine, "x") == (
+        "slipway:engines.linux/amd64: no engine answers: ssh://a: no engine answers; ssh://b: cut"
+    )
+
+
+def test_engine_that_cannot_run_the_platform_is_refused(runnable: dict[str, Any]) -> None:
+    runnable["ssh://a"] = None
+    line = refusal_line(Pool("linux/arm64", ["ssh://a"]).engine, "x")
+    assert line.startswith("slipway:engines.linux/arm64: ssh://a cannot run programs of linux/arm64: ")
+
+
+@contextmanager
+def routed(root: Path, count: int = 2) -> Iterator[tuple[Path, Pool, dict[str, Engine]]]:
+    """Serve a pool of engines; yield the socket, the pool and the engines."""
+    engines = [Engine(root / f"{number}.sock", KNOWN if number else "other") for number in range(count)]
+    pool = Pool(AMD64, [engine.address for engine in engines])
+    host = address("t", AMD64)
+    Router(root).serve(host, pool)
+    try:
+        yield root / host.removeprefix("unix://"), pool, {engine.address: engine for engine in engines}
+    finally:
+        for engine in engines:
+            engine.listener.close()
+
+
+def ask(path: Path, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
+    connection = Unix(path)
+    with closing(connection):
+        connection.request(method, target, body)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def test_requests_of_an_image_go_to_its_engine(runnable: dict[str, Any], tmp_path: Path) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, pool, engines):
+        for image in IMAGES[:20]:
+            engine = engines[pool.order(image)[0]]
+            engine.requests.clear()
+            body = image.encode() * 40_000
+            assert ask(path, "POST", f"/v1.41/build?t=r.example%3A5000%2Fml%2F{image}%3Ax1&q=1", body) == (200, body)
+            assert ask(path, "POST", f"/v1.41/images/r.example:5000/ml/{image}/push?tag=x1")[0] == 200
+            assert ask(path, "POST", f"/v1.41/build?t=r.example/ml/{image}_checks:{'b' * 64}")[0] == 200
+            assert len(engine.requests) == 3
+
+
+def test_image_known_by_its_id_is_looked_up_on_all(runnable: dict[str, Any], tmp_path: Path) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, _, engines):
+        for image in IMAGES[:20]:
+            ask(path, "POST", f"/build?t=r.example/ml/{image}:1")
+        assert all(engine.requests for engine in engines.values())
+        assert ask(path, "GET", f"/v1.41/images/{KNOWN}/json")[0] == 200
+        assert ask(path, "GET", f"/v1.41/images/sha256:{'c' * 64}/json")[0] == 404
+
+
+@pytest.mark.parametrize("first", ["session", "build"])
+def test_session_goes_to_the_engine_of_its_build(runnable: dict[str, Any], tmp_path: Path, first: str) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, pool, engines):
+        for image in IMAGES[:6]:
+            if first == "build":
+                ask(path, "POST", f"/build?t=r.example/ml/{image}:1&session={image}")
+            session = Unix(path)
+            with closing(session):
+                session.putrequest("POST", "/session")
+                for name, value in (("Connection", "Upgrade"), ("Upgrade", "h2c")):
+                    session.putheader(name, value)
+                session.putheader("X-Docker-Expose-Session-Uuid", image)
+                session.endheaders()
+                with session.sock.makefile("rb") as stream:
+                    head = [*iter(stream.readline, b"\r\n")]
+                    assert head[0] == b"HTTP/1.1 101 UPGRADED\r\n"
+                    if first == "session":
+                        ask(path, "POST", f"/build?t=r.example/ml/{image}:1&session={image}")
+                    session.sock.sendall(b"world")
+                    assert stream.read(11) == b"hello world"
+            assert engines[pool.order(image)[0]].requests.count("POST /session") >= 1
+
+
+def test_engine_that_goes_after_it_answered_is_passed_over(runnable: dict[str, Any], tmp_path: Path) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, pool, engines):
+        gone, left = pool.order("x")
+        assert ask(path, "POST", "/build?t=r.example/ml/x:1")[0] == 200
+        Path(gone.removeprefix("unix://")).unlink()
+        assert ask(path, "POST", "/build?t=r.example/ml/x:2") == (200, b"")
+        assert engines[left].requests == ["POST /build?t=r.example/ml/x:2"]
+
+
+def test_pool_without_engine_is_an_error_of_the_engine(runnable: dict[str, Any], tmp_path: Path) -> None:
+    with routed(tmp_path, count=1) as (path, pool, _):
+        runnable[pool.engines[0]] = "gone"
+        status, body = ask(path, "POST", "/build?t=r.example/ml/x:1")
+        assert status == 503
+        assert json.loads(body)["message"].startswith("slipway:engines.linux/amd64: no engine answers: unix://")
+
+
+@pytest.mark.parametrize(
+    ("engines", "line"),
+    [
+        ({AMD64: "docker.example"}, "expected ssh://[user@]host[:port], unix:///path/of/socket or tcp://host:port"),
+        ({AMD64: "ssh://-oProxyCommand=x"}, "expected ssh://"),
+        ({AMD64: "ssh://me:secret@a"}, "a password would be in the stack's file and in errors: give ssh a key"),
+        ({AMD64: "tcp://a"}, "expected ssh://"),
+        ({AMD64: "unix://relative"}, "expected ssh://"),
+        ({AMD64: ["ssh://a", "ssh://a"]}, "one of them is repeated; remove it"),
+        ({AMD64: []}, "has no engine: give one, or leave the platform out"),
+        ({"linux/arm64": "ssh://a"}, "linux/arm64 is no platform of the stack, which has linux/amd64: leave it out"),
+    ],
+)
+def test_engine_that_is_no_address_is_refused(engines: dict[str, Any], line: str) -> None:
+    assert line in refusal_line(flavors.load, {"flavor": "local", "engines": engines}, "x")
+
+
+def test_engine_alone_or_in_a_list_is_a_pool() -> None:
+    config = flavors.load({"flavor": "local", "engines": {AMD64: "ssh://me@a:22"}}, "x")
+    assert config.engines == {AMD64: ("ssh://me@a:22",)}
