@@ -275,7 +275,7 @@ def stack(root: Path, **keys: Any) -> str:
                 "buildOn": "runners",
                 "runners": {"build": {"nodeSelector": POOL}, "profile": "eks-p5"},
             },
-            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out",
+            "slipway:buildOn: 'runners': nodes of eks-p5 are linux/amd64, and slipway:platform is linux/arm64: leave one out, or name an engine in slipway:engines.linux/arm64",
         ),
         (
             {
