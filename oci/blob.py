@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Callable
 from typing import IO, Any, Final, TypeVar, cast
 
 from stacks.errors import SlipwayError
+
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+"""A digest. What a manifest calls one may be any text, such as a path, until it matches."""
 
 _BUFFER: Final = 1 << 20
 """Bytes of a blob that are read at once."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from oci.blob import Result, read_blob
+from oci.blob import DIGEST, Result, read_blob
 from oci.credentials import Login
 from oci.transport import LIMIT, Transport, reason
 from stacks.errors import SlipwayError, one_line
@@ -40,7 +39,8 @@ _WAITS: Final = (0.5, 2.0)
 """Seconds before each further attempt to read a blob whose connection broke."""
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_MOST_TAGS: Final = 1_000_000
+"""Tags of one repository; more come from a registry that lists without end."""
 
 _REASONS: Final = {
     404: "no such image, tag or digest in the registry; it may have been deleted",
@@ -159,7 +159,12 @@ class Repository:
         query = "n=1000"
         while query:
             with self._request("GET", f"tags/list?{query}", self._version) as response:
-                names += self._parsed(self._transport.body(response), "the list of tags").get("tags") or []
+                page = self._parsed(self._transport.body(response), "the list of tags").get("tags") or []
+                if not isinstance(page, list) or not all(isinstance(name, str) for name in page):
+                    raise SlipwayError(f"{self.reference}: the list of tags has something else than names")
+                names += page
+                if not page or len(names) > _MOST_TAGS:  # a next page after an empty one never ends
+                    break
                 query = urlsplit(response.links.get("next", {}).get("url", "")).query
         return names
 
@@ -190,6 +195,8 @@ class Repository:
             SlipwayError: the blob does not exist, does not have its digest, is malformed, or the registry does not
                 respond.
         """
+        if not DIGEST.fullmatch(digest):
+            raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
         for wait in (*_WAITS, None):
             try:
                 return self._blob(digest, read)
@@ -215,9 +222,11 @@ class Repository:
             body = self._transport.body(response)
             actual = f"sha256:{hashlib.sha256(body).hexdigest()}"
             stated = response.headers.get("Docker-Content-Digest", actual)
-            expected = self._version if _DIGEST.fullmatch(self._version) else stated
+            expected = self._version if DIGEST.fullmatch(self._version) else stated
             if actual != expected:
-                raise SlipwayError(f"{self.reference}: the manifest is corrupt: its digest is {actual}, not {expected}")
+                raise SlipwayError(
+                    f"{self.reference}: the manifest is corrupt: its digest is {actual}, not {one_line(expected)}"
+                )
             return actual, response.headers.get("Content-Type", "").partition(";")[0].strip(), body
 
     def _blob(self, digest: str, read: Callable[[IO[bytes]], Result]) -> Result:
@@ -242,14 +251,14 @@ class Repository:
 
     def _digest_of(self, response: requests.Response) -> str:
         value = response.headers.get("Docker-Content-Digest", "")
-        if not _DIGEST.fullmatch(value):
+        if not DIGEST.fullmatch(value):
             raise SlipwayError(f"{self.reference}: {self.host} sends no valid digest, but '{one_line(value)}'")
         return value
 
     def _parsed(self, body: bytes, name: str) -> dict[str, Any]:
         try:
             content = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):  # nested too deep
             content = None
         if not isinstance(content, dict):
             raise SlipwayError(f"{self.reference}: {name} is not a JSON object")

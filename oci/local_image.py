@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
-from oci.blob import Result, read_blob
+from oci.blob import DIGEST, Result, read_blob
 from oci.client import IMAGES, INDEXES, Manifest
 from oci.registry_image import Image, chosen, of
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 
 _LIMIT: Final = 4 << 20
 """Bytes of the largest manifest or configuration, as of registries."""
@@ -77,6 +77,8 @@ class _Files(ABC):
         Raises:
             SlipwayError: it does not exist, does not have its digest, or is malformed.
         """
+        if digest not in self.names and not DIGEST.fullmatch(digest):
+            raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
         name = self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
         with self._explained(digest), self.opened(name) as file:
             verify = digest not in self.names

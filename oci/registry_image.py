@@ -9,7 +9,7 @@ from typing import IO, Any, Protocol, TypeVar
 from oci.client import IMAGES, INDEXES, Manifest, Repository
 from oci.credentials import Login
 from oci.layers.layer import Facts, Index, index
-from stacks.errors import SlipwayError
+from stacks.errors import SlipwayError, one_line
 from stacks.references import split
 
 Result = TypeVar("Result")
@@ -88,7 +88,7 @@ def fetch(reference: str, login: Login | None = None, platform: str | None = Non
     if manifest.media_type in INDEXES:
         return fetch(f"{split(reference)[0]}@{chosen(reference, manifest.content, platform)}", login)
     if manifest.media_type not in IMAGES:
-        raise SlipwayError(f"{reference}: not an image, its media type is '{manifest.media_type}'")
+        raise SlipwayError(f"{reference}: not an image, its media type is '{one_line(str(manifest.media_type))}'")
     return of(repository, manifest)
 
 
@@ -124,11 +124,14 @@ def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> 
     Raises:
         SlipwayError: there is no such image, or there are several.
     """
-    digests = _platforms(content)
+    try:
+        digests = _platforms(content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SlipwayError(f"{reference}: malformed index: {one_line(repr(error))}") from None
     if platform is None and len(digests) == 1:
         return next(iter(digests.values()))
     if platform not in digests:
-        names = ", ".join(f"{name} ({digest})" for name, digest in digests.items()) or "none"
+        names = ", ".join(f"{one_line(name)} ({one_line(digest)})" for name, digest in digests.items()) or "none"
         problem = f"without an image for {platform}" if platform else "of several images; name one by its digest"
         raise SlipwayError(f"{reference}: an index {problem}: {names}")
     return digests[platform]
@@ -142,8 +145,9 @@ def of(blobs: Blobs, manifest: Manifest) -> Image:
     """
     try:
         return _image(blobs, manifest)
-    except (KeyError, TypeError, ValueError) as error:
-        raise SlipwayError(f"{blobs.reference}: malformed manifest or configuration: {error!r}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = one_line(repr(error))
+        raise SlipwayError(f"{blobs.reference}: malformed manifest or configuration: {why}") from None
 
 
 def _platforms(content: Mapping[str, Any]) -> dict[str, str]:
@@ -152,7 +156,7 @@ def _platforms(content: Mapping[str, Any]) -> dict[str, str]:
     for entry in content.get("manifests") or []:
         platform = entry.get("platform") or {}
         if platform.get("os", "unknown") != "unknown":
-            digests[_platform(platform)] = entry["digest"]
+            digests[_platform(platform)] = str(entry["digest"])
     return digests
 
 
@@ -174,5 +178,7 @@ def _image(repository: Blobs, manifest: Manifest) -> Image:
         Layer(str(blob["digest"]), int(blob["size"]), str(diff_id), str(blob["mediaType"]), command)
         for blob, diff_id, command in zip(blobs, diff_ids, commands, strict=True)
     )
-    size = int(descriptor["size"])
-    return Image(repository, manifest.digest, _platform(config), config.get("config") or {}, layers, size, manifest)
+    size, settings = int(descriptor["size"]), config.get("config") or {}
+    if not isinstance(settings, dict):
+        raise TypeError(f"config is {type(settings).__name__}")
+    return Image(repository, manifest.digest, _platform(config), settings, layers, size, manifest)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any, Final, cast
+import time
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -20,8 +22,12 @@ from stacks.references import on_loopback
 LIMIT: Final = 4 << 20
 """Largest manifest or JSON response in bytes: the limit that the specification names for manifests."""
 
+_CHUNK: Final = 1 << 16
+"""Bytes that are read at once."""
 _API_HOSTS: Final = {"docker.io": "registry-1.docker.io"}
 """Registries whose API has another host than their image names."""
+_LONGEST: Final = 120
+"""Seconds for the whole of a manifest or JSON response, which may come byte by byte."""
 _TIMEOUTS: Final = (10, 30)
 """Seconds to connect, and between two bytes of a response."""
 _RETRY: Final = Retry(
@@ -92,15 +98,21 @@ class Transport:
         """Return the body of a response.
 
         Raises:
-            SlipwayError: the connection breaks, or the body is larger than :data:`LIMIT`.
+            SlipwayError: the connection breaks, or the body is larger than :data:`LIMIT` or takes too long.
         """
+        body, end = bytearray(), time.monotonic() + _LONGEST
         try:
-            body = response.raw.read(LIMIT + 1, decode_content=True)
+            while chunk := response.raw.read1(_CHUNK, decode_content=True):
+                body += chunk
+                if len(body) > LIMIT:
+                    raise SlipwayError(f"{self._reference}: {self.host} sent more than {LIMIT >> 20} MiB")
+                if time.monotonic() > end:
+                    raise SlipwayError(f"{self._reference}: {self.host} sent no whole response in {_LONGEST} s")
         except HTTPError as error:
             raise SlipwayError(f"{self._reference}: connection to {self.host} broke: {reason(error)}") from None
-        if len(body) > LIMIT:
-            raise SlipwayError(f"{self._reference}: {self.host} sent more than {LIMIT >> 20} MiB")
-        return cast("bytes", body)
+        finally:
+            response.close()
+        return bytes(body)
 
     def _send(self, method: str, path: str, accept: str, body: bytes | None, media_type: str) -> requests.Response:
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
@@ -132,7 +144,9 @@ class Transport:
         parameters = dict(_CHALLENGE.findall(rest))
         realm = parameters.get("realm", "")
         if not realm.startswith(("http://", "https://")):
-            raise ValueError(f"its token server is '{realm}', expected a URL")
+            raise ValueError(f"its token server is '{one_line(realm)}', expected a URL")
+        if realm.startswith("http://") and basic and not on_loopback(urlsplit(realm).netloc):
+            raise ValueError(f"its token server, {one_line(realm)}, would get the login without encryption")
         query = {"service": parameters.get("service", ""), "scope": parameters.get("scope") or self._scope}
         self._authorization = basic
         with self._session.get(realm, params=query, stream=True, timeout=_TIMEOUTS) as response:
@@ -140,8 +154,19 @@ class Transport:
                 # A known login without the right gets a token for fewer rights, not a 401 (same source).
                 self.refused = bool(basic) and response.status_code == requests.codes.unauthorized
                 return ""
-            token = json.loads(self.body(response))
-        return f"Bearer {token.get('token') or token['access_token']}"
+            token = _token(self.body(response))
+        return f"Bearer {token}"
+
+
+def _token(body: bytes) -> str:
+    try:
+        content = json.loads(body)
+        token = content.get("token") or content["access_token"]
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        token = None
+    if not isinstance(token, str) or not re.fullmatch("[!-~]+", token):
+        raise ValueError("its token server sent no token")
+    return token
 
 
 def _basic(login: Login) -> str:

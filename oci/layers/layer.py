@@ -28,6 +28,14 @@ _AUFS: Final = ".wh..wh."
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 1 << 16
 """Bytes that `tarfile` reads at once: it copies the rest of them for each file."""
+_HEADER_LIMIT: Final = 1 << 22
+"""Largest extended header in bytes, which `tarfile` holds in memory: a file's extended attributes and long names."""
+_MOST_MEMBERS: Final = 2_000_000
+"""Files of one layer; a large image has 300,000."""
+_MOST_EXPANSION: Final = 2_000
+"""Bytes that a compressed byte may stand for: in gzip 1,032 at most, in zstd any number."""
+_FREE: Final = 16 << 30
+"""Bytes of an archive that may stand for any few compressed ones, as zstd packs a large file of zeros."""
 _DATABASE_LIMIT: Final = 100_000_000
 """Largest package database in bytes; no other content is held in memory."""
 _PERMISSIONS: Final = 0o7777
@@ -111,7 +119,8 @@ def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
         Unreadable: the archive is malformed, or its compression unknown; also while it is read.
     """
     try:
-        with tarfile.open(fileobj=_decompressed(stream, media_type), mode="r|", bufsize=_BLOCK) as archive:
+        source = cast("Any", _Bounded(stream, media_type))
+        with tarfile.open(fileobj=source, mode="r|", bufsize=_BLOCK, tarinfo=_Header) as archive:
             yield archive
     except _MALFORMED as error:
         raise Unreadable(f"malformed layer archive: {error}") from None
@@ -119,9 +128,75 @@ def opened(stream: IO[bytes], media_type: str) -> Iterator[tarfile.TarFile]:
 
 def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Yield the headers of an open archive; a member can be read until the next is requested."""
-    while (member := archive.next()) is not None:
+    for _ in range(_MOST_MEMBERS):
+        member = archive.next()
+        if member is None:
+            return
         cast("Any", archive).members.clear()  # tarfile would keep them all
         yield member
+    raise tarfile.ReadError(f"more than {_MOST_MEMBERS} files")
+
+
+class _Header(tarfile.TarInfo):
+    """A header, of a size that fits into memory. Sparse files, which no builder of images writes, are refused.
+
+    `tarfile` reads extended headers as a whole, and a sparse file's map to its end, however long.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _EXTENDED and self.size > _HEADER_LIMIT:
+            raise tarfile.ReadError(f"an extended header of {self.size} bytes, at most {_HEADER_LIMIT} are read")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a sparse file")
+        return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - tarfile has no other place for a limit
+
+    def _refused(self, *_: Any) -> None:
+        raise tarfile.ReadError("a sparse file")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refused
+
+
+_EXTENDED: Final = {
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+}
+
+
+class _Bounded:
+    """The archive of a compressed stream, which may not be larger than compression explains."""
+
+    def __init__(self, stream: IO[bytes], media_type: str) -> None:
+        self._compressed = _Counted(stream)
+        self._archive = _decompressed(cast("IO[bytes]", self._compressed), media_type)
+        self._count = 0
+
+    def read(self, size: int) -> bytes:
+        content: bytes = self._archive.read(size)
+        self._count += len(content)
+        if self._count > _FREE + _MOST_EXPANSION * self._compressed.count:
+            raise tarfile.ReadError(
+                f"{self._compressed.count} compressed bytes stand for more than {self._count >> 30} GiB"
+            )
+        return content
+
+
+class _Counted:
+    """A stream that counts what is read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        content = self._stream.read(size)
+        self.count += len(content)
+        return content
+
+    def peek(self, size: int) -> bytes:
+        return cast("Any", self._stream).peek(size) if hasattr(self._stream, "peek") else b""
 
 
 def normal(name: str) -> str:

@@ -22,6 +22,9 @@ NAMESPACE = "slipway"
 
 _PREFIX = "Pulumi."
 
+_MOST_VALUES = 100_000
+"""Values of a stack's file, those of aliases too."""
+
 # How Pulumi's YAML reader (Go, yaml.v3) takes a plain scalar for a number or a date: its resolve.go, and the
 # YAML 1.1 forms it still reads (leading-zero octal, underscores).
 _NUMBER = re.compile(r"[-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?0[xob][0-9a-fA-F_]+")
@@ -65,12 +68,16 @@ def parse(text: str, where: str) -> dict[str, Any]:
     """Read the ``slipway:`` keys of a stack file's ``text``; ``where`` names the file in errors."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except RecursionError:
+        raise SlipwayError(f"{where}: not YAML that a stack can have: it is nested too deep") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark else where
         problem = getattr(error, "problem", None) or error
         raise SlipwayError(f"{at}: not YAML: {' '.join(str(problem).split())}") from None
     try:
+        if node is not None and _size(node, {}) > _MOST_VALUES:
+            raise SlipwayError(f"{where}: more than {_MOST_VALUES} values: its aliases (*name) multiply")
         document = {} if node is None else _value(node, where, "")
     except RecursionError:
         raise SlipwayError(f"{where}: an alias (*name) is inside the value that it refers to") from None
@@ -85,6 +92,19 @@ def parse(text: str, where: str) -> dict[str, Any]:
             raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
     prefix = f"{NAMESPACE}:"
     return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+
+
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Return how many values a node stands for. An alias is the node that it refers to, and counts each time.
+
+    Raises:
+        RecursionError: an alias is inside of its own node.
+    """
+    if id(node) not in sizes:
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        inner = parts if isinstance(node, yaml.CollectionNode) else []
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in inner)
+    return sizes[id(node)]
 
 
 def survives_yaml(text: str) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stacks.config.stack_file import ROOT, parse, read_stack, stack_names
 from stacks.errors import SlipwayError
+from tests.helpers.refusals import refusal_line
 
 
 def config(line: str) -> str:
@@ -134,3 +135,13 @@ def test_keys_of_pulumi_itself_are_ignored() -> None:
 def test_stack_names_leave_out_folders(tmp_path: Path) -> None:
     (tmp_path / "stacks/Pulumi.d.yaml").mkdir(parents=True)
     assert stack_names(tmp_path) == []
+
+
+def test_file_whose_aliases_multiply_is_one_line() -> None:
+    levels = "\n".join(f"  l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12))
+    message = refusal_line(parse, f"config:\n  l0: &l0 [x]\n{levels}\n", "t.yaml")
+    assert message == "t.yaml: more than 100000 values: its aliases (*name) multiply"
+
+
+def test_file_nested_too_deep_is_one_line() -> None:
+    assert refusal_line(parse, "[" * 5000, "t.yaml") == "t.yaml: not YAML that a stack can have: it is nested too deep"
