@@ -68,6 +68,9 @@ def CppExtension(name, sources, libraries=(), extra_compile_args=None):
 
 class BuildExtension(build_ext):
     def build_extension(self, extension):
+        if extension.define_macros:  # a plain extension in C
+            super().build_extension(extension)
+            return
         target = pathlib.Path(self.get_ext_fullpath(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         name, cuda = extension.name.split(".")[-1], not hasattr(extension, "without_cuda")
