@@ -166,7 +166,7 @@ def test_squashfs_has_the_files_of_a_container(image: Image, squashfs: Path, tmp
     assert not (root / "a/same").samefile(root / "a/b/one")
     assert "GREETING=hello you" in (root / "etc/environment").read_text().splitlines()
     ran = subprocess.run(
-        [*AS_ROOT, "chroot", root, "env", "GREETING=hello you", "/bin/sh", "/etc/rc"],
+        [*AS_ROOT, "/usr/sbin/chroot", root, "env", "GREETING=hello you", "/bin/sh", "/etc/rc"],
         capture_output=True,
         text=True,
         check=True,
