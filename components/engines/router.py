@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import threading
@@ -106,7 +107,11 @@ class Router:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-            listener.bind(str(path))
+            folder = os.open(path.parent, os.O_PATH)
+            try:  # by the folder's descriptor: a socket's path has at most 107 bytes
+                listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+            finally:
+                os.close(folder)
             path.chmod(0o600)  # whoever reaches it is root where the engine is
             listener.listen(128)
         except OSError as error:

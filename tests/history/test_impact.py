@@ -176,7 +176,7 @@ def test_affected_by_uncommitted_file_prints_it(checkout: AffectedCheckout) -> N
         ),
         (
             "stacks/spec.py",
-            '"title": self.name',
+            '"title": self.published_name',
             '"title": "x"',
             "labels org.opencontainers.image.title 'x' -> 'torch'",
         ),
