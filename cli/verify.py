@@ -15,7 +15,7 @@ from oci.evidence import signing_machines, slsa
 from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
-from stacks.errors import SlipwayError, one_line, suggest
+from stacks.errors import SlipwayError
 from stacks.plan import Plan
 from stacks.references import qualified, split
 
@@ -38,14 +38,7 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
     images = outputs.get("images", {})
     indexes = {name for name, image in images.items() if "platforms" in image}
     published: Mapping[str, Mapping[str, str]] = {**images, **platforms.parts(images), **products}
-    pushed = {name: built for name, built in published.items() if "@" in built.get("ref", "")}
-    if not pushed:
-        raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
-    if image is not None and image not in pushed:
-        raise SlipwayError(
-            f"stack {stack} has published no image '{one_line(image)}'{suggest(image, pushed)}; "
-            f"it has: {', '.join(pushed)}"
-        )
+    pushed = stack_diff.pushed(stack, published, image)
     login = credentials.configured(planned.config.registry)
     # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers

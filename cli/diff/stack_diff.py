@@ -16,7 +16,7 @@ from oci.client import Repository
 from oci.credentials import Login
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import SlipwayError, one_line, suggest
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import parts
 from stacks.spec import Outside
@@ -130,6 +130,25 @@ class _Published:
         # States until 2026-11 have one list for each Dockerfile.
         files = self._files.get(name, self._files.get(dockerfile, {}))
         return {**self._plans.get(name, {}), "files": differences.listed_files(files)}
+
+
+def pushed(
+    stack: str, images: Mapping[str, Mapping[str, Any]], image: str | None = None
+) -> dict[str, Mapping[str, Any]]:
+    """Return those of a stack's published ``images``, from its outputs, that are in a registry.
+
+    Raises:
+        SlipwayError: none is, or ``image`` is not among them.
+    """
+    result = {name: built for name, built in images.items() if "@" in built.get("ref", "")}
+    if not result:
+        raise SlipwayError(f"stack {stack} has published nothing yet: `make up STACK={stack}`")
+    if image is not None and image not in result:
+        raise SlipwayError(
+            f"stack {stack} has published no image '{one_line(image)}'{suggest(image, result)}; "
+            f"it has: {', '.join(result)}"
+        )
+    return result
 
 
 def outputs(stack: str, root: Path) -> dict[str, Any]:
