@@ -32,10 +32,9 @@ def deploy(plan: Plan) -> dict[str, Any]:
 
     ``images`` maps each image to its ``ref``, ``digest`` and ``tag``. Where it has several ``platforms``, the ``ref``
     and ``digest`` are the index's, and each platform has its own; ``merged`` is false and the index's are missing where
-    nothing is pushed. ``products`` does the same for build
-    products. ``plan`` has the contents of each, and ``planFiles`` lists the files that its build reads. ``checkFiles``
-    lists those that its checks read besides. A preview knows them all. ``runners`` says where the stack's runners are,
-    and whether the GPU checks passed.
+    nothing is pushed. ``products`` does the same for build products. ``plan`` has the contents of each, and
+    ``planFiles`` lists the files that its build reads. ``checkFiles`` lists those that its checks read besides. A
+    preview knows them all. ``runners`` says where the stack's runners are, and whether the GPU checks passed.
 
     The other outputs depend on the stack's configuration. ``signed`` has each image's signature, SBOM and provenance,
     and each product's signature. ``extraTags`` has the additional tags, and ``verifiedParents`` the signers of outside
@@ -129,24 +128,20 @@ def _indexes(plan: Plan, registry: Registry, variants: Mapping[str, ImageVariant
 def _image_outputs(
     plan: Plan, variants: Mapping[str, ImageVariant], indexes: Mapping[str, ImageIndex]
 ) -> dict[str, Any]:
+
+    def built(image: PlannedImage) -> dict[str, Any]:
+        variant = variants[image.spec.name]
+        return {"ref": variant.ref, "digest": variant.digest, "tag": image.tag}
+
     outputs: dict[str, Any] = {"images": {}}
     for image in plan.images:
-        variant = variants[image.spec.name]
-        built = {"ref": variant.ref, "digest": variant.digest, "tag": image.tag}
         if not image.spec.is_part:
-            outputs.setdefault("products" if image.spec.product else "images", {})[image.spec.name] = built
+            outputs.setdefault("products" if image.spec.product else "images", {})[image.spec.name] = built(image)
     for name, images in plan.indexes.items():
         of_index: dict[str, Any] = (
             {"ref": indexes[name].ref, "digest": indexes[name].digest} if name in indexes else {"merged": False}
         )
-        parts = {
-            image.spec.platform: {
-                "ref": variants[image.spec.name].ref,
-                "digest": variants[image.spec.name].digest,
-                "tag": image.tag,
-            }
-            for image in images
-        }
+        parts = {image.spec.platform: built(image) for image in images}
         outputs["images"][name] = {**of_index, "tag": images[0].index_tag, "platforms": parts}
     return outputs
 
