@@ -105,7 +105,7 @@ class Router:
         path = self._root / host.removeprefix("unix://")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # nobody else reaches it before its mode is set
             path.unlink(missing_ok=True)
             folder = os.open(path.parent, os.O_PATH)
             try:  # by the folder's descriptor: a socket's path has at most 107 bytes
