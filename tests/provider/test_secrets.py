@@ -54,7 +54,8 @@ else:
         password = f"canary{secrets.token_hex(8)}"
         netrc = f"machine a.test login u password {password}\n"
         lent.plugin.invoke(BUILD_SECRETS, {"secrets": {"netrc": netrc}, "masked": [password]})
-        step = f"/bin/busybox cat /dev/netrc; {TAKES}"
+        # A status line shows the newest text after a pause of half a second.
+        step = f"/bin/busybox cat /dev/netrc; /bin/busybox sleep 1; {TAKES}"
         outputs = lent.create({"Dockerfile": dockerfile(step)}, build={"args": {"NONCE": password[6:12]}})
         expected = subprocess.run(
             ["sha256sum"], input=netrc, capture_output=True, text=True, check=True
@@ -65,6 +66,7 @@ else:
         assert password.encode() not in saved
         output = "\n".join([*lent.plugin.lines(), *lent.plugin.stderr, json.dumps(plain(outputs), default=str)])
         assert password not in output
+        assert "machine a.test login u password [secret]" in output
 
     def test_step_without_its_secret_is_built(lent: Maker) -> None:
         lent.create({"Dockerfile": dockerfile(TAKES)}, build={"args": {"NONCE": secrets.token_hex(4)}})
