@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+MOST_LINES: Final = 30
+"""Lines of one error, below its header."""
 
 
 class SlipwayError(Exception):
@@ -36,3 +40,9 @@ def suggest(value: str, allowed: Iterable[str]) -> str:
 def builds_no(name: str, names: Collection[str]) -> str:
     """Return the end of an error about an unknown image: its name, the nearest one, and what the stack builds."""
     return f"builds no image '{one_line(name)}'{suggest(name, names)}; it builds: {', '.join(names) or 'none'}"
+
+
+def listing(header: str, lines: Sequence[str], rest: str = "") -> str:
+    """Return a header with its lines below, at most :data:`MOST_LINES`; ``rest`` says where the others are."""
+    more = [f"and {len(lines) - MOST_LINES} more{rest}"] if len(lines) > MOST_LINES else []
+    return "\n".join([header, *(f"  {line}" for line in [*lines[:MOST_LINES], *more])])

@@ -10,10 +10,8 @@ from oci import credentials
 from oci.binaries import inspection
 from oci.binaries.loading import Fault
 from oci.registry_image import fetch_each
-from stacks.errors import SlipwayError, one_line
+from stacks.errors import SlipwayError, listing, one_line
 
-_LISTED: Final = 30
-"""Faults in one error."""
 _WIDTH: Final = 500
 """Characters of one fault."""
 
@@ -26,17 +24,13 @@ def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mappin
     Raises:
         SlipwayError: something in the image does not load, with a line for each fault; or a layer cannot be read.
     """
-    faults = []
-    for image in fetch_each(ref, login):
-        every = inspection.inspect(image).faults
-        faults += [fault for fault in every if not any(_is_excepted(fault, row) for row in exceptions)]
+    every = [fault for image in fetch_each(ref, login) for fault in inspection.inspect(image).faults]
+    faults = [fault for fault in dict.fromkeys(every) if not any(_is_excepted(fault, row) for row in exceptions)]
     if faults:
-        lines = [f"  {one_line(str(fault), _WIDTH)}" for fault in dict.fromkeys(faults[:_LISTED])]
-        if len(faults) > _LISTED:
-            lines.append(f"  and {len(faults) - _LISTED} more; `slipway inspect {ref}` lists them")
+        lines = [one_line(str(fault), _WIDTH) for fault in faults]
         number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
         header = f"{ref}: gets no tag because of {number}; mend the image, or list it in slipway:inspection.exceptions:"
-        raise SlipwayError("\n".join([header, *lines]))
+        raise SlipwayError(listing(header, lines, f"; `slipway inspect {ref}` lists them"))
 
 
 def _is_excepted(fault: Fault, row: Mapping[str, str]) -> bool:
