@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import urllib.request
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +34,7 @@ def played(seed: int, monkeypatch: pytest.MonkeyPatch, **faults: Any) -> World:
         for module in (keeper, webhook):
             patch.setattr(module, "client", world.client)
             patch.setattr(module, "secret", world.secret)
-        patch.setattr(urllib.request, "urlopen", world.urlopen)
+        patch.setattr(github._OPENER, "open", world.urlopen)
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
         while world.now < world.start + ALL:
@@ -67,7 +66,7 @@ def test_github_request_ends_within_its_round(monkeypatch: pytest.MonkeyPatch) -
         waits.append(timeout)
         raise TimeoutError
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(github._OPENER, "open", urlopen)
     api = github.GitHub("https://api.example", "acme", lambda: {"token": "t"}, time.time() + 3)
     with pytest.raises(github.Refused):
         list(api.runners())

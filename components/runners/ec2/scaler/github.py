@@ -9,6 +9,7 @@ import json
 import re
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -26,6 +27,21 @@ _PAGES, _LATELY, _AT_ONCE = 5, 1800, 20
 
 _SECONDS = 8.0
 """Longest wait for one answer."""
+
+_LONGEST = 16 << 20
+"""Most bytes of an answer. A page of a hundred has a few hundred thousand."""
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows GitHub to a repository's new name, and to no other host: the token would go there too."""
+
+    def redirect_request(self, req: urllib.request.Request, *answer: Any) -> urllib.request.Request | None:
+        """Return the request to make instead; none makes an error of the redirection."""
+        here, there = (urllib.parse.urlsplit(url)[:2] for url in (req.full_url, answer[-1]))
+        return super().redirect_request(req, *answer) if here == there else None
+
+
+_OPENER = urllib.request.build_opener(_SameHost)
 
 
 class Refused(Exception):
@@ -199,13 +215,24 @@ class GitHub:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=min(_SECONDS, left)) as answer:  # noqa: S310 - likewise
-                return json.loads(answer.read() or b"null"), answer.headers
+            with _OPENER.open(request, timeout=min(_SECONDS, left)) as answer:
+                return json.loads(self._content(answer) or b"null"), answer.headers
         except urllib.error.HTTPError as error:
             raise Refused(error.code, _text(error)) from None
-        # URLError and timeouts are of OSError, and what is no JSON of ValueError.
-        except (OSError, HTTPException, ValueError) as error:
+        # URLError and timeouts are of OSError, what is no JSON of ValueError, and what is nested too deep of the last.
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise Refused(0, f"{method} {path}: {type(error).__name__}: {error}") from None
+
+    def _content(self, answer: Any) -> bytes:
+        """Read an answer. Raises Refused where it is too long, or still comes in when the round has no time left."""
+        content = bytearray()
+        while chunk := answer.read1(1 << 16):
+            content += chunk
+            if len(content) > _LONGEST:
+                raise Refused(0, f"the answer is longer than {_LONGEST >> 20} MiB")
+            if time.time() > self._until:
+                raise Refused(0, "the answer does not end within the round")
+        return bytes(content)
 
 
 def _text(error: urllib.error.HTTPError) -> str:

@@ -31,6 +31,9 @@ _ASKED = 50
 _ROUND = 42.0
 """Seconds of a round in which GitHub is asked. Lambda ends it at 55, and AWS's own calls take the rest at most."""
 
+_SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What is raised where an answer is not of the shape that GitHub or AWS documents."""
+
 _LEFT = "GitHub gives it to no runner here: may the runner group its repository?"
 
 Groups = dict[str, dict[str, Any]]
@@ -84,8 +87,8 @@ class Keeper:
             runners = _answer("list the runners", self._runners)
             groups = _answer("describe the groups", self._described)
             done = None
-            if groups is not None:
-                machines = self._machines(groups)
+            machines = None if groups is None else _answer("list the machines", partial(self._machines, groups))
+            if groups is not None and machines is not None:
                 done = decide(time.time(), self._rules, known.waiting if known else None, machines, runners, prepared)
                 # A configuration stays for as long as it is not known whether its machine was lost.
                 configured = prepared or set() if runners is not None else set()
@@ -211,7 +214,7 @@ class Keeper:
         """Return the runners at GitHub that are of this stack's machines; another's name may begin alike."""
         name = re.compile(rf"{re.escape(self._prefix)}(i-[0-9a-f]+)")
         return [
-            Runner(one["id"], match[1], one["status"] == "online", one["busy"])
+            Runner(int(one["id"]), match[1], one["status"] == "online", bool(one["busy"]))
             for one in self._github.runners()
             if (match := name.fullmatch(one["name"]))
         ]
@@ -356,6 +359,8 @@ def _refusal(what: str, **about: object) -> Iterator[None]:
         yield
     except (Refused, *FAILURES) as refused:
         _say("refused", to=what, why=str(refused), **about)
+    except _SHAPE as error:
+        _say("refused", to=what, why=f"the answer has another shape than documented: {error!r}"[:300], **about)
 
 
 def _credentials(arn: str) -> Credentials:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -20,74 +21,113 @@ from .aws import client, secret
 from .jobs import Job, Jobs
 
 _SIGNATURE = re.compile("sha256=[0-9a-f]{64}")
+_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+"""A repository's full name: it becomes a part of addresses at GitHub."""
 _SECONDS_OLD, _REPLACED = 3600.0, 30.0
 """Seconds after which the secret is read again, and after which it is where a signature is of another."""
+
+_SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What is raised where a payload is not of the shape that GitHub documents."""
 
 Answer = dict[str, Any]
 """What the function's address answers: ``statusCode`` and ``body``."""
 
 
+@dataclass(frozen=True)
+class _Delivery:
+    """What a delivery says of a job; ``conclusion`` and ``runner`` are empty until it has them."""
+
+    action: str
+    job: Job
+    repository: str
+    labels: set[str]
+    conclusion: str
+    runner: str
+    attempt: int
+
+
 def handle(event: Mapping[str, Any], _context: object) -> Answer:
     """Answer one delivery, as a Lambda function address hands it over (payload format 2.0)."""
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+    signature = headers.get("x-hub-signature-256", "")
+    if not _SIGNATURE.fullmatch(signature):
+        return _answer(401, "the signature is not GitHub's")
     body = event.get("body") or ""
-    content = base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
-    headers = {name.lower(): value for name, value in event.get("headers", {}).items()}
-    if not _signed(content, headers.get("x-hub-signature-256", "")):
+    try:
+        content = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode()
+    except ValueError:  # no base64, or a character that UTF-8 has not
+        return _answer(400, "the body cannot be decoded")
+    if not _signed(content, signature):
         return _answer(401, "the signature is not GitHub's")
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _answer(415, "expected the content type application/json: choose it in the webhook's settings at GitHub")
     if headers.get("x-github-event") != "workflow_job":
         return _answer(200, "not about a job")
-    return _job(json.loads(content))
+    try:
+        delivery = _delivered(json.loads(content))
+    except (*_SHAPE, RecursionError):
+        return _answer(422, "the content is not what GitHub documents for the event workflow_job")
+    return _noted(delivery)
 
 
-def _job(payload: Mapping[str, Any]) -> Answer:
-    if not _ours(payload["repository"]):
+def _delivered(payload: Mapping[str, Any]) -> _Delivery:
+    """Read a delivery. Raises one of ``_SHAPE`` where it is not of the shape that GitHub documents."""
+    job, repository = payload["workflow_job"], payload["repository"]["full_name"]
+    if not _NAME.fullmatch(repository):
+        raise ValueError
+    since = datetime.fromisoformat(job["created_at"]).timestamp()
+    return _Delivery(
+        str(payload["action"]),
+        Job(int(job["id"]), repository, since),
+        repository.lower(),
+        {label.lower() for label in job["labels"]},
+        (job.get("conclusion") or "").lower(),
+        (job.get("runner_name") or "").strip(),
+        int(job.get("run_attempt", 1)),
+    )
+
+
+def _noted(delivery: _Delivery) -> Answer:
+    if not _ours(delivery.repository):
         return _answer(403, "not a repository of these runners")
-    workflow_job = payload["workflow_job"]
-    if not _matches(workflow_job["labels"]):
+    if not _matches(delivery.labels):
         return _answer(200, "not a job for these runners")
-    since = datetime.fromisoformat(workflow_job["created_at"]).timestamp()
-    job = Job(int(workflow_job["id"]), payload["repository"]["full_name"], since)
+    job = delivery.job
     jobs = Jobs(client("dynamodb"), os.environ["JOBS"])
-    if payload["action"] == "queued":
+    if delivery.action == "queued":
         return _answer(202, "noted" if jobs.queue(job) else "known, or too old")
-    if payload["action"] == "completed" and _failed(workflow_job):
-        jobs.fail(job, workflow_job["runner_name"])
+    if delivery.action == "completed" and _failed(delivery):
+        jobs.fail(job, delivery.runner)
         return _answer(202, "noted")
-    if payload["action"] in {"in_progress", "completed"}:
+    if delivery.action in {"in_progress", "completed"}:
         jobs.take(job)
         return _answer(202, "noted")
-    if payload["action"] == "waiting":  # for somebody's approval, however long; `queued` comes after it
+    if delivery.action == "waiting":  # for somebody's approval, however long; `queued` comes after it
         jobs.postpone(job)
         return _answer(202, "noted")
     return _answer(200, "nothing to do yet")
 
 
-def _failed(workflow_job: Mapping[str, Any]) -> bool:
+def _failed(delivery: _Delivery) -> bool:
     """Tell whether a job may have failed for its machine's sake, and has not been run again too often by then."""
-    ended = workflow_job["conclusion"] in {"failure", "cancelled"} and bool(workflow_job["runner_name"])
-    return ended and int(workflow_job["run_attempt"]) <= int(os.environ["RETRIES"])
+    ended = delivery.conclusion in {"failure", "cancelled"} and bool(delivery.runner)
+    return ended and delivery.attempt <= int(os.environ["RETRIES"])
 
 
-def _matches(labels: list[str]) -> bool:
+def _matches(requested: set[str]) -> bool:
     """Tell whether a job is for these runners: it asks for one of their own labels, and for none that they lack."""
-    requested = {label.lower() for label in labels}
     own, all_labels = (set(os.environ[name].lower().split(",")) for name in ("OWN_LABELS", "LABELS"))
     return bool(requested & own) and requested <= all_labels
 
 
-def _ours(repository: Mapping[str, Any]) -> bool:
+def _ours(repository: str) -> bool:
     """Tell whether a repository is the one of the configuration, or its organization's (GitHub ignores case)."""
     whose = os.environ["GITHUB_SCOPE"].lower()
-    name: str = repository["full_name"].lower()
-    return name == whose if "/" in whose else name.startswith(f"{whose}/")
+    return repository == whose if "/" in whose else repository.startswith(f"{whose}/")
 
 
 def _signed(content: bytes, signature: str) -> bool:
     """Tell whether the secret, or the one that it was just replaced with, has signed a delivery."""
-    if not _SIGNATURE.fullmatch(signature):
-        return False
     return any(
         hmac.compare_digest(_signature(content, fresh), signature.encode()) for fresh in (_SECONDS_OLD, _REPLACED)
     )
