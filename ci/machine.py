@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from stacks.child_environment import child_environment
+
 UNUSED = tuple(
     Path(folder)
     for folder in (
@@ -29,4 +31,6 @@ def make_room() -> None:
     unused = [str(folder) for folder in UNUSED if folder.is_dir()]
     if os.environ.get("RUNNER_ENVIRONMENT") == "github-hosted" and unused:
         print(f"making room: {', '.join(unused)}")
-        subprocess.run(["sudo", "rm", "-rf", "--", *unused], check=False)  # a build reports a full disk itself
+        subprocess.run(
+            ["sudo", "rm", "-rf", "--", *unused], check=False, env=child_environment("sudo")
+        )  # a build reports a full disk itself

@@ -17,7 +17,7 @@ import yaml
 
 from ci.actions import variable
 from ci.identity import token, tokens
-from oci.cosign import PASSWORD, WITHHELD
+from stacks.child_environment import PASSWORD
 from stacks.config.load import without_secure
 from stacks.plan import Plan
 from toolchain import environment, ready
@@ -25,13 +25,10 @@ from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 from toolchain.machine.locking import alone
 from toolchain.machine.steps import output, say
-from toolchain.pulumi_run import pulumi_process, stack_command
+from toolchain.pulumi_run import pulumi_process, stack_command, withheld
 
 _STATE_TIMEOUT = 300.0
 """Seconds for a command that reads or writes the state."""
-
-_KEY = "COSIGN_PRIVATE_KEY"
-"""The variable with the signing key, if the workflows have one."""
 
 _SHARED_STATE = {"PULUMI_ACCESS_TOKEN", "PULUMI_CONFIG_PASSPHRASE"}
 """Pulumi's settings that a shared state needs, and the toolchain removes for the state in ``.slipway``."""
@@ -126,7 +123,9 @@ def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
         ToolchainError: the machine cannot be prepared, or the backend is inaccessible.
     """
     backend = variable("PULUMI_BACKEND_URL")
-    with _folder(checkout) as folder, _withheld(folder), _shared(checkout, stack, backend, folder) as opened:
+    tracked = stack_command.check_name(checkout, stack)
+    signing = withheld.withheld(withheld.names(tracked.read_text(encoding="utf-8")), defined)
+    with _folder(checkout) as folder, signing, _shared(checkout, stack, backend, folder) as opened:
         yield opened
 
 
@@ -203,38 +202,10 @@ def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[s
     """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
     stack_command.check_name(checkout, stack)
-    with alone(checkout, "ci"), _hidden(*_SHARED_STATE):
+    with alone(checkout, "ci"), withheld.hidden(_SHARED_STATE):
         parts = ready.ready(checkout, stack, pushing=pushing)
     variables = environment.variables(checkout, parts)
     return defined({key: value for key, value in variables.items() if key != "PULUMI_CONFIG_PASSPHRASE_FILE"})
-
-
-@contextmanager
-def _hidden(*names: str) -> Iterator[dict[str, str]]:
-    """Take variables out of the environment, and so out of every child's, for a while; yield them."""
-    values = {name: os.environ.pop(name) for name in names if name in os.environ}
-    try:
-        yield values
-    finally:
-        os.environ.update(values)
-
-
-@contextmanager
-def _withheld(folder: Path) -> Iterator[None]:
-    """Withhold the signing key and its password from every child: a file has them, which those that sign read."""
-    with _hidden(PASSWORD, _KEY) as values:
-        withheld = defined(values)
-        if not withheld:
-            yield
-            return
-        file = folder / "withheld.json"
-        write(file, json.dumps(withheld), mode=0o600)
-        os.environ[WITHHELD] = str(file)
-        try:
-            yield
-        finally:
-            del os.environ[WITHHELD]
-            file.unlink(missing_ok=True)
 
 
 def defined(variables: Mapping[str, str]) -> dict[str, str]:
@@ -242,7 +213,7 @@ def defined(variables: Mapping[str, str]) -> dict[str, str]:
 
     With a signing key, an empty password is kept: GitHub has no empty secrets.
     """
-    key = variables.get(_KEY)
+    key = variables.get(withheld.KEY)
     return {name: value for name, value in variables.items() if value or (key and name == PASSWORD)}
 
 

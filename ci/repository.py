@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.git import git
 from toolchain.checkout import Checkout
@@ -77,7 +78,7 @@ def run(root: Path, *words: str, stdin: str = "", variables: Mapping[str, str] |
         input=stdin,
         capture_output=True,
         text=True,
-        env={**os.environ, **(variables or {})},
+        env=child_environment("git", **(variables or {})),
         check=False,
     )
     if completed.returncode:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from oci import client
 from stacks import checks, graph, lock
+from stacks.child_environment import child_environment
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError, one_line
 
@@ -44,7 +44,7 @@ def commit(address: str, branch: str) -> str:
     Raises:
         SlipwayError: the repository does not respond, or has no such branch.
     """
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
     command = ["git", "ls-remote", address, f"refs/heads/{branch}"]
     completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if completed.returncode:

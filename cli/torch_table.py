@@ -12,7 +12,6 @@ import argparse
 import email.parser
 import html.parser
 import io
-import os
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError
 from stacks.versions import tables
 from stacks.versions.tables import order
@@ -146,7 +146,7 @@ def pip_index_url() -> str:
     # pip's help shows the option's default after its configuration files and environment are applied.
     text = subprocess.run(
         [sys.executable, "-m", "pip", "download", "--help"],
-        env={**os.environ, "COLUMNS": "400"},
+        env=child_environment("pip", COLUMNS="400"),
         check=True,
         capture_output=True,
         text=True,

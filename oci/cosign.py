@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from oci import programs
 from oci.credentials import Login
+from stacks.child_environment import PASSWORD, WITHHELD
 from stacks.config.signing import Signer, Signing
 from stacks.errors import SlipwayError, one_line
 
@@ -30,12 +31,6 @@ PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
     "vex": ("https://openvex.dev/ns/v0.2.0", "https://openvex.dev/ns/v0.2.0"),
 }
 """By kind of attestation: cosign's name for it, and the type of its predicate."""
-
-PASSWORD: Final = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
-"""Environment variable with the password of a private key in a file or variable; may be empty."""
-
-WITHHELD: Final = "SLIPWAY_WITHHELD"
-"""Environment variable with the path of a JSON file of variables: secrets that only programs which need them get."""
 
 _IDENTITY: Final = (
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import secrets
 import struct
 import subprocess
@@ -16,6 +15,7 @@ import tarfile
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 Way = Literal["native", "emulated"]
@@ -150,7 +150,12 @@ def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
     command = ["docker", *(["--host", host] if host else []), *words]
     try:
         done = subprocess.run(
-            command, input=data or b"", capture_output=True, timeout=_SECONDS, check=False, env=os.environ
+            command,
+            input=data or b"",
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+            env=child_environment("docker"),
         )
     except FileNotFoundError:
         raise SlipwayError("no docker client on PATH: it says which platforms the Docker engine runs") from None

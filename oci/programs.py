@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +11,8 @@ from typing import Final
 
 from oci.credentials import Login
 from oci.logins import docker_login
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
-
-_INHERITED: Final = re.compile(
-    r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|XDG_\w+|SSL_CERT_(FILE|DIR)|DOCKER_CONFIG|REGISTRY_AUTH_FILE"
-    r"|GNUPGHOME|PASSWORD_STORE_DIR|DBUS_SESSION_BUS_ADDRESS"
-    r"|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy"
-    # Of KMSes and of registries' credential helpers, and where Sigstore's services are.
-    r"|(AWS|AZURE|GOOGLE|CLOUDSDK|VAULT|TUF)_\w+|TRANSIT_SECRET_ENGINE_PATH|SIGSTORE_(?!ID_TOKEN)\w+"
-)
-"""The variables that every program inherits. It needs no others."""
 
 _TIMEOUT: Final = 1800
 """Seconds for one program: some read the whole image."""
@@ -52,7 +42,6 @@ def run(
         Failed: the program failed.
         SlipwayError: the program is not on PATH, or does not end.
     """
-    inherited = {name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)}
     with _docker_config(login) as config:
         try:
             completed = subprocess.run(
@@ -61,7 +50,7 @@ def run(
                 capture_output=True,
                 text=True,
                 errors="replace",
-                env={**inherited, **variables, **config},
+                env={**child_environment(words[0]), **variables, **config},
                 cwd=folder,
                 timeout=_TIMEOUT,
                 check=False,

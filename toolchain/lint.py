@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
 from toolchain.machine.steps import output, say
@@ -57,7 +58,12 @@ def lint(checkout: Checkout) -> int:
     """Run every check, also after one has found something. Returns how many did."""
     failed = 0
     for program, *arguments in checks(checkout):
-        done = subprocess.run([checkout.venv / "bin" / str(program), *arguments], cwd=checkout.root, check=False)
+        done = subprocess.run(
+            [checkout.venv / "bin" / str(program), *arguments],
+            cwd=checkout.root,
+            check=False,
+            env=child_environment(program),
+        )
         say(
             f"lint: {Path(program).name} {arguments[0] if program == 'ruff' else ''}".rstrip()
             + (": failed" if done.returncode else ": clean")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from oci.engine_platforms import PLATFORMS
+from stacks.child_environment import child_environment
 from toolchain import environment, modes
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, golang
@@ -52,7 +53,9 @@ def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> s
     Without ``pushing``, as at a preview, nothing is signed.
     """
     mirrors = apt_mirrors.merged(apt_mirrors.configured(os.environ), "{}")
-    environment = {**os.environ, apt_mirrors.VARIABLE: "", **mirrors, "PYTHONPATH": str(checkout.root)}
+    environment = child_environment(
+        "toolchain.needs", **{apt_mirrors.VARIABLE: "", **mirrors}, PYTHONPATH=str(checkout.root)
+    )
     python = checkout.venv / "bin" / "python"
     needs = json.loads(
         output(

@@ -15,7 +15,7 @@ from toolchain.machine.locking import alone
 from toolchain.machine.steps import say
 from toolchain.machine.toolchain_error import ToolchainError, without_credentials
 from toolchain.parts import docker_engine, docker_registry, python_env
-from toolchain.pulumi_run import stack_command
+from toolchain.pulumi_run import stack_command, withheld
 from toolchain.ready import ready
 
 FULL_BYTES: Final = 200_000_000
@@ -25,8 +25,8 @@ ON_STACK: Final = {"up": stack_command.up, "preview": stack_command.preview}
 
 
 def _on_stack(checkout: Checkout, verb: str, name: str) -> int:
-    stack_command.check_name(checkout, name)
-    with alone(checkout, verb):
+    secrets = withheld.names(stack_command.check_name(checkout, name).read_text(encoding="utf-8"))
+    with alone(checkout, verb), withheld.withheld(secrets):
         parts = ready(checkout, name, pushing=verb != "preview")
         return ON_STACK[verb](checkout, name, environment.variables(checkout, parts))
 

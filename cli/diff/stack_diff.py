@@ -16,6 +16,7 @@ from oci.client import Repository
 from oci.credentials import Login
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import parts
@@ -160,7 +161,13 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
     words = ["pulumi", "stack", "output", "--json", "--stack", stack, "--non-interactive"]
     try:
         completed = subprocess.run(
-            words, cwd=root, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            words,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            env=child_environment("pulumi"),
         )
     except OSError as error:
         raise SlipwayError(

@@ -25,6 +25,7 @@ from cli.export.filesystem import Filesystem
 from cli.export.output import WriteFailed
 from cli.export.progress import Progress
 from oci.registry_image import Image
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 _PROGRAM: Final = "mksquashfs"
@@ -65,7 +66,9 @@ def check() -> None:
         SlipwayError: it is not on PATH, or too old.
     """
     try:
-        completed = subprocess.run([_PROGRAM, "-help"], capture_output=True, text=True, check=False)
+        completed = subprocess.run(
+            [_PROGRAM, "-help"], capture_output=True, text=True, check=False, env=child_environment(_PROGRAM)
+        )
     except OSError:
         raise SlipwayError(f"{_PROGRAM} is not on PATH; install squashfs-tools 4.5 or newer") from None
     if "-tar" not in completed.stdout + completed.stderr:
@@ -82,7 +85,9 @@ def write(image: Image, output: Path) -> None:
     files = Filesystem(image, output.with_name("layers"))
     with tempfile.TemporaryFile() as output_file:
         words = [_PROGRAM, "-", str(output), *_OPTIONS]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=output_file, stderr=output_file) as running:
+        with subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=output_file, stderr=output_file, env=child_environment(_PROGRAM)
+        ) as running:
             pipe = cast("IO[bytes]", running.stdin)
             try:
                 with contextlib.suppress(BrokenPipeError):  # a program that ended reports why

@@ -15,6 +15,7 @@ import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from stacks.child_environment import child_environment
 from stacks.config.stack_file import ROOT
 from stacks.versions import tables
 from stacks.versions.tables import order
@@ -44,7 +45,9 @@ def row(python: str) -> Row:
     """
 
     def output(*command: str) -> str:
-        done = subprocess.run([python, *command], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, *command], capture_output=True, text=True, check=False, env=child_environment("python")
+        )
         if done.returncode:
             raise SystemExit(f"refresh: {python} has no torch that works: {done.stderr.strip()}; nothing was written")
         return done.stdout.strip()
@@ -72,7 +75,7 @@ def installed(release: str, folder: Path) -> str:
         f"torch=={release}",
         "numpy",
     ]
-    if subprocess.run(command, check=False).returncode:
+    if subprocess.run(command, check=False, env=child_environment("pip")).returncode:
         raise SystemExit(f"refresh: torch {release} cannot be installed; nothing was written")
     return python
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 PUBLIC: Final = "https://github.com"
@@ -21,7 +21,7 @@ _LIMIT: Final = 900
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
     command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, capture_output=True, check=False, env=environment, timeout=_LIMIT)

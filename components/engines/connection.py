@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError
 
 _SECONDS: Final = 20
@@ -47,6 +48,7 @@ class Connection:
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 start_new_session=True,
+                env=child_environment("ssh"),
             )
         return ours
 

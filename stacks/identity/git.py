@@ -5,13 +5,20 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 
 def git(root: Path, *arguments: str) -> str | None:
     """Run git in a folder and return what it prints; None if it fails or is not installed."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment("git"),
+        )
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
@@ -23,7 +30,9 @@ def read(root: Path, *arguments: str) -> bytes:
     Raises:
         SlipwayError: git fails, as on a damaged repository.
     """
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, check=False)
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, check=False, env=child_environment("git")
+    )
     if done.returncode:
         reason = one_line(done.stderr.decode(errors="replace").strip())
         raise SlipwayError(f"an older tree cannot be read: git: {reason}; see what `git fsck` says, or clone anew")

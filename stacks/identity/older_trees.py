@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from stacks.child_environment import child_environment
 from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import git
@@ -31,7 +32,6 @@ FOLDERS: Final = (STACKS, CONTEXT)
 """The folders that decide what is built."""
 
 _SCRIPT = Path(__file__).with_name("describe_tree.py")
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 _SPECS = TypeAdapter(list[dict[str, Any]])
 _LONGEST = 240
 """Characters of a reason; it may hold several mistakes."""
@@ -101,7 +101,9 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
     if not archive:
         return {}
     with tempfile.TemporaryDirectory(prefix="slipway-") as folder:
-        tar = subprocess.run(["tar", "-x", "-C", folder], input=archive, capture_output=True, check=False)
+        tar = subprocess.run(
+            ["tar", "-x", "-C", folder], input=archive, capture_output=True, check=False, env=child_environment("tar")
+        )
         if tar.returncode:
             reason = one_line(tar.stderr.decode(errors="replace").strip())
             raise SlipwayError(f"an older tree cannot be written to a temporary folder: tar: {reason}")
@@ -112,11 +114,7 @@ def _descriptions(archive: bytes, environment: Mapping[str, str]) -> dict[str, d
             # -P: without it the script's folder would come before the tree's.
             [sys.executable, "-B", "-P", str(_SCRIPT), *names],
             cwd=folder,
-            env={
-                "PYTHONPATH": folder,
-                **{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-                **environment,
-            },
+            env={**child_environment("describe_tree", PYTHONPATH=folder), **environment},
             capture_output=True,
             text=True,
             check=False,

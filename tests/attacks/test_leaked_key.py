@@ -15,6 +15,7 @@ import pytest
 
 from ci import pulumi_stack
 from oci import cosign
+from stacks.child_environment import WITHHELD
 from stacks.config.signing import Signing
 from stacks.config.stack_file import ROOT
 from tests.fakes.github.actions import workflow
@@ -130,7 +131,7 @@ def test_pulumi_and_its_plugins_never_see_the_signing_key(
     root.mkdir()
     with published(root, monkeypatch) as stack:
         stack.up([])
-        file = Path(os.environ[cosign.WITHHELD])
+        file = Path(os.environ[WITHHELD])
         assert file.stat().st_mode & 0o777 == 0o600
         cosign.check(Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY, "sbom": False}))
         cosign.sign(REF, Signing.model_validate({"key": "env://COSIGN_PRIVATE_KEY", "publicKey": KEY}), None, {})

@@ -27,7 +27,18 @@ FOLDERS: Mapping[str, Collection[str]] = {
 """The folders of product code, and which other folders each may import."""
 
 STACKS = (
-    *("errors", "references", "versions", "tags", "spec", "differences", "config", "jobs", "flavors"),
+    *(
+        "child_environment",
+        "errors",
+        "references",
+        "versions",
+        "tags",
+        "spec",
+        "differences",
+        "config",
+        "jobs",
+        "flavors",
+    ),
     *("lock", "platforms", "graph", "checks", "identity", "plan", "jobs.slurm"),
 )
 """Modules and packages of `stacks`, the lowest first. What is not named stands above them all."""

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine.steps import command, step
 from toolchain.machine.toolchain_error import ToolchainError
@@ -32,7 +33,7 @@ def _update(checkout: Checkout) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
+    return child_environment("apt-get", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="l")
 
 
 def install(checkout: Checkout, *packages: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, pip
 from toolchain.machine.steps import command, output
@@ -61,7 +62,7 @@ def _environment(checkout: Checkout) -> dict[str, str]:
     home = _home(checkout)
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "/nonexistent")) / ".config")
     return {
-        **os.environ,
+        **child_environment("go"),
         "GOENV": os.environ.get("GOENV") or f"{config}/go/env",
         "XDG_CONFIG_HOME": str(home / "config"),
         "GOPATH": str(home),
@@ -162,6 +163,7 @@ def caches(checkout: Checkout) -> Iterator[None]:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
+                    env=child_environment("rm"),
                 )
 
 

@@ -1,10 +1,10 @@
 """Python packages by a lock: every file checked by its hash, nothing but what the lock lists."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.machine.steps import command
 
 DROPPED: Final = {
@@ -30,5 +30,5 @@ def install(python: Path, lock: Path, log: Path, *options: str | Path) -> None:
         "-r",
         lock,
     ]
-    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED}
+    inherited = {name: value for name, value in child_environment("pip").items() if name not in DROPPED}
     command(argv, log, env={**inherited, "PIP_USER": "0"})

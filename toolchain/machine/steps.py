@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.machine.toolchain_error import ToolchainError
 
 HEARTBEAT_SECONDS: Final = 20.0
@@ -91,7 +92,7 @@ def command(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=env,
+                env=child_environment(argv[0]) if env is None else env,
                 cwd=cwd,
                 timeout=timeout,
                 check=False,
@@ -126,7 +127,7 @@ def output(
             capture_output=True,
             text=True,
             errors="replace",
-            env=env,
+            env=child_environment(argv[0]) if env is None else env,
             cwd=cwd,
             timeout=timeout,
             check=False,

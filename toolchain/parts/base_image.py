@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.network import apt_mirrors, trust_store
@@ -49,7 +50,7 @@ DOCUMENTATION: Final = (
 def _environment(checkout: Checkout) -> dict[str, str]:
     """Return the client's environment: `docker manifest` is an experimental command before Docker 23."""
     used = recall(checkout, docker_engine.NAME)
-    return {**os.environ, "DOCKER_CLI_EXPERIMENTAL": "enabled", **(used.env if used else {})}
+    return child_environment("docker", DOCKER_CLI_EXPERIMENTAL="enabled", **(used.env if used else {}))
 
 
 def _registry(checkout: Checkout) -> str:
@@ -129,7 +130,7 @@ def _bootstrap(checkout: Checkout, tarball: Path, machine: str) -> None:
          *(f"--dpkgopt={option}" for option in DOCUMENTATION), *(f"--customize-hook={hook}" for hook in hooks),
          SUITE, tarball],
         checkout.logs / "mmdebstrap.log",
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH), "TMPDIR": str(tarball.parent)},
+        env=child_environment("mmdebstrap", SOURCE_DATE_EPOCH=str(EPOCH), TMPDIR=str(tarball.parent)),
     )  # fmt: skip
 
 

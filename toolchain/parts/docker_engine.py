@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon
@@ -58,7 +59,7 @@ def _running(checkout: Checkout) -> Part | None:
     environment = {"DOCKER_HOST": _host(checkout)}
     noted = recall(checkout, NAME)
     try:
-        version = _server_version({**os.environ, **environment})
+        version = _server_version(child_environment("docker", **environment))
     except ToolchainError:
         return None
     return Part(NAME, f"Debian's docker.io at {_host(checkout)}", version, noted.why if noted else "", environment)
@@ -70,7 +71,7 @@ def _configured(checkout: Checkout) -> tuple[Part | None, str]:
     DOCKER_HOST goes first, then the current context, then the default socket, as in the docker client itself. Where a
     context decides, its address is put into our environment: the provider's libraries do not read contexts.
     """
-    environment = dict(os.environ)
+    environment = child_environment("docker")
     if environment.get("DOCKER_HOST") in {"", _host(checkout)}:
         del environment["DOCKER_HOST"]  # nothing, or ours from a sourced .slipway/env
     if shutil.which("docker") is None:
@@ -122,7 +123,7 @@ def _start(checkout: Checkout) -> None:
         "--exec-root", _exec_root(checkout), "--pidfile", _exec_root(checkout) / "dockerd.pid",
         "--bridge", bridge.name(checkout), "--mtu", str(bridge.mtu()), "--iptables=false", "--ip-masq=false",
     ]  # fmt: skip
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
+    environment = child_environment("dockerd")
     daemon(checkout).start(argv, lambda: _running(checkout) is not None, env=environment, seconds=START_SECONDS)
 
 

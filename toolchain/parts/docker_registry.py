@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
 from toolchain.machine.daemon import Daemon
@@ -151,7 +152,7 @@ def _start(checkout: Checkout, program: str, port: int) -> None:
         "http": {"addr": f"{LOOPBACK}:{port}"},
     }
     write(_config_file(checkout), json.dumps(config, indent=2) + "\n")  # JSON is YAML
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REGISTRY_")}
+    environment = child_environment("docker-registry")
     daemon(checkout).start(
         [program, "serve", _config_file(checkout)],
         lambda: _runs(checkout, port),

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine import apt, golang
 from toolchain.machine.network import net
@@ -58,7 +59,7 @@ def program(checkout: Checkout) -> str:
 
 @functools.cache
 def _printed_version(pulumi: str, home: Path, modified: int) -> str:  # noqa: ARG001 - another file is another version
-    quiet = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "PULUMI_HOME": str(home)}
+    quiet = child_environment("pulumi", PULUMI_SKIP_UPDATE_CHECK="true", PULUMI_HOME=str(home))
     return output([pulumi, "version"], env=quiet).removeprefix("v")
 
 

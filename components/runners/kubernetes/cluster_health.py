@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from stacks.child_environment import child_environment
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import one_line
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
@@ -59,7 +60,9 @@ def _items(config: KubernetesRunners, *words: str) -> list[Item]:
     flags = [("--kubeconfig", kubeconfig), ("--context", config.context)]
     options = [word for name, value in flags if value for word in (name, value)]
     command = ["kubectl", *options, "get", *words, "--output=json", f"--request-timeout={_SECONDS}s"]
-    process = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_SECONDS * 2)
+    process = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=_SECONDS * 2, env=child_environment("kubectl")
+    )
     items: list[Item] = json.loads(process.stdout)["items"]
     return items
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from stacks.child_environment import child_environment
 from toolchain.provider_base import Operation, ProviderError
 
 _NEWEST_API: Final = (1, 51)
@@ -138,6 +139,7 @@ class _Connection(http.client.HTTPConnection):
                 stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                env=child_environment("ssh"),
             )
         return ours
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
 from toolchain.machine.network import net
 from toolchain.machine.steps import command, step
@@ -85,7 +86,7 @@ def install(checkout: Checkout, name: str) -> str:
     if len(closed) == len(sources):
         return "; ".join(f"{host}: {reason}" for host, reason in closed.items())
     words = [pulumi_cli.program(checkout), "plugin", "install", "resource", name, version(checkout, name)]
-    environment = {**os.environ, "PULUMI_HOME": str(checkout.pulumi_home), "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    environment = child_environment("pulumi", PULUMI_HOME=str(checkout.pulumi_home), PULUMI_SKIP_UPDATE_CHECK="true")
     try:
         with step(f"Installing Pulumi's {name} plugin {version(checkout, name)}"):
             command(

@@ -15,6 +15,7 @@ from pulumi.dynamic import Resource
 
 from components.action import Action
 from components.runners.ec2.builder import ssh_config
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 READY = "slipway-ready"
@@ -125,4 +126,6 @@ def stop(region: str, name: str) -> None:
 
 def _ssh(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     command = ["ssh", *ssh_config.options(name), *words]
-    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return subprocess.run(
+        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=child_environment("ssh")
+    )

@@ -17,6 +17,7 @@ from types import FrameType
 
 from components.runners.ec2.builder.builder_instance import Machine
 from components.runners.ec2.builder.ssh_config import REFUSED, SECONDS, USER
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 _REFUSED = "An error occurred ("
@@ -53,7 +54,9 @@ def _session(region: str, instance: str) -> str:
     """Run a session; return its error, or an empty text if it succeeded."""
     command = ["aws", "ssm", "start-session", "--region", region, "--target", instance]
     document = ["--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22"]
-    process = subprocess.Popen([*command, *document], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [*command, *document], stderr=subprocess.PIPE, text=True, start_new_session=True, env=child_environment("aws")
+    )
 
     def end(_number: int, _frame: FrameType | None) -> None:
         os.killpg(process.pid, signal.SIGTERM)
