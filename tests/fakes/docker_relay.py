@@ -18,6 +18,11 @@ class Relay:
     Args:
         target: the engine, `unix://...`.
         tls: wraps what comes in, if given.
+
+    Attributes:
+        host: the relay's own address, `tcp://...`.
+        connections: how many it took so far.
+        builds: how many of these carried a build's session.
     """
 
     def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
@@ -27,6 +32,7 @@ class Relay:
         self._open: list[socket.socket] = []
         self.host = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0
+        self.builds = 0
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -58,4 +64,11 @@ class Relay:
         far = socket.socket(socket.AF_UNIX)
         far.connect(self._target)
         self._open += [near, far]
-        threading.Thread(target=pass_on, args=(near, far), daemon=True).start()
+        threading.Thread(target=self._serve, args=(near, far), daemon=True).start()
+
+    def _serve(self, near: socket.socket, far: socket.socket) -> None:
+        with suppress(OSError):
+            first = near.recv(65536)
+            self.builds += b"/session HTTP" in first  # each build has a session, on a connection to itself
+            far.sendall(first)
+        pass_on(near, far)
