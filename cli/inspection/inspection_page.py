@@ -73,8 +73,8 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[_Row], *, is_open:
         return
     folded = Element("details", {"open": ""} if is_open else {})
     folded.append(element("summary", f"{title} ({len(rows)})"))
-    shown = [(kind, [one_line(cell, _CELL) for cell in cells]) for kind, cells in rows[:_ROWS]]
-    folded.append(html_page.table(columns, shown))
+    first = [(kind, [one_line(cell, _CELL) for cell in cells]) for kind, cells in rows[:_ROWS]]
+    folded.append(html_page.table(columns, first))
     if len(rows) > _ROWS:
         folded.append(element("p", f"and {len(rows) - _ROWS} more: --json has all"))
     yield folded

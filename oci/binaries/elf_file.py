@@ -357,11 +357,11 @@ class _Tables:
             library = self._string(file)
             part = place + first
             for _ in range(count):
-                _, flags, _, name, following = self._unpack(part, "IHHII")
+                _, flags, _, name, step = self._unpack(part, "IHHII")
                 yield Version(library, self._string(name), bool(flags & _WEAK_VERSION))
-                if not following:
+                if not step:
                     break
-                part += following
+                part += step
 
     def versions_provided(self) -> frozenset[str] | None:
         """Return the symbol versions that the file defines."""

@@ -19,11 +19,11 @@ import provider  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-asked = os.environ.get("EXPECTED_BUS_BANDWIDTH") or "0"
+bandwidth = os.environ.get("EXPECTED_BUS_BANDWIDTH") or "0"
 try:
-    least = float(asked)
+    least = float(bandwidth)
 except ValueError:
-    sys.exit(f"EXPECTED_BUS_BANDWIDTH is '{asked}'; give a number of GB/s, or leave it out")
+    sys.exit(f"EXPECTED_BUS_BANDWIDTH is '{bandwidth}'; give a number of GB/s, or leave it out")
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl")
@@ -51,7 +51,7 @@ if not fast:
     print(f"rank {rank}: {rate:.1f} GB/s bus bandwidth, EXPECTED_BUS_BANDWIDTH is {least:g}", file=sys.stderr)
 
 lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
-efa, said = provider.verdict(lines)
-print("\n".join(f"rank {rank}: {line}" for line in said), file=sys.stdout if efa else sys.stderr)
+efa, report = provider.verdict(lines)
+print("\n".join(f"rank {rank}: {line}" for line in report), file=sys.stdout if efa else sys.stderr)
 dist.destroy_process_group()
 sys.exit(not (good and efa and fast))

@@ -71,11 +71,11 @@ class Process:
 
 def read(lines: Iterable[str]) -> dict[str, Process]:
     """Return the processes in a log by host and number."""
-    found: dict[str, Process] = {}
+    processes: dict[str, Process] = {}
     for line in lines:
         if match := _LINE.search(line):
-            found.setdefault(match["process"], Process()).add(match["text"])
-    return found
+            processes.setdefault(match["process"], Process()).add(match["text"])
+    return processes
 
 
 def verdict(lines: Iterable[str]) -> tuple[bool, list[str]]:
@@ -99,8 +99,8 @@ def main() -> None:
     lines = (
         [line for file in files for line in Path(file).read_text(errors="replace").splitlines()] if files else sys.stdin
     )
-    good, said = verdict(lines)
-    print("\n".join(said), file=sys.stdout if good else sys.stderr)
+    good, report = verdict(lines)
+    print("\n".join(report), file=sys.stdout if good else sys.stderr)
     sys.exit(not good)
 
 

@@ -29,9 +29,9 @@ SHARE = 1 / 3
 thirds; by way of the host's memory, as it goes without a word where it cannot use NVLink, about a tenth."""
 
 
-def fail(said: str) -> None:
+def fail(fault: str) -> None:
     """End this process, and so the whole, with one line."""
-    sys.exit(f"rank {RANK}: {said}")
+    sys.exit(f"rank {RANK}: {fault}")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -73,13 +73,13 @@ def check_rate() -> None:
         del there
     dist.all_reduce(copied, group=group)
     rate = numbers.nbytes / seconds(lambda: dist.all_reduce(numbers, group=group)) * 2 * (NODE - 1) / NODE
-    said = (
+    measured = (
         f"{rate / 1e9:.0f} GB/s bus bandwidth over {NODE} GPUs; one copies to another at {copied.item() / 1e9:.0f} GB/s"
     )
     if rate < SHARE * copied.item():
-        fail(f"NCCL is slow: {said}")
+        fail(f"NCCL is slow: {measured}")
     if LOCAL == 0:
-        print(f"node {RANK // NODE}: {said}")
+        print(f"node {RANK // NODE}: {measured}")
 
 
 def check_network() -> None:
@@ -90,11 +90,11 @@ def check_network() -> None:
     if soft != resource.RLIM_INFINITY:
         fail(f"only {soft >> 10} KiB can be locked, and InfiniBand wants no limit: docker run --ulimit memlock=-1")
     lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
-    good, said = infiniband.verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
+    good, report = infiniband.verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
     if not good:
-        fail("; ".join(said))
+        fail("; ".join(report))
     if LOCAL == 0:
-        print("\n".join(said))
+        print("\n".join(report))
 
 
 def check_training() -> None:
@@ -126,11 +126,11 @@ def check_training() -> None:
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    said = f"the loss of a small GPT model goes from {losses[0]:.2f} to {losses[-1]:.2f} in {len(losses)} steps"
+    progress = f"the loss of a small GPT model goes from {losses[0]:.2f} to {losses[-1]:.2f} in {len(losses)} steps"
     if not losses[-1] < losses[0] / 2:
-        fail(f"Megatron-LM does not learn: {said}")
+        fail(f"Megatron-LM does not learn: {progress}")
     if RANK == 0:
-        print(f"{said}, its layers split over {split} GPUs")
+        print(f"{progress}, its layers split over {split} GPUs")
 
 
 torch.cuda.set_device(LOCAL)

@@ -58,16 +58,16 @@ class Process:
 
 def verdict(lines: Iterable[str], *, sharp: bool) -> tuple[bool, list[str]]:
     """Return whether all traffic goes over InfiniBand, and a line for each process that says why not, or how."""
-    found: dict[str, Process] = {}
+    processes: dict[str, Process] = {}
     for line in lines:
         if match := _LINE.search(line):
-            found.setdefault(match["process"], Process()).add(match["text"])
-    if not found:
+            processes.setdefault(match["process"], Process()).add(match["text"])
+    if not processes:
         return False, ["there is no line of NCCL's; was it run with NCCL_DEBUG=INFO?"]
-    faults = [f"{name} {fault}" for name, process in found.items() if (fault := process.fault(sharp=sharp))]
+    faults = [f"{name} {fault}" for name, process in processes.items() if (fault := process.fault(sharp=sharp))]
     if faults:
         return False, faults
-    return True, [f"{name}: {', '.join(sorted(process.networks))}" for name, process in found.items()]
+    return True, [f"{name}: {', '.join(sorted(process.networks))}" for name, process in processes.items()]
 
 
 def main() -> None:
@@ -76,8 +76,8 @@ def main() -> None:
     lines = (
         [line for file in files for line in Path(file).read_text(errors="replace").splitlines()] if files else sys.stdin
     )
-    good, said = verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
-    print("\n".join(said), file=sys.stdout if good else sys.stderr)
+    good, report = verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
+    print("\n".join(report), file=sys.stdout if good else sys.stderr)
     sys.exit(not good)
 
 

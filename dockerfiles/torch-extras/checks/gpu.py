@@ -52,14 +52,14 @@ def check(device: torch.device, dtype: torch.dtype, steps: int) -> None:
     off = []
     for decoupled, reference in ((True, AdamW), (False, Adam)):
         expected = moved(reference, torch.device("cpu"), torch.float64, steps)
-        found = moved(partial(FusedAdam, adam_w_mode=decoupled), device, dtype, steps)
-        off.append(((found - expected).abs() / expected.abs().clamp(min=steps * RATE)).max())
+        fused = moved(partial(FusedAdam, adam_w_mode=decoupled), device, dtype, steps)
+        off.append(((fused - expected).abs() / expected.abs().clamp(min=steps * RATE)).max())
     worst = torch.stack(off).max().item()  # not a number, if there is one
     allowed = steps * torch.finfo(dtype).eps
-    said = f"{device}, {dtype}: after {steps} steps the fused Adam is off by {worst:.1e}; allowed is {allowed:.1e}"
+    result = f"{device}, {dtype}: after {steps} steps the fused Adam is off by {worst:.1e}; allowed is {allowed:.1e}"
     if not worst <= allowed:
-        sys.exit(said)
-    print(said)
+        sys.exit(result)
+    print(result)
 
 
 if not installed_ops["fused_adam"]:

@@ -56,11 +56,11 @@ def check_driver() -> None:
 
 def check_count() -> None:
     """Require as many GPUs as the environment variable EXPECTED_GPUS says, if it is set."""
-    found, expected = torch.cuda.device_count(), os.environ.get("EXPECTED_GPUS", "")
+    present, expected = torch.cuda.device_count(), os.environ.get("EXPECTED_GPUS", "")
     if expected and not expected.isdecimal():
         sys.exit(f"EXPECTED_GPUS is '{expected}'; give a whole number, or leave it out")
-    if expected and found != int(expected):
-        sys.exit(f"{found} GPUs are there, EXPECTED_GPUS is {expected}")
+    if expected and present != int(expected):
+        sys.exit(f"{present} GPUs are there, EXPECTED_GPUS is {expected}")
 
 
 def check_switches() -> None:
@@ -136,17 +136,17 @@ def check_together(count: int) -> None:
     except RuntimeError as error:
         sys.exit(f"NCCL fails ({str(error).splitlines()[0]}); without NVLink it shares memory: docker run --ipc host")
     expected = row * (count * (count + 1) // 2)
-    for gpu, found in enumerate(numbers):
-        if not torch.equal(found.cpu(), expected):
-            sys.exit(f"GPU {gpu}: NCCL's sum is off by {(found.cpu() - expected).abs().max().item()}")
+    for gpu, total in enumerate(numbers):
+        if not torch.equal(total.cpu(), expected):
+            sys.exit(f"GPU {gpu}: NCCL's sum is off by {(total.cpu() - expected).abs().max().item()}")
 
     size = row.numel() * row.element_size()
     copy = min(rate(partial(numbers[gpu - 1].copy_, numbers[gpu]), size) for gpu in range(count))
     bus = rate(lambda: nccl.all_reduce(numbers), size) * 2 * (count - 1) / count
-    said = f"{bus / 1e9:.0f} GB/s bus bandwidth over {count} GPUs; one copies to another at {copy / 1e9:.0f} GB/s"
+    measured = f"{bus / 1e9:.0f} GB/s bus bandwidth over {count} GPUs; one copies to another at {copy / 1e9:.0f} GB/s"
     if copy > PCIE and bus < SHARE * copy:
-        sys.exit(f"NCCL is slow: {said}")
-    print(f"NCCL adds up right: {said}")
+        sys.exit(f"NCCL is slow: {measured}")
+    print(f"NCCL adds up right: {measured}")
 
 
 check_driver()

@@ -174,10 +174,10 @@ def _instructions(lines: Sequence[str], escape: str, path: str) -> Iterator[Inst
         text, continued = _continued(raw.rstrip("\r\n").lstrip(SPACE), continuation)
         if not continued and not text:
             continue
-        while continued and (following := next(numbered, None)):
-            if _is_comment(following[1]) or not following[1].strip(SPACE):
+        while continued and (next_line := next(numbered, None)):
+            if _is_comment(next_line[1]) or not next_line[1].strip(SPACE):
                 continue
-            more, continued = _continued(following[1].rstrip("\r\n"), continuation)
+            more, continued = _continued(next_line[1].rstrip("\r\n"), continuation)
             text += more
         keyword, flags, rest = _split(text, escape)
         keyword = keyword.upper()

@@ -19,7 +19,7 @@ for module in MODULES:
         continue  # left out
     command = [sys.executable, "-c", f"import {module}"]
     done = subprocess.run(command, env=WITHOUT_GPU, capture_output=True, text=True, check=False)
-    said = done.stderr.strip().rpartition("\n")[2]
-    if done.returncode and DRIVER not in said:
-        sys.exit(f"{module} cannot be imported: {said}")
+    error = done.stderr.strip().rpartition("\n")[2]
+    if done.returncode and DRIVER not in error:
+        sys.exit(f"{module} cannot be imported: {error}")
     print(f"{module} {'imports' if done.returncode == 0 else 'wants the driver'}")

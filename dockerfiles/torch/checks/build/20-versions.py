@@ -10,8 +10,8 @@ import re
 import sys
 from importlib.metadata import version
 
-asked = {"torch": "TORCH_VERSION", "torchvision": "TORCH_VISION_VERSION", "torchaudio": "TORCH_AUDIO_VERSION"}
-for package, variable in asked.items():
+variables = {"torch": "TORCH_VERSION", "torchvision": "TORCH_VISION_VERSION", "torchaudio": "TORCH_AUDIO_VERSION"}
+for package, variable in variables.items():
     want = re.sub(r"[-._]?rc[-._]?", "rc", os.environ[variable])
     if not want and package != "torch":  # its companions can be left out
         continue

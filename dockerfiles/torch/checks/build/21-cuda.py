@@ -13,7 +13,7 @@ import torch
 image = os.environ.get("CUDA_VERSION")
 if image:
     built = torch.version.cuda or "none"
-    said = f"torch {torch.__version__} is built for CUDA {built}, the image for CUDA {image}"
+    versions = f"torch {torch.__version__} is built for CUDA {built}, the image for CUDA {image}"
     if built.partition(".")[0] != image.partition(".")[0]:
-        sys.exit(said)
-    print(said)
+        sys.exit(versions)
+    print(versions)

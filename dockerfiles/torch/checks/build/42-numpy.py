@@ -7,6 +7,6 @@ import sys
 import torch
 
 if importlib.util.find_spec("numpy"):
-    found = torch.from_numpy(torch.ones(4).numpy()).tolist()
-    if found != [1, 1, 1, 1]:
-        sys.exit(f"four ones come back from NumPy as {found}")
+    values = torch.from_numpy(torch.ones(4).numpy()).tolist()
+    if values != [1, 1, 1, 1]:
+        sys.exit(f"four ones come back from NumPy as {values}")

@@ -19,8 +19,8 @@ if not hasattr(torch, "compile"):
 # Whether it is the one that is installed, `pip check` says. Below 2.9, torch needs a Triton that has no wheel for
 # arm64: triton on the Python index has some from 3.5.0 on.
 version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
-wanted = torch.version.cuda and (platform.machine() != "aarch64" or version >= (2, 9))
-if wanted and not any(re.match(r"(pytorch-)?triton\b", text) for text in requires("torch") or []):
+has_triton = torch.version.cuda and (platform.machine() != "aarch64" or version >= (2, 9))
+if has_triton and not any(re.match(r"(pytorch-)?triton\b", text) for text in requires("torch") or []):
     sys.exit("torch asks for no Triton: torch.compile has nothing to compile with for a GPU")
 
 backend = "inductor" if shutil.which("g++") else "aot_eager"

@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
     code = subprocess.run(
         ["cuobjdump", "--list-elf", module.__file__], capture_output=True, text=True, check=True
     ).stdout
-found = set(re.findall(r"\bsm_([0-9]+)", code))
-wanted = {re.sub(r"\D", "", name.split("+")[0]) for name in os.environ["TORCH_CUDA_ARCH_LIST"].split()}
-if not wanted or wanted - found:
-    sys.exit(f"the extension has machine code for {sorted(found)}, not for all of {sorted(wanted)}")
+compiled = set(re.findall(r"\bsm_([0-9]+)", code))
+listed = {re.sub(r"\D", "", name.split("+")[0]) for name in os.environ["TORCH_CUDA_ARCH_LIST"].split()}
+if not listed or listed - compiled:
+    sys.exit(f"the extension has machine code for {sorted(compiled)}, not for all of {sorted(listed)}")

@@ -5,10 +5,10 @@ import os
 import sys
 from importlib.metadata import version
 
-asked = os.environ["TORCH_TEXT_VERSION"]
-if asked:
+release = os.environ["TORCH_TEXT_VERSION"]
+if release:
     import torchtext  # noqa: F401
 
     have = version("torchtext")
-    if have.partition("+")[0] != asked:
-        sys.exit(f"torchtext: asked for {asked}, but {have} is installed")
+    if have.partition("+")[0] != release:
+        sys.exit(f"torchtext: asked for {release}, but {have} is installed")
