@@ -18,6 +18,7 @@ from components.registry import aws_environment
 from components.registry.interface import Login, Registry, RegistryArgs
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
 from stacks.config.registries import ecr
+from stacks.config.stack_config import StackConfig
 from stacks.plan import Plan
 
 KEEP = "keep-"
@@ -53,17 +54,18 @@ class EcrRegistryArgs(RegistryArgs):
     """The arguments of an :class:`EcrRegistry`.
 
     ``repository`` is in the registry of ``account`` and ``region``. Each of ``images`` and ``products`` gets a
-    repository, unless ``create`` is false. ``stack`` names the tag that keeps its images. ``moving`` are patterns of
-    further mutable tags, with ``*`` for any characters. ``caches`` maps each registry to pull through to the prefix of
-    its repositories and the ARN of a secret to log in with. ``signed`` is false where the machine has no AWS
-    credentials, which a preview does not need.
+    repository, unless ``create`` is false; they map its name to the number of manifests that a new version pushes
+    there. ``stack`` names the tag that keeps its images. ``moving`` are patterns of further mutable tags, with ``*``
+    for any characters. ``caches`` maps each registry to pull through to the prefix of its repositories and the ARN of
+    a secret to log in with. ``signed`` is false where the machine has no AWS credentials, which a preview does not
+    need.
     """
 
     account: str
     region: str
     stack: str
-    images: Sequence[str]
-    products: Sequence[str] = ()
+    images: Mapping[str, int]
+    products: Mapping[str, int] = field(default_factory=dict)
     moving: Sequence[str] = ()
     create: bool = True
     keep_newest: int = 30
@@ -97,10 +99,10 @@ class EcrRegistry(Registry):
         self._provider = provider
         self._opts = pulumi.ResourceOptions(parent=self, provider=provider)
         if args.create:
-            for image in args.images:
-                self._repository(image, immutable(args.moving))
-            for product in args.products:
-                self._repository(product, MUTABLE)
+            for image, manifests in args.images.items():
+                self._repository(image, immutable(args.moving), manifests)
+            for product, manifests in args.products.items():
+                self._repository(product, MUTABLE, manifests)
             for upstream, (prefix, credential) in args.caches.items():
                 aws.ecr.PullThroughCacheRule(
                     f"{self._name}-{prefix}",
@@ -135,8 +137,9 @@ class EcrRegistry(Registry):
             raise pulumi.RunError(f"slipway:registry: {self.server}: no token: {reason}") from None
         return token
 
-    def _repository(self, image: str, mutability: Mapping[str, Any]) -> None:
+    def _repository(self, image: str, mutability: Mapping[str, Any], manifests: int) -> None:
         args = self._args
+        policy = lifecycle(args.keep_newest, manifests, signed=f"{ATTACHED}*" in args.moving)
         repository = aws.ecr.Repository(
             f"{self._name}-{image}",
             name=f"{args.repository.partition('/')[2]}/{image}",
@@ -150,7 +153,7 @@ class EcrRegistry(Registry):
         aws.ecr.LifecyclePolicy(
             f"{self._name}-{image}",
             repository=repository.name,
-            policy=json.dumps(lifecycle(args.keep_newest, signed=f"{ATTACHED}*" in args.moving)),
+            policy=json.dumps(policy),
             opts=self._opts,
         )
 
@@ -160,12 +163,17 @@ def encryption(kms_key: str | None) -> aws.ecr.RepositoryEncryptionConfiguration
     return {"encryption_type": "KMS", "kms_key": kms_key} if kms_key else {"encryption_type": "AES256"}
 
 
-def lifecycle(newest: int, *, signed: bool = False) -> dict[str, Any]:
+def lifecycle(newest: int, manifests: int = 1, *, signed: bool = False) -> dict[str, Any]:
     """Return the policy that keeps exported images, their signatures where ``signed``, and the ``newest`` others.
 
     A rule with a limit that is never reached protects its images from all later rules: "an image that matches the
     tagging requirements of a higher priority rule cannot be expired by a rule with a lower priority" (ECR user guide,
-    lifecycle policies). A rule for ``any`` must come last.
+    lifecycle policies). A rule for ``any`` must come last. It counts all manifests, also those that it may not expire
+    (there, examples, "Filtering on all images", B), of which a version of an image has ``manifests``.
+
+    Platforms' images need no rule. "If an image is referenced by a manifest list, it cannot be expired or archived
+    without the manifest list being deleted or archived first" (there). They are pushed before the index that names
+    them, so they are past the count when it is, and expire with it.
     """
     descriptions = {KEEP: "Keep what a stack exports."}
     if signed:
@@ -174,7 +182,8 @@ def lifecycle(newest: int, *, signed: bool = False) -> dict[str, Any]:
         _rule(description, {"tagStatus": "tagged", "tagPrefixList": [prefix]}, _MOST_KEPT)
         for prefix, description in descriptions.items()
     ]
-    rules.append(_rule(f"Keep the newest {newest}.", {"tagStatus": "any"}, newest))
+    of_each = f", of {manifests} manifests each" if manifests > 1 else ""
+    rules.append(_rule(f"Keep the newest {newest}{of_each}.", {"tagStatus": "any"}, newest * manifests))
     return {"rules": [{"rulePriority": number, **rule} for number, rule in enumerate(rules, 1)]}
 
 
@@ -200,9 +209,31 @@ def _unsigned() -> dict[str, Any]:
     }
 
 
-def _repositories(plan: Plan, *, product: bool) -> list[str]:
-    """Return the last parts of the repositories' names: those of products, or of images that are run."""
-    return [*dict.fromkeys(image.spec.published_name for image in plan.images if image.spec.product == product)]
+def manifests(plan: Plan, *, product: bool) -> dict[str, int]:
+    """Return how many manifests a new version pushes to each repository of products, or of images that are run.
+
+    These are the images of all platforms, their index, and the signature and attestations of each. A repository is
+    known by the last part of its name.
+    """
+    repositories: dict[str, int] = {}
+    for image in plan.images:
+        if image.spec.product == product:
+            name = image.spec.published_name
+            repositories[name] = repositories.get(name, 0) + 1 + _attached(plan.config, bare=product)
+    for name in () if product else plan.indexes:
+        repositories[name] += 1 + _attached(plan.config, bare=True)
+    return repositories
+
+
+def _attached(config: StackConfig, *, bare: bool) -> int:
+    """Return the number of manifests that cosign pushes for an image: a signature, and attestations unless ``bare``.
+
+    Each attestation replaces the manifest of those before it, which stays without a tag.
+    """
+    signing, exceptions = config.signing, config.vulnerabilities and config.vulnerabilities.exceptions
+    if not signing:
+        return 0
+    return 1 if bare else 1 + sum(map(bool, (signing.sbom, signing.provenance, exceptions)))
 
 
 def declare(plan: Plan) -> Registry:
@@ -217,8 +248,8 @@ def declare(plan: Plan) -> Registry:
             account=config.account,
             region=config.region,
             stack=plan.stack,
-            images=_repositories(plan, product=False),
-            products=_repositories(plan, product=True),
+            images=manifests(plan, product=False),
+            products=manifests(plan, product=True),
             create=config.create,
             keep_newest=config.keep_newest,
             kms_key=config.kms_key,

@@ -101,6 +101,18 @@ def test_ecr_stack_life_shows_no_token(project: AwsProject) -> None:
     assert not json.loads(project.exported())["deployment"].get("resources")
 
 
+@pytest.mark.slow
+def test_ecr_keeps_index_of_platforms_with_its_parts(project: AwsProject) -> None:
+    project.configure(platforms=["linux/amd64", "linux/arm64"])
+    project.up()
+    policy = project.ecr.get_lifecycle_policy(repositoryName=f"{project.path}/link0")["lifecyclePolicyText"]
+    assert json.loads(policy) == lifecycle(30, 3)
+    output = project.outputs()["images"]["link0"]
+    assert manifest(project, "link0", "keep-t") == output["digest"]
+    index = json.loads(fetched(project, f"{project.path}/link0", "keep-t"))
+    assert [part["digest"] for part in index["manifests"]] == [part["digest"] for part in output["platforms"].values()]
+
+
 def test_ecr_preview_needs_no_credentials(project: AwsProject) -> None:
     preview = project.preview(**NO_SIGN).output
     assert operations(preview)["Repository registry-link0"] == "+"

@@ -68,7 +68,8 @@ class EcrRegistry(RegistryModel):
     keep_newest: int = Field(
         30,
         ge=1,
-        description="Newest images that each repository keeps, besides those that a stack exports; older ones expire.",
+        description="Newest images that each repository keeps, besides those that a stack exports; older ones expire. "
+        "An index counts as one image with what it names.",
     )
     kms_key: str | None = Field(
         None,

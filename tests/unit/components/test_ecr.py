@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle
-from stacks.config.stack_file import ROOT
+from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle, manifests
+from stacks.config.signing import Signing
+from stacks.config.stack_file import ROOT, read_stack
+from stacks.plan import Plan, make
 from tests.fakes.pulumi_mocks import DIGEST, SECRET, TOKEN, run
 
 HOST = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
@@ -166,9 +169,28 @@ def test_ecr_with_signing_keeps_signatures_and_extra_tags() -> None:
     filters = [entry["filter"] for entry in repository["imageTagMutabilityExclusionFilters"]]
     assert filters == ["keep-*", f"{ATTACHED}*", "*latest"]
     policy = json.loads(recorder.of_type(POLICY)["registry-torch"]["policy"])
-    assert policy == lifecycle(30, signed=True)
+    assert policy == lifecycle(30, 4, signed=True)  # the image, its signature, SBOM and provenance
     assert [rule["rulePriority"] for rule in policy["rules"]] == [1, 2, 3]
     assert [rule["selection"].get("tagPrefixList") for rule in policy["rules"]] == [[KEEP], [ATTACHED], None]
+
+
+def test_ecr_policy_counts_manifests_of_a_version() -> None:
+    """A repository has the images of both platforms and their index, or products, of which sources are shared."""
+    platforms = ["linux/amd64", "linux/arm64"]
+    plan = make("nccl-cu132", {**read_stack("nccl-cu132", ROOT), "platforms": platforms}, search=False)
+    assert {*manifests(plan, product=False).values()} == {2 + 1}
+    products = manifests(plan, product=True)
+    assert {*products.values()} == {1, 2}
+    sources = {image.spec.name for image in plan.images if image.spec.product and not image.spec.repository}
+    assert {name for name, count in products.items() if count == 1} == sources
+
+    def signed(**values: bool) -> Plan:
+        signing = Signing(key=KMS_SIGNER, **values)
+        return replace(plan, config=plan.config.model_copy(update={"signing": signing}))
+
+    assert {*manifests(signed(), product=False).values()} == {2 * 4 + 2}
+    assert {*manifests(signed(sbom=False, provenance=False), product=False).values()} == {2 * 2 + 2}
+    assert manifests(signed(), product=True) == {name: 2 * count for name, count in products.items()}
 
 
 def test_ecr_encryption_without_a_key_is_of_aws() -> None:
