@@ -10,7 +10,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from stacks.config.stack_file import NAMESPACE, ROOT, stack_names
+from stacks.config.stack_file import NAMESPACE, ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError
 
 SCHEMA: Final = ROOT / "stacks" / "stack.schema.json"
@@ -32,6 +32,17 @@ def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     """Return the images that begin so, of the stack that the line names; none where the stack has a mistake."""
     names = _image_names(ctx.params["stack"])
     return [CompletionItem(name, help=meaning) for name, meaning in names.items() if name.startswith(incomplete)]
+
+
+def promoted_tags(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
+    """Return the tags that begin so, of those that the stack that the line names promotes."""
+    try:
+        promotion = read_stack(ctx.params["stack"]).get("promotion")
+    except SlipwayError:
+        return []
+    tags = promotion.get("tags") if isinstance(promotion, dict) else None
+    names = map(str, tags) if isinstance(tags, list) else ()
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def _image_names(stack: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 import click
 
 from cli.command_line import Sections
-from cli.commands import change, compare, generate, look, take_away
+from cli.commands import change, compare, generate, look, promote, take_away
 from stacks.errors import SlipwayError
 
 INTERRUPTED: Final = 130
@@ -20,6 +20,7 @@ SECTIONS: Final = {
     "Look": [look.list_, look.show, look.explain, look.inspect, look.scan],
     "Change": [change.new, change.check, change.lock],
     "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream, compare.refresh],
+    "Promote": [promote.evidence, promote.promote],
     "Take away": [take_away.export, take_away.compose, take_away.job],
     "Set up": [look.completion_, generate.schema, generate.docs],
 }

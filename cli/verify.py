@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from cli.diff import stack_diff
 from oci import cosign, credentials
 from oci.client import Repository
 from oci.credentials import Login
-from oci.evidence import signing_machines, slsa
+from oci.evidence import loading_evidence, signing_machines, slsa
 from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
@@ -39,6 +39,7 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
     indexes = {name for name, image in images.items() if "platforms" in image}
     published: Mapping[str, Mapping[str, str]] = {**images, **platforms.parts(images), **products}
     pushed = stack_diff.pushed(stack, published, image)
+    signed: Mapping[str, Mapping[str, Any]] = outputs.get("signed", {})
     login = credentials.configured(planned.config.registry)
     # Without provenance, the parents are those of the present configuration and lock.
     parents = {} if signing.provenance or image else planned.signers
@@ -47,12 +48,12 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
         if image in {None, name}:
             ref = built["ref"]
             yield f"{name}: {ref}"
-            annotations = _annotations(planned, name, built)
+            annotations = stated(planned, name, built)
             if name in indexes:
                 yield _signature(ref, signing, login, annotations)
             elif name not in products:
                 yield _signature(ref, signing, login, annotations)
-                evidence = Evidence(ref, signing, login)
+                evidence = Evidence(ref, signing, login, signed.get(name, {}))
                 yield from evidence.lines()
                 violations += evidence.violations(now or datetime.now(UTC))
                 parents |= evidence.parents(planned.config)
@@ -69,35 +70,38 @@ def lines(stack: str, root: Path, image: str | None = None, now: datetime | None
         raise SlipwayError("\n".join(violations))
 
 
-def _annotations(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]:
+def stated(planned: Plan, name: str, built: Mapping[str, str]) -> dict[str, str]:
     """Return what a published image's signature must state: its tag; its fingerprint too if it is the planned one."""
     image = next((image for image in planned.images if image.spec.name == name), None)
-    stated = planned.index_annotations(name) if name in planned.indexes else image.annotations if image else {}
-    return stated if stated.get("tag") == built["tag"] else {"tag": built["tag"]}
+    planned_now = planned.index_annotations(name) if name in planned.indexes else image.annotations if image else {}
+    return planned_now if planned_now.get("tag") == built["tag"] else {"tag": built["tag"]}
 
 
 def _signature(ref: str, signer: Signer, login: Login | None, annotations: Mapping[str, str] | None = None) -> str:
     if _digest(ref):
         cosign.verify(ref, signer, login if login and login.applies_to(ref) else None, annotations)
-        stated = f", as {annotations['tag']}" if annotations else ""
-        return f"  signature   {signer.who}{stated}"
+        name = f", as {annotations['tag']}" if annotations else ""
+        return f"  signature   {signer.who}{name}"
     raise SlipwayError(f"{ref}: the image is built on its tag, which may have moved since; lock it, and publish again")
 
 
 class Evidence:
     """The attestations of an image, verified.
 
+    ``published`` are those of the last update, by their kind.
+
     Raises:
         SlipwayError: one that the stack signs, or that its policy requires, is missing.
     """
 
-    def __init__(self, ref: str, signing: Signing, login: Login | None) -> None:
+    def __init__(self, ref: str, signing: Signing, login: Login | None, published: Collection[str]) -> None:
         self._ref = ref
         self._signing = signing
         self._login = login
         required = signing.policy.attestations
         self._sbom = self._attested("sbom") if signing.sbom or "sbom" in required else None
         self._provenance = self._attested("provenance") if signing.provenance or "provenance" in required else None
+        self._loading = self._attested("loading") if "loading" in {*published, *required} else None
 
     def _attested(self, kind: cosign.Kind) -> Mapping[str, Any]:
         return cosign.attested(self._ref, kind, self._signing, self._login)
@@ -106,6 +110,8 @@ class Evidence:
         """Yield what the attestations say, and the SLSA level that they show."""
         if self._sbom is not None:
             yield f"  sbom        {len(self._sbom.get('packages', []))} packages"
+        if self._loading is not None:
+            yield f"  loading     {loading_evidence.summary(self._loading)}"
         if self._provenance is None:
             yield "  slsa        build level 0: no provenance is attested"
             return

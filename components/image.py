@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pulumi
 import pulumi_docker as docker
@@ -69,6 +70,9 @@ class ImageVariant(pulumi.ComponentResource):
     name: str
     """``repository:tag``."""
 
+    loading: pulumi.Output[dict[str, Any]] | None = None
+    """What the inspection of an image says, as evidence; None for an image that is not inspected."""
+
     def __init__(self, name: str, args: ImageVariantArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         image = args.image
         kind = "BuildProduct" if image.spec.product else "ImageVariant"
@@ -115,7 +119,10 @@ class ImageVariant(pulumi.ComponentResource):
         scanned = None if args.image.spec.product else args.vulnerabilities
         policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
         tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions, policy)
-        return CheckedTag(f"{name}-tag", tag, below).ref
+        checked = CheckedTag(f"{name}-tag", tag, below)
+        if inspected:
+            self.loading = checked.loading
+        return checked.ref
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:
         """Return the argument that makes a product's Dockerfile copy the published product instead of building."""

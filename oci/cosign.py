@@ -23,12 +23,14 @@ from stacks.child_environment import PASSWORD, WITHHELD
 from stacks.config.signing import Signer, Signing
 from stacks.errors import SlipwayError, one_line
 
-Kind = Literal["sbom", "provenance", "vex"]
+Kind = Literal["sbom", "provenance", "vex", "loading", "gpu"]
 
 PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
     "sbom": ("spdxjson", "https://spdx.dev/Document"),
     "provenance": ("slsaprovenance1", "https://slsa.dev/provenance/v1"),
     "vex": ("https://openvex.dev/ns/v0.2.0", "https://openvex.dev/ns/v0.2.0"),
+    "loading": ("urn:slipway:loading:v1", "urn:slipway:loading:v1"),
+    "gpu": ("urn:slipway:gpu-checks:v1", "urn:slipway:gpu-checks:v1"),
 }
 """By kind of attestation: cosign's name for it, and the type of its predicate."""
 
@@ -134,7 +136,18 @@ def verify(ref: str, signer: Signer, login: Login | None, annotations: Mapping[s
 
 
 def attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> Mapping[str, Any]:
-    """Return the predicate that a signer attested of an image, verified.
+    """Return a predicate that a signer attested of an image, verified.
+
+    Raises:
+        SlipwayError: there is no attestation of that kind by that signer.
+    """
+    return every_attested(ref, kind, signer, login)[0]
+
+
+def every_attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> list[Mapping[str, Any]]:
+    """Return the predicates of one kind that a signer attested of an image, verified; at least one.
+
+    Whoever may push can put an earlier attestation back beside a later one: the registry keeps any number.
 
     Raises:
         SlipwayError: there is no attestation of that kind by that signer.
@@ -143,12 +156,12 @@ def attested(ref: str, kind: Kind, signer: Signer, login: Login | None) -> Mappi
     with _options(signer) as options:
         words = ["cosign", "verify-attestation", "--output", "json", "--type", name]
         output = _run([*words, *options, ref], f"{ref}: {kind}", login)
-    for line in output.splitlines():
-        statement = json.loads(base64.b64decode(json.loads(line)["payload"]))
-        if statement["predicateType"] == uri:
-            predicate: Mapping[str, Any] = statement["predicate"]
-            return predicate
-    raise SlipwayError(f"{ref}: {kind}: cosign verified an attestation, but returned none of type {uri}")
+    payloads = [json.loads(line)["payload"] for line in output.splitlines()]
+    statements = [json.loads(base64.b64decode(payload)) for payload in payloads]
+    predicates = [statement["predicate"] for statement in statements if statement["predicateType"] == uri]
+    if not predicates:
+        raise SlipwayError(f"{ref}: {kind}: cosign verified an attestation, but returned none of type {uri}")
+    return predicates
 
 
 def sbom(ref: str, login: Login | None) -> Mapping[str, Any]:

@@ -127,13 +127,13 @@ class PlannedImage:
 class Plan:
     """A stack's configuration and its images, parents before children.
 
-    ``gpu_checks`` is the script that the runners' cluster runs in the image it checks, if that image has one.
+    ``gpu_checks`` are the scripts, by name, that the runners' cluster runs in the image it checks, if that has some.
     """
 
     stack: str
     config: StackConfig
     images: tuple[PlannedImage, ...]
-    gpu_checks: str | None = None
+    gpu_checks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def signers(self) -> dict[str, Signer]:

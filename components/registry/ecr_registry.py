@@ -258,6 +258,10 @@ def declare(plan: Plan) -> Registry:
                 name: (prefix, config.pull_through_cache[name].credential) for name, prefix in config.prefixes.items()
             },
             signed=not pulumi.runtime.is_dry_run() or aws_environment.signed(),
-            moving=[*([f"{ATTACHED}*"] if plan.config.signing else []), *(f"*{tag}" for tag in plan.config.extra_tags)],
+            moving=[
+                *([f"{ATTACHED}*"] if plan.config.signing else []),
+                *(f"*{tag}" for tag in plan.config.extra_tags),
+                *(plan.config.promotion.tags if plan.config.promotion else ()),
+            ],
         ),
     )

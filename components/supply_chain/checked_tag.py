@@ -40,7 +40,7 @@ class TagChecked(TagImage):
     """
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Inspect and scan the image and tag it; return its new name.
+        """Inspect and scan the image and tag it; return its new name, and as ``loading`` what the inspection says.
 
         The tag may be there already: of an update with another state, or set by hand. It proves no inspection. Such an
         image is not scanned again: what becomes known of it later is not for this update to stop.
@@ -57,18 +57,19 @@ class TagChecked(TagImage):
             )
         repository, digest = ref.split("@")
         name = f"{repository}:{props['tag']}"
+        loading: dict[str, Any] = {}
         if props.get("exceptions") is not None:
-            from components.supply_chain import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
+            from components.supply_chain.gates import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
 
-            loading_gate.check(ref, login, props["exceptions"])
+            loading = loading_gate.check(ref, login, props["exceptions"])
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
-            return {"name": name}
+            return {"name": name, "loading": loading}
         if props.get("vulnerabilities") is not None:
-            from components.supply_chain import vulnerability_gate  # noqa: PLC0415 - likewise
+            from components.supply_chain.gates import vulnerability_gate  # noqa: PLC0415 - likewise
 
             vulnerability_gate.check(ref, login, props["vulnerabilities"])
-        return super().run_as(props, login)
+        return {**super().run_as(props, login), "loading": loading}
 
 
 class CheckedTag(Resource, module="image", name="CheckedTag"):
@@ -76,6 +77,9 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
 
     ref: pulumi.Output[str]
     """``repository@sha256:...``; known once the image has its tag."""
+
+    loading: pulumi.Output[dict[str, Any]]
+    """The inspection as evidence; empty if the image was not inspected, absent from states of earlier versions."""
 
     def __init__(self, name: str, args: CheckedTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         inputs = {
@@ -85,6 +89,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "exceptions": args.exceptions,
             "vulnerabilities": args.vulnerabilities,
             "name": None,
+            "loading": None,
             **login_inputs(args.login),
         }
         super().__init__(TagChecked(), name, inputs, opts)

@@ -12,6 +12,7 @@ from components.registry.interface import Login, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
 from components.supply_chain.image_index import ImageIndex
 from components.supply_chain.image_signature import Signature, SignatureArgs, SignedArgs
+from components.supply_chain.loading_attestation import Loading, LoadingArgs
 from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
 from components.supply_chain.sbom_attestation import Sbom
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
@@ -106,6 +107,13 @@ def _signed(
         provenance = Provenance(f"{name}-provenance", provenance_args, after)
         last = provenance
         outputs["provenance"] = {key: getattr(provenance, key) for key in ("attestation", "source", "revision", "date")}
+    if variant.loading is not None:
+        exceptions = config.inspection.exceptions
+        loading_args = LoadingArgs(variant.ref, signing, login, evidence=variant.loading, exceptions=exceptions)
+        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
+        loading = Loading(f"{name}-loading", loading_args, after)
+        last = loading
+        outputs["loading"] = {"attestation": loading.attestation, "result": loading.result}
     if config.vulnerabilities and config.vulnerabilities.exceptions:
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         vex = Vex(f"{name}-vex", args, config.vulnerabilities.exceptions, after)

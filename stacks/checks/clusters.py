@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stacks.config.kubernetes import ARC_CHARTS, KubernetesRunners, Validation
@@ -11,6 +11,7 @@ from stacks.graph import Graph
 from stacks.spec import CONTEXT
 
 _GPU_CHECKS = "checks/gpu.py"
+_GPU_REPORT = "common/gpu/report.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
 
 
@@ -105,12 +106,16 @@ def missing_gpu_checks(graph: Graph) -> Iterator[str]:
         )
 
 
-def gpu_checks(graph: Graph) -> str | None:
-    """Return the script that the cluster runs in the image that it checks; None if it runs a command or nothing."""
+def gpu_checks(graph: Graph) -> Mapping[str, str]:
+    """Return the scripts that the cluster runs in the image that it checks, by name; none if it runs a command.
+
+    The first one runs the second and reports what that measures.
+    """
     validation = _validation(graph)
     if validation is None or validation.command:
-        return None
-    return _script(graph, validation).read_text(encoding="utf-8")
+        return {}
+    paths = (graph.root / CONTEXT / _GPU_REPORT, _script(graph, validation))
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
 
 def _validation(graph: Graph) -> Validation | None:

@@ -21,6 +21,7 @@ from stacks.config.ec2 import Ec2Runners
 from stacks.config.fetching.build_logins import KEY, BuildLogin, check_host
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.gates.inspection_gate import Inspection
+from stacks.config.gates.promotion_gate import Promotion
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.kubernetes import KubernetesRunners
 from stacks.config.model import SENSITIVE, Model
@@ -115,6 +116,10 @@ class StackConfig(Model):
     )
     vulnerabilities: Vulnerabilities | None = Field(
         None, description="Known vulnerabilities that keep an image from its tag. Default: no scan."
+    )
+    promotion: Promotion | None = Field(
+        None,
+        description="Tags that `slipway promote` moves, and the evidence that an image needs for it. Default: none.",
     )
     trust: dict[str, Signer] = Field(
         default_factory=dict,
@@ -261,6 +266,27 @@ class StackConfig(Model):
     def _unsigned(cls, value: bool, info: ValidationInfo) -> bool:
         if value and info.data.get("signing"):
             raise ValueError("slipway:signing says already whose build products count; leave trustRegistry out")
+        return value
+
+    @field_validator("promotion")
+    @classmethod
+    def _proven(cls, value: Promotion | None, info: ValidationInfo) -> Promotion | None:
+        if value is None:
+            return None
+        if "signing" in info.data and info.data["signing"] is None:
+            raise ValueError("evidence counts by its signature: set slipway:signing, or leave promotion out")
+        extra = info.data.get("extra_tags", ())
+        if both := sorted({*extra} & {*value.tags}):
+            raise ValueError(
+                f"tags: '{both[0]}' is in slipway:extraTags too, which move without evidence: leave it out of one"
+            )
+        inspection = info.data.get("inspection")
+        if value.loading and inspection and not inspection.gate:
+            raise ValueError(
+                "slipway:inspection.gate is false, so no inspection is attested: set loading: false as well"
+            )
+        if len(extra) + len(value.tags) > _MOST_MOVING and getattr(info.data.get("registry"), "kind", "") == "ecr":
+            raise ValueError(f"tags: at most {_MOST_MOVING} in ECR, together with slipway:extraTags")
         return value
 
     @field_validator("build_on")

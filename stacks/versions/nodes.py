@@ -30,6 +30,7 @@ class Node:
         hugepages: size of the 2 MiB pages that go with EFA; None where there is none.
         cores: CPUs; None where nodes of this name differ.
         memory: GiB; None likewise.
+        gpu: model of its GPUs, such as ``H100``; None without GPUs.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Node:
     hugepages: str | None = None
     cores: int | None = None
     memory: int | None = None
+    gpu: str | None = None
 
     def most(self, resource: str) -> int:
         """Return how many of a resource the node has."""

@@ -108,7 +108,7 @@ def run(
     preview: bool = False,
     products: tuple[str, ...] = (),
     chain: dict[str, dict[str, str]] = CHAIN,
-    gpu_checks: str | None = None,
+    gpu_checks: Mapping[str, str] | None = None,
     answers: Mapping[str, Mapping[str, Any]] | None = None,
     checks: Mapping[str, Mapping[str, str]] | None = None,
     **config: Any,
@@ -139,7 +139,7 @@ def run(
                 )
                 for name, parents in chain.items()
             ),
-            gpu_checks,
+            gpu_checks or {},
         )
         outputs = deploy(plan)
         values["outputs"] = await pulumi.Output.from_input(outputs).future()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 from components.runners.kubernetes import isolation
 from components.runners.kubernetes.isolation import Manifest
@@ -11,12 +13,12 @@ from oci.logins import docker_login
 from stacks.config.kubernetes import KubernetesRunners, Validation
 
 NAME = "gpu-checks"
-_FOLDER, _SCRIPT = "/checks", "gpu.py"
+_FOLDER = "/checks"
 
 
-def script(config: KubernetesRunners, text: str) -> Manifest:
-    """Return the ConfigMap with an image's own checks."""
-    return isolation.manifest("v1", "ConfigMap", NAME, config.namespace, data={_SCRIPT: text})
+def scripts(config: KubernetesRunners, texts: Mapping[str, str]) -> Manifest:
+    """Return the ConfigMap with an image's own checks, by name."""
+    return isolation.manifest("v1", "ConfigMap", NAME, config.namespace, data=dict(texts))
 
 
 def login(server: str, username: str, password: str) -> dict[str, str]:
@@ -24,10 +26,25 @@ def login(server: str, username: str, password: str) -> dict[str, str]:
     return {".dockerconfigjson": docker_login.configuration(server, username, password)}
 
 
+def environment(config: KubernetesRunners, image: Any) -> list[Spec]:
+    """Return the variables of the Job, which the report of the checks repeats; ``image`` is what it runs."""
+    return [
+        {"name": "CHECKED_IMAGE", "value": image},
+        {"name": "NODE_PROFILE", "value": config.profile},
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+
+
+def _own(texts: Mapping[str, str]) -> list[str]:
+    return [word for name in texts for word in ("python", f"{_FOLDER}/{name}")]
+
+
 def job(
-    config: KubernetesRunners, validation: Validation, text: str | None = None, *, private: bool = False
+    config: KubernetesRunners, validation: Validation, texts: Mapping[str, str] | None = None, *, private: bool = False
 ) -> Manifest:
-    """Return the Job without its image. It runs once. A failed check fails it, and so does a lack of nodes.
+    """Return the Job without its image and its :func:`environment`.
+
+    It runs once. A failed check fails it, and so does a lack of nodes.
 
     The Job requests the same devices as a runner. If the nodes lack a device of the profile, say because the EFA plugin
     leaves their instance type out, the Job finds no node and reports what runners would wait for.
@@ -35,13 +52,13 @@ def job(
     Args:
         config: the configuration of the runners.
         validation: its command replaces the image's own checks.
-        text: the image's own checks, a Python script.
+        texts: the image's own checks, Python scripts by name, each of which runs the next one.
         private: whether the image is pulled with the secret :data:`NAME`.
     """
     requested = devices(config)
     container: Spec = {
         "name": "checks",
-        "command": list(validation.command) or ["python", f"{_FOLDER}/{_SCRIPT}"],
+        "command": list(validation.command) or _own(texts or {}),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["NET_RAW"]},
@@ -52,11 +69,13 @@ def job(
     mounts: list[Spec] = []
     volumes: list[Spec] = []
     metadata: Spec = {"labels": {**isolation.LABELS, "app.kubernetes.io/component": NAME}}
-    if text is not None:
+    if texts:
         mounts.append({"name": "checks", "mountPath": _FOLDER, "readOnly": True})
         volumes.append({"name": "checks", "configMap": {"name": NAME}})
         # Changed checks replace the Job; a changed ConfigMap alone would run nothing.
-        metadata["annotations"] = {"slipway/checks": hashlib.sha256(text.encode()).hexdigest()[:12]}
+        metadata["annotations"] = {
+            "slipway/checks": hashlib.sha256("\n".join(texts.values()).encode()).hexdigest()[:12]
+        }
     container["resources"] = on_disk(config.disk, resources(requested) if requested else None)
     if requested:
         mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a pod's own

@@ -6,7 +6,7 @@ Only stacks with such runners import this module, because importing ``pulumi_kub
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,7 +202,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         self,
         image: pulumi.Input[str],
         after: Sequence[pulumi.Resource],
-        checks: str | None = None,
+        checks: Mapping[str, str] | None = None,
         login: tuple[str, Login] | None = None,
     ) -> dict[str, Any]:
         """Declare the GPU checks of an image and return their result. A failed check fails the update.
@@ -210,7 +210,7 @@ class KubernetesRunners(pulumi.ComponentResource):
         Args:
             image: the image's reference.
             after: the resources that publish the image.
-            checks: the image's own checks, a Python script, for a configuration without a command.
+            checks: the image's own checks, Python scripts by name, for a configuration without a command.
             login: the image's registry and a login that may pull; None if the nodes or anybody may.
 
         Raises:
@@ -220,10 +220,11 @@ class KubernetesRunners(pulumi.ComponentResource):
         if validation is None:
             raise ValueError("the configuration has no validation")
         job = gpu_validation.job(self._config, validation, checks, private=login is not None)
-        before = [self._declare(gpu_validation.script(self._config, checks), *self._guards)] if checks else []
+        before = [self._declare(gpu_validation.scripts(self._config, checks), *self._guards)] if checks else []
         if login:
             before.append(self._login(*login))
-        job["spec"]["template"]["spec"]["containers"][0]["image"] = image
+        container = job["spec"]["template"]["spec"]["containers"][0]
+        container |= {"image": image, "env": gpu_validation.environment(self._config, image)}
         declared: Any = self._declare(job, *self._guards, *before, *after)
         return {"image": image, "passed": declared.status.apply(lambda status: bool(status and status.succeeded))}
 

@@ -2,9 +2,11 @@
 """NCCL adds up right over all GPUs of all nodes, and goes over EFA. Started by torchrun, with provider.py beside it.
 
 Exits with 1, and one line for each process and reason, if a sum is wrong, NCCL's log does not name EFA's provider, or
-the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set.
+the bus bandwidth is below EXPECTED_BUS_BANDWIDTH, a number of GB/s, where that is set. What it measures goes to the
+file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it.
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -18,6 +20,14 @@ os.environ |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH", 
 import provider  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+
+
+def measure(**values: object) -> None:
+    """Add to the report of the checks what was measured."""
+    if path := os.environ.get("GPU_MEASUREMENTS"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
 
 bandwidth = os.environ.get("EXPECTED_BUS_BANDWIDTH") or "0"
 try:
@@ -46,12 +56,14 @@ torch.cuda.synchronize()
 rate = numbers.nbytes * rounds / (time.perf_counter() - start) * 2 * (world - 1) / world / 1e9
 fast = rate >= least
 if rank == 0:
+    measure(busBandwidth=round(rate, 1), gpus=world, torch=torch.__version__, cuda=torch.version.cuda)
     print(f"all-reduce of {numbers.nbytes >> 20} MiB over {world} GPUs: {rate:.1f} GB/s bus bandwidth")
 if not fast:
     print(f"rank {rank}: {rate:.1f} GB/s bus bandwidth, EXPECTED_BUS_BANDWIDTH is {least:g}", file=sys.stderr)
 
 lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
 efa, report = provider.verdict(lines)
+measure(networks=sorted(set().union(*(one.providers or one.networks for one in provider.read(lines).values()))))
 print("\n".join(f"rank {rank}: {line}" for line in report), file=sys.stdout if efa else sys.stderr)
 dist.destroy_process_group()
 sys.exit(not (good and efa and fast))

@@ -2,9 +2,11 @@
 """The GPUs of all nodes add up right and fast, over InfiniBand between nodes, and Megatron-LM trains on them.
 
 Started by torchrun, with infiniband.py beside it. Prints a line for each thing found. A process that finds something
-wrong prints one line that says what, and exits with 1.
+wrong prints one line that says what, and exits with 1. What is measured goes to the file GPU_MEASUREMENTS too, if
+that is set: common/gpu/report.py sets it.
 """
 
+import json
 import os
 import resource
 import sys
@@ -32,6 +34,13 @@ thirds; by way of the host's memory, as it goes without a word where it cannot u
 def fail(fault: str) -> None:
     """End this process, and so the whole, with one line."""
     sys.exit(f"rank {RANK}: {fault}")
+
+
+def measure(**values: object) -> None:
+    """Add to the report of the checks what was measured."""
+    if path := os.environ.get("GPU_MEASUREMENTS"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -76,6 +85,8 @@ def check_rate() -> None:
     measured = (
         f"{rate / 1e9:.0f} GB/s bus bandwidth over {NODE} GPUs; one copies to another at {copied.item() / 1e9:.0f} GB/s"
     )
+    if RANK == 0:
+        measure(busBandwidth=round(rate / 1e9, 1), copyBandwidth=round(copied.item() / 1e9, 1), gpus=NODE)
     if rate < SHARE * copied.item():
         fail(f"NCCL is slow: {measured}")
     if LOCAL == 0:
@@ -91,6 +102,7 @@ def check_network() -> None:
         fail(f"only {soft >> 10} KiB can be locked, and InfiniBand wants no limit: docker run --ulimit memlock=-1")
     lines = [line for file in log.parent.iterdir() for line in file.read_text(errors="replace").splitlines()]
     good, report = infiniband.verdict(lines, sharp=os.environ.get("NCCL_COLLNET_ENABLE") == "1")
+    measure(networks=["InfiniBand"] if good else infiniband.networks(lines))
     if not good:
         fail("; ".join(report))
     if LOCAL == 0:

@@ -56,12 +56,23 @@ class Process:
         return "has no channel through the switches: SHARP is not in use" if sharp and not self.collnet else None
 
 
-def verdict(lines: Iterable[str], *, sharp: bool) -> tuple[bool, list[str]]:
-    """Return whether all traffic goes over InfiniBand, and a line for each process that says why not, or how."""
+def read(lines: Iterable[str]) -> dict[str, Process]:
+    """Return the processes in a log by host and number."""
     processes: dict[str, Process] = {}
     for line in lines:
         if match := _LINE.search(line):
             processes.setdefault(match["process"], Process()).add(match["text"])
+    return processes
+
+
+def networks(lines: Iterable[str]) -> list[str]:
+    """Return the names of the networks that the processes in a log use."""
+    return sorted(set().union(*(process.networks for process in read(lines).values())))
+
+
+def verdict(lines: Iterable[str], *, sharp: bool) -> tuple[bool, list[str]]:
+    """Return whether all traffic goes over InfiniBand, and a line for each process that says why not, or how."""
+    processes = read(lines)
     if not processes:
         return False, ["there is no line of NCCL's; was it run with NCCL_DEBUG=INFO?"]
     faults = [f"{name} {fault}" for name, process in processes.items() if (fault := process.fault(sharp=sharp))]

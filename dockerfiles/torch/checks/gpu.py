@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """On a machine with GPUs: CUDA runs on this driver, every GPU computes as a CPU does, and NCCL joins them all.
 
-Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first thing that is.
+Prints one line for each thing found. Exits 1, with one line that says what is wrong, at the first thing that is. What
+it measures goes to the file GPU_MEASUREMENTS too, if that is set: common/gpu/report.py sets it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
+import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch.cuda import nccl
@@ -26,6 +30,30 @@ way of the host's memory, as it goes without a word where it cannot use NVLink, 
 PCIE = 64e9
 """Bytes a second of 16 lanes of PCIe 5.0: what copies faster does so over NVLink. Without it GPUs share their lanes,
 and how fast they are together says nothing of NCCL."""
+
+
+def measure(**values: object) -> None:
+    """Add to the report of the checks what was measured."""
+    path = os.environ.get("GPU_MEASUREMENTS")
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+
+def kernels(work: Callable[[], object]) -> list[str]:
+    """Return the names of the GPU kernels that some work runs; none where torch has no profiler for them."""
+    try:
+        from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - not before torch 1.8.1
+
+        with warnings.catch_warnings(), profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            warnings.simplefilter("ignore")  # of events before these, which nobody wants
+            work()
+            for gpu in range(torch.cuda.device_count()):
+                torch.cuda.synchronize(gpu)
+        names = {event.name for event in profiler.events() if str(event.device_type).endswith("CUDA")}
+    except Exception as error:  # a measurement beside the checks; it must fail none of them
+        return [f"not known: {type(error).__name__}"]
+    return sorted(name[:200] for name in names if not name.startswith(("Memcpy", "Memset")))
 
 
 def check_driver() -> None:
@@ -52,6 +80,7 @@ def check_driver() -> None:
     if isinstance(version, int):  # up to torch 1.9: 2708 is 2.7.8
         version = version // 1000, version % 1000 // 100, version % 100
     print(f"cuDNN {torch.backends.cudnn.version()}, NCCL {'.'.join(map(str, version))}")
+    measure(torch=torch.__version__, cuda=built_for, cudaDriver=f"{major}.{minor}")
 
 
 def check_count() -> None:
@@ -105,6 +134,9 @@ def check_numbers(index: int) -> None:
     result, expected = conv2d(image.to(device), kernel.to(device)).cpu(), conv2d(image.double(), kernel.double())
     if not torch.allclose(result.double(), expected, rtol=1e-3, atol=1e-3 * expected.abs().max().item()):
         sys.exit(f"GPU {index}: a convolution is off by {(result - expected).abs().max().item()}")
+    if index == 0:
+        matrix = a.to(device, torch.float32)
+        measure(kernels=kernels(lambda: (matrix @ matrix, conv2d(image.to(device), kernel.to(device)))))
     name = torch.cuda.get_device_name(index)
     print(f"GPU {index}: {name}, sm_{major}{minor}: matrix products and a convolution are right")
 
@@ -143,6 +175,14 @@ def check_together(count: int) -> None:
     size = row.numel() * row.element_size()
     copy = min(rate(partial(numbers[gpu - 1].copy_, numbers[gpu]), size) for gpu in range(count))
     bus = rate(lambda: nccl.all_reduce(numbers), size) * 2 * (count - 1) / count
+    peers = all(torch.cuda.can_device_access_peer(a, b) for a in range(count) for b in range(count) if a != b)
+    measure(
+        busBandwidth=round(bus / 1e9, 1),
+        copyBandwidth=round(copy / 1e9, 1),
+        gpus=count,
+        peerAccess=peers,
+        kernels=kernels(partial(nccl.all_reduce, numbers)),
+    )
     measured = f"{bus / 1e9:.0f} GB/s bus bandwidth over {count} GPUs; one copies to another at {copy / 1e9:.0f} GB/s"
     if copy > PCIE and bus < SHARE * copy:
         sys.exit(f"NCCL is slow: {measured}")

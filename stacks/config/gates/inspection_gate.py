@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -38,6 +40,12 @@ class InspectionException(Model):
                 "expected a pattern of files or of what they miss: this excepts every fault, as `gate: false`"
             )
         return self
+
+    def covers(self, file: str, names: Sequence[str]) -> bool:
+        """Return whether it excepts a fault: its file, and all libraries, symbols or versions that the file misses."""
+        return fnmatch.fnmatchcase(file, self.files) and (
+            self.missing == "*" or (bool(names) and all(fnmatch.fnmatchcase(name, self.missing) for name in names))
+        )
 
 
 class Inspection(Model):

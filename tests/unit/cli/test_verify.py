@@ -152,9 +152,9 @@ def test_verify_of_a_planned_image_requires_its_fingerprint(
     ask(checkout, monkeypatch, [])
     planned = plan.make("local", root=checkout.root)
     image = planned.image("torch")
-    assert verify._annotations(planned, "torch", {"tag": image.tag}) == image.annotations
+    assert verify.stated(planned, "torch", {"tag": image.tag}) == image.annotations
     assert len(image.annotations["fingerprint"]) == 64
-    assert verify._annotations(planned, "gone", {"tag": "x"}) == {"tag": "x"}
+    assert verify.stated(planned, "gone", {"tag": "x"}) == {"tag": "x"}
 
 
 def test_verify_reports_all_violations_of_the_policy(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from components.supply_chain.checked_tag import TagChecked
+from components.supply_chain.loading_attestation import AttestLoading
+from oci import cosign
+from oci.evidence import loading_evidence
 from oci.vulnerabilities import grype
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.errors import SlipwayError
@@ -99,7 +103,6 @@ def test_faults_beyond_the_first_are_counted(registry: Registry) -> None:
         ("*", "libgone.so.*", True),
         ("/opt/b", "*", False),
         ("/opt/a", "libother.so.1", False),
-        ("opt/a", "*", False),
     ],
 )
 def test_exception_names_file_and_library(registry: Registry, files: str, missing: str, *, tagged: bool) -> None:
@@ -111,6 +114,55 @@ def test_exception_names_file_and_library(registry: Registry, files: str, missin
         with pytest.raises(SlipwayError, match="gets no tag because of a fault"):
             TagChecked().create(given)
     assert ("a/loads:x1" in registry.digests) == tagged
+
+
+def test_tag_of_an_image_that_loads_has_evidence(registry: Registry) -> None:
+    row = {"files": "/opt/a", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    given = inspected(registry, {"opt/a": PROGRAM, "opt/b": elf(interpreter=LOADER)}, row)
+    outs = TagChecked().create(given).outs
+    assert outs is not None
+    evidence = outs["loading"]
+    assert evidence["result"] == "PASSED"
+    assert evidence["exceptions"] == [row]
+    (fault,) = evidence["faults"]
+    assert fault == {
+        "file": "/opt/a",
+        "names": ["libgone.so.1"],
+        "fault": "/opt/a: misses libgone.so.1: not in the image",
+    }
+    (image,) = evidence["images"]
+    assert (image["digest"], image["platform"]) == (given["ref"].partition("@")[2], "linux/amd64")
+    assert loading_evidence.counting(evidence, []) == ["/opt/a: misses libgone.so.1: not in the image"]
+    assert re.fullmatch(
+        r"everything loads: \d files resolved, 1 of its faults excepted, inspected 20\S+",
+        loading_evidence.summary(evidence),
+    )
+    # An unchanged tag of another state is evidence too; an image that is not inspected has none.
+    again = TagChecked().create(given).outs
+    assert again is not None
+    assert {**again["loading"], "inspected": ""} == {**evidence, "inspected": ""}
+    assert (TagChecked().create(given | {"exceptions": None}).outs or {})["loading"] == {}
+
+
+def test_attested_inspection_is_that_of_the_tag(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    attested: list[Any] = []
+
+    def attest(ref: str, kind: str, predicate: Mapping[str, Any], *_: Any) -> str:
+        attested.append((ref, kind, predicate))
+        return "att"
+
+    monkeypatch.setattr(cosign, "attest", attest)
+    given = inspected(registry, {"opt/a": PROGRAM})
+    key = {"key": "cosign.key", "publicKey": "awskms:///alias/x"}
+    props = {"ref": given["ref"], "signing": key, "evidence": {"result": "PASSED"}, "exceptions": []}
+    AttestLoading().create(props)
+    assert attested == [(given["ref"], "loading", {"result": "PASSED"})]
+    # A tag of an earlier version kept no evidence: the image is inspected, and what is wrong with it is attested.
+    outs = AttestLoading().create({**props, "evidence": None}).outs
+    assert outs is not None
+    assert outs["result"] == "FAILED"
+    assert attested[1][2]["faults"][0]["file"] == "/opt/a"
+    assert not AttestLoading().diff("", outs, {**props, "evidence": {"result": "PASSED", "inspected": "x"}}).changes
 
 
 def test_tag_that_was_set_by_hand_proves_nothing(registry: Registry) -> None:

@@ -51,7 +51,7 @@ WITNESSES = {
 
 ELSEWHERE = (
     r"nvidia-smi |watch nvidia-smi$",  # a GPU
-    r"srun |mpirun |python3 checks/provider.py",  # nodes with EFA
+    r"srun |mpirun |python3 checks/provider.py|python /report/report.py torchrun ",  # nodes with EFA
     r"tail /var/log/slipway-|aws (ssm|logs|ec2) ",  # an AWS account
     r"kubectl (create|delete|logs|port-forward|rollout) |helm pull ",  # a cluster with GitHub's charts
     r"pulumi plugin install ",  # Pulumi's registry

@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -298,28 +299,39 @@ def test_gpu_checks_with_a_short_lived_login_have_no_secret(monkeypatch: pytest.
 REACHED = {"kind": "generic", "repository": "r.example/x"}
 
 
+def gpu_checks(values: dict[str, Any]) -> Mapping[str, str]:
+    return clusters.gpu_checks(graph.locked(values, "stack t"))
+
+
+OWN_CHECKS = {"report.py": "common/gpu/report.py", "gpu.py": "torch/checks/gpu.py"}
+"""The scripts of a Job, each of which runs the next one, and where they are."""
+
+
 def test_gpu_checks_without_a_command_are_the_images_own() -> None:
-    values = {"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED}
-    text = clusters.gpu_checks(graph.locked(values, "stack t"))
-    assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
+    texts = gpu_checks({"flavor": "local", "runners": runners(validation={"image": "torch"}), "registry": REACHED})
+    assert texts == {name: (ROOT / "dockerfiles" / path).read_text() for name, path in OWN_CHECKS.items()}
     validated = KubernetesRunners.model_validate(runners(validation={"image": "torch"}))
     assert validated.validation
-    script, job = gpu_validation.script(validated, text), gpu_validation.job(validated, validated.validation, text)
+    scripts, job = gpu_validation.scripts(validated, texts), gpu_validation.job(validated, validated.validation, texts)
     pod_spec = job["spec"]["template"]["spec"]
     (container,) = pod_spec["containers"]
     (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "checks"]
-    assert container["command"] == ["python", f"{mount['mountPath']}/{next(iter(script['data']))}"]
-    assert {"name": "checks", "configMap": {"name": script["metadata"]["name"]}} in pod_spec["volumes"]
-    other = gpu_validation.job(validated, validated.validation, f"{text}#")
+    folder = mount["mountPath"]
+    assert container["command"] == ["python", f"{folder}/report.py", "python", f"{folder}/gpu.py"]
+    assert {"name": "checks", "configMap": {"name": scripts["metadata"]["name"]}} in pod_spec["volumes"]
+    other = gpu_validation.job(validated, validated.validation, {**texts, "gpu.py": "#"})
     assert other["spec"]["template"]["metadata"] != job["spec"]["template"]["metadata"]  # other checks run anew
-    recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=text)
-    assert objects(recorder)["ConfigMap gpu-checks"]["data"] == {"gpu.py": text}
+    recorder, _ = run(runners=runners(validation={"image": "torch"}), gpu_checks=texts)
+    assert objects(recorder)["ConfigMap gpu-checks"]["data"] == texts
+    (declared,) = objects(recorder)["Job gpu-checks"]["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each.get("value", "") for each in declared["env"]}
+    assert variables["CHECKED_IMAGE"] == declared["image"]
+    assert variables["NODE_PROFILE"] == validated.profile
 
 
 def test_gpu_checks_of_a_train_image_are_torchs() -> None:
-    values = {"flavor": "universal", "runners": runners(validation={"image": "train"}), "registry": REACHED}
-    text = clusters.gpu_checks(graph.locked(values, "stack t"))
-    assert text == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
+    texts = gpu_checks({"flavor": "universal", "runners": runners(validation={"image": "train"}), "registry": REACHED})
+    assert texts["gpu.py"] == (ROOT / "dockerfiles/torch/checks/gpu.py").read_text()
 
 
 def plainly(value: Any) -> Any:

@@ -1,0 +1,56 @@
+"""Commands for what comes after publishing: ``evidence``, ``promote``."""
+
+from __future__ import annotations
+
+import click
+
+from cli import completion
+from cli.command_line import Command
+from stacks.config.stack_file import ROOT
+
+_DIGEST = click.option(
+    "--digest", metavar="DIGEST", help="Another image in the repository than the last published one: sha256:...."
+)
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway evidence nccl-cu132 torch report.json", "what the checks on a node wrote"),
+        ("slipway evidence nccl-cu132 torch - < job.log", "the log of the job that ran them"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", shell_complete=completion.images)
+@click.argument("report", metavar="FILE | -")
+@_DIGEST
+def evidence(stack: str, image: str, report: str, digest: str | None) -> None:
+    """Attest the report of an image's GPU checks, whether these passed or failed.
+
+    FILE is what dockerfiles/common/gpu/report.py wrote; - is standard input. The stack's key signs.
+    """
+    from cli.promotion import gpu_evidence
+
+    print(gpu_evidence.attach(stack, image, report, ROOT, digest))
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway promote nccl-cu132 torch stable", "the image that the stack last published"),
+        ("slipway promote nccl-cu132 torch stable --digest sha256:5d41...", "back to an earlier one"),
+    ],
+)
+@click.argument("stack", shell_complete=completion.stacks)
+@click.argument("image", shell_complete=completion.images)
+@click.argument("tag", shell_complete=completion.promoted_tags)
+@_DIGEST
+def promote(stack: str, image: str, tag: str, digest: str | None) -> None:
+    """Move a tag to an image if the evidence that slipway:promotion requires verifies.
+
+    Otherwise each missing or failing thing is a line, the tag stays, and the command exits with 1.
+    """
+    from cli.promotion import promotion
+
+    for line in promotion.promote(stack, image, tag, ROOT, digest):
+        print(line)

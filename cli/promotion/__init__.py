@@ -1,0 +1,1 @@
+"""What is attested after an image was published, and the tags that move by it."""

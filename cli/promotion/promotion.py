@@ -1,0 +1,171 @@
+"""``slipway promote``: a tag that moves to an image whose evidence verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cli import verify
+from cli.promotion import newest_evidence
+from cli.promotion.published_image import PublishedImage, published
+from oci import client, cosign
+from oci.client import Repository
+from oci.evidence import age, gpu_report, loading_evidence
+from oci.registry_image import Image, fetch_each
+from oci.vulnerabilities import grype
+from oci.vulnerabilities.verdict import judge
+from stacks.config.gates.promotion_gate import GpuChecks, Promotion
+from stacks.config.gates.vulnerabilities import Vulnerabilities
+from stacks.errors import SlipwayError, one_line, suggest
+
+
+def promote(
+    stack: str, image: str, tag: str, root: Path, digest: str | None = None, now: datetime | None = None
+) -> Iterator[str]:
+    """Move a tag to the last published image of a stack, or to the one with a ``digest``; yield what was done.
+
+    Raises:
+        SlipwayError: the stack promotes no such tag; evidence is missing, old or says no, with a line for each, and the
+            tag stays; the tag names a newer image and no digest is given; or somebody else moved the tag meanwhile.
+    """
+    now = now or datetime.now(UTC)
+    target = published(stack, image, root, digest)
+    promotion = target.config.promotion
+    if promotion is None:
+        raise SlipwayError(f"stack {stack}: slipway:promotion is not set, so no tag moves by `slipway promote`")
+    if tag not in promotion.tags:
+        raise SlipwayError(
+            f"stack {stack}: '{one_line(tag)}' is no tag of slipway:promotion.tags{suggest(tag, promotion.tags)}; "
+            f"they are: {', '.join(promotion.tags)}"
+        )
+    name = f"{target.repository}:{tag}"
+    before = Repository(name, target.login).visible_digest()
+    images = fetch_each(target.ref, target.login)
+    if digest is None and before and before != target.digest:
+        _check_newer(name, images, target)
+    refused = list(_refused(target, images, promotion, root, now))
+    if refused:
+        stays = f"stays at {before}" if before else "is not set"
+        raise SlipwayError("\n".join([f"{image}: {tag} {stays}:", *(f"  {each}" for each in dict.fromkeys(refused))]))
+    if before == target.digest:
+        yield f"{image}: {name} names {target.digest} already, and its evidence verifies"
+        return
+    _move(target, tag, before)
+    yield f"{image}: {name} names {target.digest}; before: {before or 'nothing'}"
+
+
+def _check_newer(name: str, images: Iterable[Image], target: PublishedImage) -> None:
+    """Refuse to move a tag back without a digest: the state of this machine may be an old one."""
+    tagged, planned = _created(fetch_each(name, target.login)), _created(images)
+    if tagged and planned and tagged > planned:
+        raise SlipwayError(
+            f"{name}: names an image built at {tagged}, after the one that the stack {target.stack} last published "
+            f"({planned}); to go back to that, give --digest {target.digest}"
+        )
+
+
+def _created(images: Iterable[Image]) -> str:
+    """Return when the last of some images was built, as their configurations say; empty if unknown."""
+    times = []
+    for image in images:
+        config = image.repository.json(image.manifest.content["config"]["digest"])
+        created = str(config.get("created") or "")
+        if age.days(created, datetime.now(UTC)) is not None:
+            times.append(datetime.fromisoformat(created).astimezone(UTC).isoformat())
+    return max(times, default="")
+
+
+def _refused(
+    target: PublishedImage, images: Iterable[Image], promotion: Promotion, root: Path, now: datetime
+) -> Iterator[str]:
+    """Yield a line for each thing that is missing or fails."""
+    yield from _lines(_unsigned, target.ref, target, target.annotations)
+    for ref in [f"{target.repository}@{image.digest}" for image in images]:
+        if ref != target.ref:
+            yield from _lines(_unsigned, ref, target, {})
+        yield from _lines(_against_policy, ref, target, now)
+        if promotion.loading:
+            yield from _lines(_loading, ref, target, promotion, now)
+        if target.config.vulnerabilities:
+            yield from _lines(_vulnerable, ref, target, target.config.vulnerabilities, now)
+    if promotion.gpu_checks:
+        yield from _lines(_gpu, target, promotion.gpu_checks, promotion, root, now)
+
+
+def _lines(check: Callable[..., Iterable[str]], *arguments: Any) -> list[str]:
+    """Return the lines of a check; one that cannot be made is a line, too."""
+    try:
+        return list(check(*arguments))
+    except SlipwayError as error:
+        return str(error).splitlines()
+
+
+def _unsigned(ref: str, target: PublishedImage, annotations: Mapping[str, str]) -> tuple[()]:
+    cosign.verify(ref, target.signing, target.login, annotations)
+    return ()
+
+
+def _against_policy(ref: str, target: PublishedImage, now: datetime) -> list[str]:
+    return verify.Evidence(ref, target.signing, target.login, ()).violations(now)
+
+
+def _loading(ref: str, target: PublishedImage, promotion: Promotion, now: datetime) -> Iterator[str]:
+    every = cosign.every_attested(ref, "loading", target.signing, target.login)
+    evidence = max(every, key=lambda each: str(each["inspected"]))
+    for fault in loading_evidence.counting(evidence, target.config.inspection.exceptions):
+        yield f"{ref}: loading: {one_line(fault, 500)}"
+    yield from _old(f"{ref}: loading: inspected", str(evidence["inspected"]), promotion, now)
+
+
+def _vulnerable(ref: str, target: PublishedImage, policy: Vulnerabilities, now: datetime) -> Iterator[str]:
+    scan = grype.scan(ref, policy, target.login)
+    for line in judge(scan.vulnerabilities, policy, now.date()).lines():
+        yield f"{ref}: vulnerability: {line}"
+
+
+def _gpu(target: PublishedImage, required: GpuChecks, promotion: Promotion, root: Path, now: datetime) -> Iterator[str]:
+    every = cosign.every_attested(target.ref, "gpu", target.signing, target.login)
+    report = gpu_report.newest([gpu_report.of_predicate(each, target.ref) for each in every])
+    where = f"{target.ref}: gpu:"
+    if report.digest != target.digest:
+        yield f"{where} the report is of another image, {report.digest or 'which it does not name'}"
+    newest = newest_evidence.noted(target.stack, target.name, target.digest, root)
+    if newest and report.finished < newest:
+        yield (
+            f"{where} the report of {report.finished.isoformat()} is not the newest: one of {newest.isoformat()} was "
+            "attested, and is not there any more"
+        )
+    for violation in gpu_report.violations(report, required):
+        yield f"{where} {violation}"
+    yield from _old(f"{where} checked", report.finished.isoformat(), promotion, now)
+
+
+def _old(what: str, date: str, promotion: Promotion, now: datetime) -> Iterator[str]:
+    days = age.days(date, now)
+    if days is None or age.is_ahead(days):
+        yield f"{what} at '{one_line(date, 40)}', so its age is unknown"
+    elif days > promotion.max_age_days:
+        yield f"{what} {int(days)} days ago; at most {promotion.max_age_days} are allowed"
+
+
+def _move(target: PublishedImage, tag: str, before: str | None) -> None:
+    """Move the tag if it still is where it was. Registries have no such operation: the tag is read before and after.
+
+    Raises:
+        SlipwayError: another promotion moved it. Whatever the order, it names an image that was verified.
+    """
+    repository = Repository(f"{target.repository}:{tag}", target.login)
+    meanwhile = repository.visible_digest()
+    if meanwhile != before:
+        raise SlipwayError(
+            f"{target.repository}:{tag}: moved from {before or 'nothing'} to {meanwhile or 'nothing'} while the "
+            "evidence was verified; promote again if that is still meant"
+        )
+    client.tag(target.ref, tag, target.login)
+    after = repository.visible_digest()
+    if after != target.digest:
+        raise SlipwayError(
+            f"{target.repository}:{tag}: another promotion moved it at the same time, to {after or 'nothing'}"
+        )

@@ -1,0 +1,68 @@
+"""An image that a stack published, with what its evidence is looked up by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli import verify
+from cli.diff import stack_diff
+from oci import credentials
+from oci.credentials import Login
+from stacks import plan
+from stacks.config.signing import Signing
+from stacks.config.stack_config import StackConfig
+from stacks.errors import SlipwayError, one_line
+
+
+@dataclass(frozen=True)
+class PublishedImage:
+    """An image, or an index, of a stack.
+
+    ``ref`` is ``repository@sha256:...``. ``annotations`` are what its signature must state: nothing for an image that
+    the state does not name, which the user named by its digest.
+    """
+
+    stack: str
+    name: str
+    ref: str
+    annotations: Mapping[str, str]
+    signing: Signing
+    config: StackConfig
+    login: Login | None
+
+    @property
+    def repository(self) -> str:
+        """Its repository."""
+        return self.ref.partition("@")[0]
+
+    @property
+    def digest(self) -> str:
+        """``sha256:...``."""
+        return self.ref.partition("@")[2]
+
+
+def published(stack: str, image: str, root: Path, digest: str | None = None) -> PublishedImage:
+    """Return the last published image of a stack, or the one with a ``digest`` in its repository.
+
+    Raises:
+        SlipwayError: there is no such stack or image, the stack does not sign, or has published nothing.
+    """
+    planned = plan.make(stack, root=root)
+    signing = planned.config.signing
+    if signing is None:
+        raise SlipwayError(f"stack {stack}: slipway:signing is not set, so no evidence counts")
+    images: Mapping[str, Mapping[str, Any]] = stack_diff.outputs(stack, root).get("images", {})
+    built = stack_diff.pushed(stack, images, image)[image]
+    ref, annotations = built["ref"], verify.stated(planned, image, built)
+    if digest is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
+    if digest is not None and digest != ref.partition("@")[2]:
+        ref, annotations = f"{ref.partition('@')[0]}@{digest}", {}
+    login = credentials.configured(planned.config.registry)
+    return PublishedImage(
+        stack, image, ref, annotations, signing, planned.config, login if login and login.applies_to(ref) else None
+    )

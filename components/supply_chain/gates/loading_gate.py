@@ -1,0 +1,40 @@
+"""The gate of an image's tag: everything in the image loads, but for the stack's exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from oci import credentials
+from oci.binaries import inspection
+from oci.evidence import loading_evidence
+from oci.registry_image import fetch_each
+from stacks.config.gates.inspection_gate import InspectionException
+from stacks.errors import SlipwayError, listing
+
+
+def evidence(ref: str, login: credentials.Login | None, exceptions: Sequence[InspectionException]) -> dict[str, Any]:
+    """Inspect a pushed image, ``repository@sha256:...``, or each image of an index; return the result as evidence.
+
+    Raises:
+        SlipwayError: a layer cannot be read.
+    """
+    inspections = [inspection.inspect(image) for image in fetch_each(ref, login)]
+    return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))
+
+
+def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return the evidence of a pushed image in which everything loads; ``exceptions`` are of ``slipway:inspection``.
+
+    Raises:
+        SlipwayError: something in the image does not load, with a line for each fault; or a layer cannot be read.
+    """
+    rows = [InspectionException.model_validate(row) for row in exceptions]
+    result = evidence(ref, login, rows)
+    faults = loading_evidence.counting(result, rows)
+    if faults:
+        number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
+        header = f"{ref}: gets no tag because of {number}; mend the image, or list it in slipway:inspection.exceptions:"
+        raise SlipwayError(listing(header, faults, f"; `slipway inspect {ref}` lists them"))
+    return result

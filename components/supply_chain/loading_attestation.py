@@ -1,0 +1,63 @@
+"""``Loading``: the attested inspection of a pushed image: everything in it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import Resource
+
+from components.action import ImageAction
+from components.supply_chain.image_signature import SignedArgs, signing_inputs
+from oci import cosign, credentials
+from stacks.config.gates.inspection_gate import InspectionException
+from stacks.config.signing import Signing
+
+
+@dataclass(frozen=True)
+class LoadingArgs(SignedArgs):
+    """Also the evidence of the image's tag, and the exceptions of ``slipway:inspection``.
+
+    Where the tag is of an earlier version, which kept no evidence, the image is inspected once more.
+    """
+
+    evidence: pulumi.Input[Mapping[str, Any]]
+    exceptions: Sequence[InspectionException]
+
+
+class AttestLoading(ImageAction):
+    """Attests what the gate of the image's tag saw. Changed exceptions attest nothing again."""
+
+    triggers = ("ref", "signing")
+
+    def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
+        """Attest the inspection; return where the attestation is, and its result."""
+        from components.supply_chain.gates import loading_gate  # noqa: PLC0415 - previews do without
+
+        evidence = props.get("evidence")
+        if not evidence:
+            rows = [InspectionException.model_validate(row) for row in props["exceptions"]]
+            evidence = loading_gate.evidence(props["ref"], login, rows)
+        signing = Signing.model_validate(props["signing"])
+        attestation = cosign.attest(props["ref"], "loading", evidence, signing, login)
+        return {"attestation": attestation, "result": evidence["result"]}
+
+
+class Loading(Resource, module="image", name="Loading"):
+    """The attested inspection of an image."""
+
+    attestation: pulumi.Output[str]
+    """The attestation's reference: ``repository:sha256-....att``."""
+
+    result: pulumi.Output[str]
+    """PASSED, or FAILED where an image got its tag before there was a gate."""
+
+    def __init__(self, name: str, args: LoadingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        inputs = {
+            **signing_inputs(args, "attestation", "result"),
+            "evidence": args.evidence,
+            "exceptions": [row.model_dump() for row in args.exceptions],
+        }
+        super().__init__(AttestLoading(), name, inputs, opts)

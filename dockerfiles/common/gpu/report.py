@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""report.py COMMAND...: run an image's GPU checks, and report what they measured as one line of JSON.
+
+The line follows the output of COMMAND, in the file GPU_REPORT or else on standard output. `slipway evidence` reads it.
+COMMAND adds to it what it measures: one JSON object for each line that it appends to the file GPU_MEASUREMENTS. The
+exit status is that of COMMAND.
+
+Variables that the report repeats: CHECKED_IMAGE, the image as REPOSITORY@sha256:...; NODE_PROFILE, the kind of node as
+Slipway's stacks name it; NODE_NAME.
+
+What NCCL's log looks like: src/transport/p2p.cc, shm.cc and net.cc ("via P2P/CUMEM", "via SHM/direct", "via NET/IB/0"),
+src/init.cc ("Using network Socket", "NCCL version 2.28.9+cuda13.0").
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+_NETWORK = re.compile(r"NCCL INFO .*Using network (.+?)\s*$")
+_TRANSPORT = re.compile(r"NCCL INFO Channel .* via ((?:P2P|SHM|NET)/[\w .-]+?)(?:/\d|\s*$|/)")
+_VERSION = re.compile(r"NCCL version (\S+)")
+_OF_CHECKS = re.compile(r"rank \d+: ")
+"""How the checks that torchrun starts begin their lines."""
+_MOST = 200
+"""Lines of output in a report, and distinct names of each kind."""
+_WIDTH = 300
+"""Characters of each."""
+_LINKS = 18
+"""NVLinks of a GPU: NVML_NVLINK_MAX_LINKS in nvml.h of CUDA 12 and 13."""
+
+
+def now() -> str:
+    """Return the time in UTC, as RFC 3339 has it."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")  # noqa: UP017 - Python 3.8
+
+
+def hardware() -> dict[str, Any]:
+    """Return the driver's version and each GPU, as NVML names them; nothing without a driver."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return {"driver": "", "gpus": []}
+    if nvml.nvmlInit_v2():
+        return {"driver": "", "gpus": []}
+    text = ctypes.create_string_buffer(96)
+    driver = "" if nvml.nvmlSystemGetDriverVersion(text, len(text)) else text.value.decode()
+    count = ctypes.c_uint()
+    nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+    gpus = []
+    for index in range(count.value):
+        device = ctypes.c_void_p()
+        if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)):
+            continue
+        name = "" if nvml.nvmlDeviceGetName(device, text, len(text)) else text.value.decode()
+        memory = (ctypes.c_ulonglong * 3)()  # total, free, used
+        nvml.nvmlDeviceGetMemoryInfo(device, memory)
+        active = ctypes.c_uint()
+        links = sum(
+            not nvml.nvmlDeviceGetNvLinkState(device, link, ctypes.byref(active)) and active.value
+            for link in range(_LINKS)
+        )
+        gpus.append({"name": name, "memory": memory[0], "nvlinks": links})
+    nvml.nvmlShutdown()
+    return {"driver": driver, "gpus": gpus}
+
+
+def communication(log: Path) -> dict[str, Any]:
+    """Return which NCCL ran, the networks that it used, and the transports of its channels."""
+    lines = [
+        line for file in log.parent.glob(f"{log.name}.*") for line in file.read_text(errors="replace").splitlines()
+    ]
+    names = {
+        key: sorted({match[1].strip()[:_WIDTH] for line in lines if (match := pattern.search(line))})[:_MOST]
+        for key, pattern in (("version", _VERSION), ("networks", _NETWORK), ("transports", _TRANSPORT))
+    }
+    return {**names, "version": names["version"][0] if names["version"] else ""}
+
+
+def measurements(file: Path) -> dict[str, Any]:
+    """Return what the checks measured, all in one: lists are joined, of other values the last one counts."""
+    values: dict[str, Any] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        for key, value in json.loads(line).items():
+            if isinstance(value, list):
+                values[key] = sorted({*values.get(key, []), *value})[:_MOST]
+            else:
+                values[key] = value
+    return values
+
+
+def show(stream: IO[bytes], shown: IO[bytes], lines: list[str]) -> None:
+    """Show a stream as it comes, and keep its last lines."""
+    for line in stream:
+        shown.write(line)
+        shown.flush()
+        if text := line.decode(errors="replace").rstrip():
+            lines.append(text[:_WIDTH])
+            del lines[:-_MOST]
+
+
+def run(command: list[str], variables: dict[str, str]) -> tuple[int, list[str], list[str]]:
+    """Run a command; show its output; return its exit status and the last lines of both streams."""
+    output: list[str] = []
+    errors: list[str] = []
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        threads = [
+            threading.Thread(target=show, args=(process.stdout, sys.stdout.buffer, output)),
+            threading.Thread(target=show, args=(process.stderr, sys.stderr.buffer, errors)),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return process.returncode, output, errors
+
+
+def failure(errors: list[str], status: int) -> str:
+    """Return why the checks failed: the last line of theirs. torchrun writes a summary of its own below these."""
+    of_checks = [line for line in errors if _OF_CHECKS.match(line)] or errors
+    return of_checks[-1] if of_checks else f"exit status {status}"
+
+
+def main() -> None:
+    """Run the checks and write the report."""
+    command = sys.argv[1:]
+    if not command:
+        sys.exit("report.py: give the command that runs the checks, such as: report.py python gpu.py")
+    with tempfile.TemporaryDirectory() as folder:
+        log, measured = Path(folder, "nccl"), Path(folder, "measurements")
+        measured.touch()
+        variables = {
+            **os.environ,
+            # %h and %p are NCCL's own: the host, and the number of the process.
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV,GRAPH",
+            "NCCL_DEBUG_FILE": f"{log}.%h.%p",
+            "GPU_MEASUREMENTS": str(measured),
+        }
+        started = now()
+        try:
+            status, output, errors = run(command, variables)
+        except OSError as error:
+            sys.exit(f"report.py: {command[0]} cannot be run: {error.strerror}")
+        report = {
+            "gpuChecks": 1,
+            "result": "FAILED" if status else "PASSED",
+            "image": os.environ.get("CHECKED_IMAGE", ""),
+            "profile": os.environ.get("NODE_PROFILE", ""),
+            "node": os.environ.get("NODE_NAME", ""),
+            "started": started,
+            "finished": now(),
+            **hardware(),
+            "nccl": communication(log),
+            "measured": measurements(measured),
+            "checks": output,
+            "failure": failure(errors, status) if status else "",
+        }
+    line = json.dumps(report)
+    if path := os.environ.get("GPU_REPORT"):
+        Path(path).write_text(f"{line}\n", encoding="utf-8")
+    else:
+        print(line, flush=True)
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+if __name__ == "__main__":
+    main()

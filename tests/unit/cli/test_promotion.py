@@ -1,0 +1,349 @@
+"""``slipway evidence`` and ``slipway promote``: a tag moves only if the evidence that is required verifies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.diff import stack_diff
+from cli.promotion import gpu_evidence, newest_evidence, promotion
+from oci import cosign
+from oci.client import Repository
+from oci.evidence import gpu_report
+from oci.vulnerabilities import grype
+from stacks.errors import SlipwayError
+from tests.fakes import vulnerability_scanner
+from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.helpers import gpu_reports
+from tests.helpers.sample_repository import STACK, Checkout, make
+
+KEY = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/0"
+NOW = datetime(2026, 11, 26, tzinfo=UTC)
+PLATFORM = {"digest": "", "platform": "linux/amd64", "loader": "", "resolved": 9, "driver": None}
+LOADS = {
+    "result": "PASSED",
+    "inspected": "2026-11-25T01:00:00+00:00",
+    "images": [PLATFORM],
+    "faults": [],
+    "notListed": 0,
+    "exceptions": [],
+}
+
+
+class Evidence:
+    """A stand-in of cosign, which keeps what was attested by reference and kind, and of the tags of Pulumi's stack."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        self.unsigned: set[str] = set()
+        self.stated: Mapping[str, str] | None = None
+        self.noted: dict[str, datetime] = {}
+
+    def verify(self, ref: str, _: Any, __: Any, annotations: Mapping[str, str] | None = None) -> None:
+        self.stated = annotations
+        if ref in self.unsigned:
+            raise cosign.Unsigned(f"{ref}: cosign verify: no signatures found")
+
+    def every_attested(self, ref: str, kind: str, *_: Any) -> list[Mapping[str, Any]]:
+        if not self.kept.get((ref, kind)):
+            raise SlipwayError(f"{ref}: {kind}: cosign verify-attestation: no matching attestations")
+        return self.kept[ref, kind]
+
+    def attest(self, ref: str, kind: str, predicate: Mapping[str, Any], *_: Any) -> str:
+        self.kept[ref, kind] = [predicate]
+        return "att"
+
+
+class Stack:
+    """A stack whose image ``torch`` is published, and its evidence."""
+
+    def __init__(self, registry: Registry, checkout: Checkout, evidence: Evidence) -> None:
+        self.registry = registry
+        self.root = checkout.root
+        self.evidence = evidence
+        self.refs = [self._push(day) for day in (23, 24)]
+        self.published = self.refs[-1]
+        self._checkout = checkout
+        self.configure()
+
+    def _push(self, day: int) -> str:
+        config = {"os": "linux", "architecture": "amd64", "created": f"2026-11-{day}T12:00:00Z"}
+        body = json.dumps({**config, "rootfs": {"diff_ids": []}}).encode()
+        manifest = {"config": {"digest": self.registry.blob(body), "size": len(body)}, "layers": []}
+        return f"{self.registry.address}/acme/torch@{self.registry.manifest('acme/torch:x', MANIFEST, manifest)}"
+
+    def configure(self, **promoted: Any) -> None:
+        keys = {
+            "flavor": "local",
+            "registry": {"kind": "generic", "repository": f"{self.registry.address}/acme"},
+            "signing": {"key": KEY, "sbom": False, "provenance": False},
+            **promoted.pop("keys", {}),
+            "promotion": {"tags": ["stable"], "gpuChecks": {"profile": "eks-p5", "gpus": 2}, **promoted},
+        }
+        self._checkout.write(STACK, json.dumps({"config": {f"slipway:{key}": value for key, value in keys.items()}}))
+
+    def loads(self, ref: str = "", **changes: Any) -> None:
+        self.evidence.kept[ref or self.published, "loading"] = [{**LOADS, **changes}]
+
+    def report(self, name: str, ref: str = "", **changes: Any) -> dict[str, Any]:
+        text = gpu_reports.text(name, **{"image": ref or self.published, **changes})
+        return gpu_report.parse(text, "report").predicate()
+
+    def checked(self, *reports: Mapping[str, Any], ref: str = "") -> None:
+        self.evidence.kept[ref or self.published, "gpu"] = list(reports)
+
+    def promote(self, tag: str = "stable", digest: str | None = None, now: datetime = NOW) -> str:
+        return "\n".join(promotion.promote("local", "torch", tag, self.root, digest, now))
+
+    def refused(self, **arguments: Any) -> list[str]:
+        before = self.tagged
+        with pytest.raises(SlipwayError) as refusal:
+            self.promote(**arguments)
+        assert self.tagged == before
+        return str(refusal.value).splitlines()
+
+    @property
+    def tagged(self) -> str | int | None:
+        return self.registry.digests.get("acme/torch:stable")
+
+    def attach(self, text: str, **arguments: Any) -> str:
+        (self.root / "report").write_text(text)
+        return gpu_evidence.attach("local", "torch", str(self.root / "report"), self.root, **arguments)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout for all tests, each of which writes the stack's file anew."""
+    return make(tmp_path_factory.mktemp("repo"))
+
+
+@pytest.fixture
+def stack(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """A published image that loads, and whose GPU checks passed."""
+    skip_retry_waits(monkeypatch)
+    evidence = Evidence()
+    for name in ("verify", "every_attested", "attest"):
+        monkeypatch.setattr(cosign, name, getattr(evidence, name))
+    monkeypatch.setattr(cosign, "check", lambda _: None)
+    monkeypatch.setattr(newest_evidence, "noted", lambda _stack, _image, digest, _root: evidence.noted.get(digest))
+    monkeypatch.setattr(
+        newest_evidence, "note", lambda _stack, _image, digest, time, _root: evidence.noted.update({digest: time})
+    )
+    with serve() as registry:
+        stack = Stack(registry, checkout, evidence)
+        built = {"images": {"torch": {"ref": stack.published, "tag": "1-base"}}}
+        monkeypatch.setattr(stack_diff, "outputs", lambda *_: built)
+        stack.loads()
+        stack.checked(stack.report("good"))
+        yield stack
+
+
+def test_promotion_moves_tag_to_the_published_image(stack: Stack) -> None:
+    line = stack.promote()
+    digest = stack.published.partition("@")[2]
+    assert line == f"torch: {stack.registry.address}/acme/torch:stable names {digest}; before: nothing"
+    assert stack.tagged == digest
+    assert stack.evidence.stated == {"tag": "1-base"}
+    assert stack.promote().endswith(f"names {digest} already, and its evidence verifies")
+
+
+def test_promotion_refuses_planted_measurement(stack: Stack) -> None:
+    stack.checked(stack.report("planted"))
+    header, line = stack.refused()
+    assert header == "torch: stable is not set:"
+    assert line == (
+        f"  {stack.published}: gpu: the GPU checks failed: NCCL is slow: 27 GB/s bus bandwidth over 2 GPUs; one copies "
+        "to another at 379 GB/s"
+    )
+
+
+def test_promotion_has_a_line_for_each_thing(stack: Stack) -> None:
+    stack.evidence.unsigned.add(stack.published)
+    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: misses libgone.so.1"}
+    stack.loads(faults=[fault, {**fault, "file": "/opt/b", "fault": "/opt/b: misses libgone.so.1"}])
+    stack.checked()
+    assert [line.removeprefix(f"  {stack.published}: ") for line in stack.refused()[1:]] == [
+        "cosign verify: no signatures found",
+        "loading: /opt/a: misses libgone.so.1",
+        "loading: /opt/b: misses libgone.so.1",
+        "gpu: cosign verify-attestation: no matching attestations",
+    ]
+
+
+def test_promotion_judges_faults_by_exceptions_of_today(stack: Stack) -> None:
+    row = {"files": "/opt/a", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: misses libgone.so.1"}
+    stack.loads(faults=[fault], exceptions=[row])
+    assert stack.refused()[1:] == [f"  {stack.published}: loading: /opt/a: misses libgone.so.1"]
+    stack.configure(keys={"inspection": {"exceptions": [row]}})
+    assert "names sha256:" in stack.promote()
+
+
+def test_promotion_refuses_old_evidence(stack: Stack) -> None:
+    stack.configure(maxAgeDays=7)
+    assert "names sha256:" in stack.promote(now=NOW + timedelta(days=6))
+    assert stack.refused(now=NOW + timedelta(days=8))[1:] == [
+        f"  {stack.published}: loading: inspected 8 days ago; at most 7 are allowed",
+        f"  {stack.published}: gpu: checked 8 days ago; at most 7 are allowed",
+    ]
+    assert stack.refused(now=NOW - timedelta(days=9))[1:] == [
+        f"  {stack.published}: loading: inspected at '2026-11-25T01:00:00+00:00', so its age is unknown",
+        f"  {stack.published}: gpu: checked at '2026-11-25T02:05:55+00:00', so its age is unknown",
+    ]
+
+
+def test_older_report_beside_a_newer_one_does_not_count(stack: Stack) -> None:
+    stack.checked(stack.report("good"), stack.report("planted"))
+    assert "the GPU checks failed" in stack.refused()[1]
+    stack.checked(stack.report("planted"), stack.report("good"))
+    assert "the GPU checks failed" in stack.refused()[1]
+
+
+def test_older_report_in_place_of_a_newer_one_is_refused(stack: Stack) -> None:
+    stack.attach(gpu_reports.text("good", image=stack.published))
+    replayed = stack.evidence.kept[stack.published, "gpu"]
+    assert "names sha256:" in stack.promote()
+    stack.attach(gpu_reports.text("planted", image=stack.published))
+    stack.evidence.kept[stack.published, "gpu"] = replayed
+    (line,) = stack.refused()[1:]
+    assert line.endswith(
+        "the report of 2026-11-25T02:05:55+00:00 is not the newest: one of 2026-11-25T02:06:12+00:00 was attested, and "
+        "is not there any more"
+    )
+
+
+def test_report_of_another_image_is_refused(stack: Stack) -> None:
+    stack.checked(stack.report("good", stack.refs[0]))
+    other = stack.refs[0].partition("@")[2]
+    assert stack.refused()[1:] == [f"  {stack.published}: gpu: the report is of another image, {other}"]
+
+
+def test_promotion_without_gpu_checks_asks_for_none(stack: Stack) -> None:
+    stack.configure(gpuChecks=None)
+    stack.checked()
+    assert "names sha256:" in stack.promote()
+
+
+def test_vulnerable_image_is_not_promoted(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grype, "_CACHE", tmp_path / "cache")
+    vulnerability_scanner.install(tmp_path, monkeypatch)
+    stack.configure(keys={"vulnerabilities": {}})
+    assert stack.refused()[1:] == [
+        f"  {stack.published}: vulnerability: CVE-2026-0001 (critical): apt 2.6.2, mended in 99"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tag", "message"),
+    [
+        ("stabel", "'stabel' is no tag of slipway:promotion.tags (did you mean 'stable'?); they are: stable"),
+        ("1-base", "'1-base' is no tag of slipway:promotion.tags"),
+    ],
+)
+def test_other_tags_are_not_promoted(stack: Stack, tag: str, message: str) -> None:
+    (line,) = stack.refused(tag=tag)
+    assert line.startswith(f"stack local: {message}")
+
+
+def test_tag_goes_back_only_to_a_named_digest(stack: Stack) -> None:
+    older, newer = (ref.partition("@")[2] for ref in stack.refs)
+    stack.registry.digests["acme/torch:stable"] = newer
+    stack.published = stack.refs[0]
+    stack_diff.outputs("local", stack.root)["images"]["torch"]["ref"] = stack.published
+    stack.loads()
+    stack.checked(stack.report("good"))
+    (line,) = stack.refused()
+    assert line.endswith(f"to go back to that, give --digest {older}")
+    assert stack.promote(digest=older).endswith(f"names {older}; before: {newer}")
+
+
+def test_digest_of_an_earlier_image_needs_evidence_too(stack: Stack) -> None:
+    older = stack.refs[0]
+    assert [line.partition("sha256:")[2][66:] for line in stack.refused(digest=older.partition("@")[2])[1:]] == [
+        "loading: cosign verify-attestation: no matching attestations",
+        "gpu: cosign verify-attestation: no matching attestations",
+    ]
+    (line,) = stack.refused(digest="stable")
+    assert line == "--digest: 'stable' is no digest: give sha256: and 64 digits 0-9 a-f"
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+def test_tag_that_moves_meanwhile_is_reported(stack: Stack, monkeypatch: pytest.MonkeyPatch, moves: int) -> None:
+    """Another promotion moves the tag while the evidence is verified, or just after this one moved it."""
+    read = Repository.visible_digest
+    other = stack.refs[0].partition("@")[2]
+    reads = 0
+
+    def moved(repository: Repository) -> str | None:
+        nonlocal reads
+        reads += 1
+        if reads == moves + 1:
+            stack.registry.digests["acme/torch:stable"] = other
+        return read(repository)
+
+    monkeypatch.setattr(Repository, "visible_digest", moved)
+    with pytest.raises(SlipwayError) as refusal:
+        stack.promote()
+    assert stack.tagged == other
+    assert ("while the evidence was verified" if moves == 1 else "at the same time") in str(refusal.value)
+
+
+def test_evidence_attests_report_of_failed_checks_too(stack: Stack) -> None:
+    line = stack.attach(f"pulling\n{gpu_reports.text('planted', image=stack.published)}\n")
+    assert line.startswith(f"torch: {stack.published}: attested: FAILED on eks-p5, 2 x NVIDIA H100 80GB HBM3, ")
+    (predicate,) = stack.evidence.kept[stack.published, "gpu"]
+    assert predicate["measured"]["busBandwidth"] == 26.7
+    assert "the GPU checks failed" in stack.refused()[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image": ""}, "the report does not say which image was checked: run the checks with CHECKED_IMAGE="),
+        ({"image": f"x@sha256:{'0' * 64}"}, f"the report is of sha256:{'0' * 64}, and torch is sha256:"),
+        ({"finished": "2999-01-01T00:00:00Z"}, "the checks ended at 2999-01-01 00:00:00+00:00, which cannot be"),
+        ({"started": "2026-11-25T03:00:00Z"}, "the checks ended at 2026-11-25 02:05:55+00:00, which cannot be"),
+        ({"finished": "2026-11-25T02:05:50Z"}, "the checks ended at 2026-11-25 02:05:50+00:00, and newer ones, of 20"),
+    ],
+)
+def test_evidence_refuses_what_is_not_of_the_image(stack: Stack, changes: dict[str, Any], message: str) -> None:
+    stack.attach(gpu_reports.text("good", image=stack.published))
+    kept = dict(stack.evidence.kept)
+    with pytest.raises(SlipwayError) as refusal:
+        stack.attach(gpu_reports.text("good", **{"image": stack.published, **changes}))
+    assert str(refusal.value).partition("report: ")[2].startswith(message)
+    assert "\n" not in str(refusal.value)
+    assert stack.evidence.kept == kept
+
+
+def test_evidence_of_a_missing_file_is_one_line(stack: Stack) -> None:
+    with pytest.raises(SlipwayError, match=r"^/no/such: cannot be read: No such file or directory$"):
+        gpu_evidence.attach("local", "torch", "/no/such", stack.root)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"promotion": None}, "slipway:promotion is not set"),
+        ({"signing": None}, "evidence counts by its signature: set slipway:signing, or leave promotion out"),
+        ({"extraTags": ["stable"]}, "'stable' is in slipway:extraTags too, which move without evidence"),
+        ({"inspection": {"gate": False}}, "slipway:inspection.gate is false, so no inspection is attested"),
+        ({"promotion": {"tags": []}}, "expected at least one tag, such as [stable]"),
+        ({"promotion": {"tags": ["a", "a"]}}, "one of them is repeated"),
+        ({"promotion": {"tags": ["stable"], "gpuChecks": {"profile": "cpu"}}}, "nodes of cpu have no GPU"),
+        ({"promotion": {"tags": ["stable"], "gpuChecks": {"profile": "eks-p55"}}}, "eks-p5"),
+        ({"promotion": {"tags": ["sha256-x"]}}, "'sha256-' are for signatures"),
+    ],
+)
+def test_promotion_that_proves_nothing_is_refused(stack: Stack, keys: dict[str, Any], message: str) -> None:
+    text = json.loads((stack.root / STACK).read_text())
+    (stack.root / STACK).write_text(
+        json.dumps({"config": {**text["config"], **{f"slipway:{key}": value for key, value in keys.items()}}})
+    )
+    (line,) = stack.refused()
+    assert message in line
