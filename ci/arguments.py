@@ -32,11 +32,13 @@ def _parser() -> argparse.ArgumentParser:
     publish = verbs.add_parser("publish", help="build and push a stack, or one image of it")
     publish.add_argument("stack", metavar="STACK")
     publish.add_argument("--image", metavar="IMAGE", help="only this image and its parents", default="")
+    publish.add_argument("--platform", metavar="PLATFORM", help="only what is for this platform", default="")
     publish.add_argument("--to", metavar="FOLDER", type=Path, help="write the public part of the state there")
     preview = verbs.add_parser(
         "preview", help="preview the publication of a stack, and build the changed images without pushing"
     )
     preview.add_argument("stack", metavar="STACK")
+    preview.add_argument("--platform", metavar="PLATFORM", help="only what is for this platform", default="")
     preview.add_argument("--to", metavar="FOLDER", type=Path, help="write the report there", default=Path("reports"))
     resolve = verbs.add_parser("resolve", help="find the stack and the image of a Dockerfile's folder and arguments")
     resolve.add_argument("--folder", required=True, help="folder of the Dockerfile")

@@ -10,12 +10,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from stacks.errors import SlipwayError
+from stacks.references import split
 
 _STACK = "pulumi:pulumi:Stack"
 _COMPONENTS = "slipway:image:"
 _CHECKS = "slipway:checks:Checks"
 _PROVIDER = "pulumi:providers:docker"
 _IMAGE = "docker:index/image:Image"
+_INDEX = "pulumi-python:dynamic/image:ImageIndex"
 
 _COMPARED = ("images", "products", "plan", "planFiles", "checkFiles")
 """The outputs that a preview compares; it pushes nothing, so it has no signatures and no tags."""
@@ -77,6 +79,19 @@ def images(published: Mapping[str, Any]) -> dict[str, dict[str, str]]:
         resource["urn"].rpartition("::")[2]: resource["outputs"]
         for resource in published["resources"]
         if resource["type"].startswith(_COMPONENTS)
+    }
+
+
+def indexes(exported: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the ``ref``, ``digest`` and ``tag`` of each index in an exported state, by the name of its image."""
+    return {
+        resource["urn"].rpartition("::")[2]: {
+            "ref": resource["outputs"]["index"],
+            "digest": resource["outputs"]["digest"],
+            "tag": split(resource["outputs"]["ref"])[1],
+        }
+        for resource in exported["deployment"]["resources"]
+        if resource["type"] == _INDEX and not resource.get("delete")
     }
 
 

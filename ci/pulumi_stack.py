@@ -19,6 +19,7 @@ from ci.actions import variable
 from ci.identity import token, tokens
 from stacks.child_environment import PASSWORD
 from stacks.config.load import without_secure
+from stacks.errors import SlipwayError, builds_no, one_line
 from stacks.plan import Plan
 from toolchain import environment, ready
 from toolchain.checkout import Checkout
@@ -42,7 +43,9 @@ _PARENTS = "**dynamic/image:VerifiedParent::**"
 """The URNs of verified outside parents."""
 _PRODUCTS = "**dynamic/image:Published::**"
 """The URNs of lookups of build products in the registry, on which images depend."""
-_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "keep", "tag-*")
+_ENGINES = "**pulumi:providers:docker::engine-**"
+"""The URNs of the engines of a stack's platforms."""
+_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "vex", "keep", "tag-*")
 """The names of an image's resources that follow a push, after the image's name and a dash."""
 
 
@@ -115,8 +118,10 @@ class Stack:
 
 
 @contextmanager
-def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
+def shared(checkout: Checkout, stack: str, *, emulating: bool = True) -> Iterator[Stack]:
     """Yield a stack on the backend in the repository's variables, with the job's identity.
+
+    Without ``emulating``, this machine builds nothing that is for another platform than its own.
 
     Raises:
         SlipwayError: no backend is set, or the job has no identity.
@@ -125,15 +130,19 @@ def shared(checkout: Checkout, stack: str) -> Iterator[Stack]:
     backend = variable("PULUMI_BACKEND_URL")
     tracked = stack_command.check_name(checkout, stack)
     signing = withheld.withheld(withheld.names(tracked.read_text(encoding="utf-8")), defined)
-    with _folder(checkout) as folder, signing, _shared(checkout, stack, backend, folder) as opened:
+    with (
+        _folder(checkout) as folder,
+        signing,
+        _shared(checkout, stack, backend, folder, emulating=emulating) as opened,
+    ):
         yield opened
 
 
 @contextmanager
-def _shared(checkout: Checkout, stack: str, backend: str, folder: Path) -> Iterator[Stack]:
+def _shared(checkout: Checkout, stack: str, backend: str, folder: Path, *, emulating: bool) -> Iterator[Stack]:
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
-    variables = _prepared(checkout, stack)
+    variables = _prepared(checkout, stack, emulating=emulating)
     # The state names its own secrets provider, so the tracked configuration need not.
     variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
     variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
@@ -183,27 +192,53 @@ def unpublished(text: str) -> str:
     return yaml.safe_dump({"config": {**config, "slipway:publish": False}})
 
 
-def with_parents(plan: Plan, image: str) -> list[str]:
-    """Return an image of a plan and all its ancestors in the plan, parents first."""
-    names = {image}
+def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
+    """Return an image of a plan and all its ancestors in the plan, parents first, and then their indexes.
+
+    ``image`` is the name of one, or of an index, which stands for the images of its platforms. Without it, all are
+    taken. ``platform`` leaves out what is for another one. An index is there if the images of all its platforms are.
+
+    Raises:
+        SlipwayError: the stack has no such image, or is not for that platform.
+    """
+    parts = {name: [part.spec.name for part in images] for name, images in plan.indexes.items()}
+    names = [planned.spec.name for planned in plan.images]
+    if image and image not in [*names, *parts]:
+        raise SlipwayError(f"stack {plan.stack} {builds_no(image, [*names, *parts])}")
+    platforms = plan.config.platforms or (plan.config.platform,)
+    if platform and platform not in platforms:
+        raise SlipwayError(f"stack {plan.stack} is not for {one_line(platform)}; it is for {' and '.join(platforms)}")
+    taken = {*parts.get(image, [image])} if image else {*names}
+    if platform and parts:
+        # A product that is the same for all platforms is taken with those that are made of it.
+        taken -= {each.spec.name for each in plan.images if not each.spec.repository or each.spec.platform != platform}
+    if not taken:
+        raise SlipwayError(f"stack {plan.stack}: {one_line(image)} is not for {platform} alone")
     for planned in reversed(plan.images):
-        if planned.spec.name in names:
-            names |= set(planned.siblings.values())
-    return [planned.spec.name for planned in plan.images if planned.spec.name in names]
+        if planned.spec.name in taken:
+            taken |= {*planned.siblings.values()}
+    return [
+        *(name for name in names if name in taken),
+        *(index for index, own in parts.items() if taken.issuperset(own)),
+    ]
 
 
 def _only(targets: Iterable[str]) -> list[str]:
     """Return Pulumi's options for these images, their resources and their registry; none for no image."""
     urns = [f"**::{name}{suffix}" for name in targets for suffix in ("", *(f"-{each}" for each in _SUFFIXES))]
-    return [word for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS] if urns else [])] for word in ("--target", urn)]
+    return [
+        word
+        for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS, _ENGINES] if urns else [])]
+        for word in ("--target", urn)
+    ]
 
 
-def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True) -> dict[str, str]:
+def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True) -> dict[str, str]:
     """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
     stack_command.check_name(checkout, stack)
     with alone(checkout, "ci"), withheld.hidden(_SHARED_STATE):
-        parts = ready.ready(checkout, stack, pushing=pushing)
+        parts = ready.ready(checkout, stack, pushing=pushing, emulating=emulating)
     variables = environment.variables(checkout, parts)
     return defined({key: value for key, value in variables.items() if key != "PULUMI_CONFIG_PASSPHRASE_FILE"})
 

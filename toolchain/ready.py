@@ -47,10 +47,11 @@ _NEEDS: Final = {
 """Their names in :mod:`toolchain.needs`."""
 
 
-def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> set[str]:
+def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True) -> set[str]:
     """Return the names of the parts that a stack does not use. Raises ToolchainError if its YAML is wrong.
 
-    Without ``pushing``, as at a preview, nothing is signed.
+    Without ``pushing``, as at a preview, nothing is signed. Without ``emulating``, other machines build what is for
+    other platforms.
     """
     mirrors = apt_mirrors.merged(apt_mirrors.configured(os.environ), "{}")
     environment = child_environment(
@@ -65,7 +66,7 @@ def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> s
         )
     )
     based = needs["engine"] and base_image.QUALIFIED in needs["parents"]
-    foreign = {each for each in needs["platforms"] if each != f"linux/{apt.machine()}"}
+    foreign = {each for each in needs["platforms"] if emulating and each != f"linux/{apt.machine()}"}
     used = {
         docker_engine.NAME: needs["engine"],
         docker_registry.NAME: needs["registry"],
@@ -77,14 +78,14 @@ def unneeded_parts(checkout: Checkout, stack: str, *, pushing: bool = True) -> s
     return {name for name, needed in used.items() if not needed}
 
 
-def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True) -> list[Part]:
+def ready(checkout: Checkout, stack: str | None = None, *, pushing: bool = True, emulating: bool = True) -> list[Part]:
     """Get every part, or those that a stack needs, start the services, and write `.slipway/env`.
 
-    For ``pushing`` see :func:`unneeded_parts`. It is quick if nothing is missing.
+    For ``pushing`` and ``emulating`` see :func:`unneeded_parts`. It is quick if nothing is missing.
     """
     modes.normalize(checkout)
     python_env.get(checkout)
-    left_out = unneeded_parts(checkout, stack, pushing=pushing) if stack else set(_ON_DEMAND)
+    left_out = unneeded_parts(checkout, stack, pushing=pushing, emulating=emulating) if stack else set(_ON_DEMAND)
     with golang.caches(checkout):
         parts = [kind.get(checkout) for kind in KINDS if kind.name not in left_out]
         parts += [get(checkout) for name, get in _ON_DEMAND.items() if name not in left_out]

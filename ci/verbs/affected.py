@@ -15,6 +15,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError
 from stacks.identity.git import git
+from stacks.platforms import architecture
 from toolchain.needs import local
 
 HOSTED = {"linux/amd64": "ubuntu-24.04", "linux/arm64": "ubuntu-24.04-arm"}
@@ -25,7 +26,9 @@ _NOTHING = "0" * 40
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set the output ``matrix``, and print why each stack is in it.
+    """Set the outputs ``matrix`` and ``previews``, and print why each stack is in them.
+
+    The first has a job for each stack, the second one for each platform of it, which GitHub's own runner builds.
 
     Raises:
         SlipwayError: the clone is shallow, or the history cannot be compared.
@@ -42,13 +45,30 @@ def run(options: argparse.Namespace) -> int:
         stacks = dict(_to_publish(stacks, base, reasons))
     print("\n".join(reasons))
     actions.summary("\n".join(["```text", *reasons, "```", ""]))
-    actions.output("matrix", json.dumps({"include": [_job(stack, images) for stack, images in stacks.items()]}))
+    jobs = [_job(stack, images) for stack, images in stacks.items()]
+    actions.output("matrix", json.dumps({"include": jobs}))
+    actions.output("previews", json.dumps({"include": [preview for job in jobs for preview in _previews(job)]}))
     return 0
 
 
 def runner(config: StackConfig) -> list[str]:
     """Return the labels of the runners that publish a stack: configured ones, else GitHub's for its platform."""
     return list(config.runs_on) or [HOSTED[config.platform]]
+
+
+def natives(config: StackConfig) -> list[dict[str, Any]]:
+    """Return the jobs that build a stack's platforms, each on GitHub's own runner of it, before the index is pushed.
+
+    There are none for one platform, and none where the stack says which machines or engines build.
+    """
+    if len(config.platforms) <= 1 or config.runs_on or config.engines or config.build_on == "runners":
+        return []
+    # In this order, because sources, which are the same for all platforms, are built on amd64.
+    return [_hosted(platform) for platform in sorted(config.platforms)]
+
+
+def _hosted(platform: str) -> dict[str, Any]:
+    return {"platform": platform, "runner": [HOSTED[platform]]}
 
 
 def _last(root: Path) -> str:
@@ -117,4 +137,16 @@ def lacking(config: StackConfig, outputs: Mapping[str, Any], extra_tags: Collect
 
 def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:
     config, _ = plan.resolve(stack)
-    return {"stack": stack, "images": list(images), "platform": config.platform, "runner": runner(config)}
+    return {
+        "stack": stack,
+        "images": list(images),
+        "platforms": list(config.platforms or (config.platform,)),
+        "runner": runner(config),
+        "natives": natives(config),
+    }
+
+
+def _previews(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for platform in job["platforms"]:
+        name = f"{job['stack']}-{architecture(platform)}" if len(job["platforms"]) > 1 else job["stack"]
+        yield {"name": name, "stack": job["stack"], "images": job["images"], **_hosted(platform)}

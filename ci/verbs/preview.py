@@ -16,6 +16,7 @@ from cli.diff.stack_diff import diff
 from stacks import plan
 from stacks.errors import SlipwayError
 from stacks.identity.history import BRANCH_VARIABLE
+from stacks.platforms import architecture
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 
@@ -28,32 +29,38 @@ def run(options: argparse.Namespace) -> int:
 
     An image is built if its published tag differs: equal tags mean equal content. The changed checks of another image
     run on the published image. Unchanged parents are pulled. An unpublished stack is built whole. The report lists
-    images that the stack no longer has.
+    images that the stack no longer has. With ``--platform``, what is for other platforms is left out.
 
     Raises:
         SlipwayError: there is no such stack, or its configuration is wrong.
     """
     os.environ[BRANCH_VARIABLE] = _MAIN
-    images = {image.spec.name: image for image in plan.make(options.stack).images}
+    planned = plan.make(options.stack)
+    names = pulumi_stack.selected(planned, platform=options.platform)
+    images = {image.spec.name: image for image in planned.images if image.spec.name in names}
+    every = [image.spec.name for image in planned.images]
     published = published_branch.stack(ROOT, options.stack)
     earlier = public_state.images(published) if published else {}
     changed = [name for name, image in images.items() if name not in earlier or earlier[name]["tag"] != image.tag]
-    differing = [*changed, *(name for name in earlier if name not in images)]
+    differing = [*changed, *(name for name in earlier if name not in every)]
     checked = public_state.checks(published) if published else {}
     checks = [
         f"{name}-checks"
         for name, image in images.items()
         if image.content.checks and (name in changed or checked.get(f"{name}-checks") != image.checks_contents)
     ]
+    several = bool(options.platform and planned.indexes)
+    restricted = published or several
     make_room()
     with pulumi_stack.temporary(Checkout.here(), options.stack) as stack:
         if published:
             stack.load(public_state.state(published, unbuilt=[*changed, *checks]))
         status, output = 0, "Nothing would change.\n"
         if differing or checks:
-            status, output = stack.preview([*differing, *checks] if published else [])
-        write(options.to / f"{options.stack}.txt", comparison(options.stack, published, differing) + changes(output))
-        return status or (stack.up([*changed, *checks] if published else []) if changed or checks else 0)
+            status, output = stack.preview([*differing, *checks] if restricted else [])
+        name = f"{options.stack}-{architecture(options.platform)}" if several else options.stack
+        write(options.to / f"{name}.txt", comparison(options.stack, published, differing) + changes(output))
+        return status or (stack.up([*changed, *checks] if restricted else []) if changed or checks else 0)
 
 
 def comparison(stack: str, published: Mapping[str, Any] | None, differing: Collection[str]) -> str:

@@ -8,14 +8,17 @@ import json
 from ci import actions, public_state, pulumi_stack, repository
 from ci.machine import make_room
 from ci.repository import ROOT
+from ci.verbs.affected import natives
 from stacks import plan
-from stacks.errors import SlipwayError, suggest
+from stacks.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine.files import write
 
 
 def run(options: argparse.Namespace) -> int:
     """Update the stack on the shared backend; return Pulumi's exit status.
+
+    With ``--platform``, the images of that platform alone are built, and no index is pushed.
 
     Jobs of one stack run one at a time in any order, so a job of an older commit than the last is refused.
 
@@ -24,16 +27,12 @@ def run(options: argparse.Namespace) -> int:
             docs/guides/github-actions.md is missing.
     """
     planned = plan.make(options.stack)
-    names = [image.spec.name for image in planned.images]
-    if options.image and options.image not in names:
-        raise SlipwayError(
-            f"stack {options.stack} has no image '{options.image}'{suggest(options.image, names)}; "
-            f"it has: {', '.join(names)}"
-        )
-    targets = pulumi_stack.with_parents(planned, options.image) if options.image else []
+    names = pulumi_stack.selected(planned, options.image, options.platform)
+    targets = names if options.image or options.platform else []
     head = repository.run(ROOT, "rev-parse", "HEAD")
     make_room()
-    with pulumi_stack.shared(Checkout.here(), options.stack) as stack:
+    emulating = not natives(planned.config)
+    with pulumi_stack.shared(Checkout.here(), options.stack, emulating=emulating) as stack:
         last = stack.commit()
         if last and not repository.follows(ROOT, head, last):
             raise SlipwayError(
@@ -42,13 +41,12 @@ def run(options: argparse.Namespace) -> int:
             )
         if status := stack.up(targets):
             return status
-        published = public_state.public(stack.export(), head)
-    images = public_state.images(published)
+        state = stack.export()
+        published = public_state.public(state, head)
+    images = {**public_state.images(published), **public_state.indexes(state)}
     actions.summary(f"### {options.stack}\n\n| image | published as |\n| --- | --- |\n")
-    actions.summary(
-        "".join(f"| {name} | `{images[name]['ref']}`<br>`{images[name]['tag']}` |\n" for name in targets or names)
-    )
-    if options.image:
+    actions.summary("".join(f"| {name} | `{images[name]['ref']}`<br>`{images[name]['tag']}` |\n" for name in names))
+    if options.image in images:
         for key in ("digest", "tag"):
             actions.output(key, images[options.image][key])
     if options.to:

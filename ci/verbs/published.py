@@ -11,10 +11,17 @@ from ci.repository import ROOT
 
 
 def run(_: argparse.Namespace) -> int:
-    """Set the output ``matrix`` to one job for each published image; an image shared by two stacks counts once."""
+    """Set the output ``matrix`` to one job for each published image; an image shared by two stacks counts once.
+
+    An index has a job for the image of each platform.
+    """
     refs: dict[str, dict[str, str]] = {}
     for name in names(ROOT):
-        for image, outputs in ((stack(ROOT, name) or {}).get("outputs") or {}).get("images", {}).items():
-            refs.setdefault(outputs["ref"], {"stack": name, "image": image, "ref": outputs["ref"]})
+        images = ((stack(ROOT, name) or {}).get("outputs") or {}).get("images", {})
+        for image, outputs in images.items():
+            of_platforms = outputs.get("platforms", {})
+            parts = {f"{image} {platform}": part for platform, part in of_platforms.items()} or {image: outputs}
+            for each, part in parts.items():
+                refs.setdefault(part["ref"], {"stack": name, "image": each, "ref": part["ref"]})
     actions.output("matrix", json.dumps({"include": list(refs.values())}))
     return 0

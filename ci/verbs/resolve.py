@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ci import actions
-from ci.verbs.affected import runner
+from ci.verbs.affected import natives, runner
 from stacks import plan
 from stacks.config.stack_file import stack_names
 from stacks.errors import SlipwayError, one_line, suggest
@@ -36,7 +36,9 @@ class Query:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Set the outputs ``stack``, ``image`` and ``runner``.
+    """Set the outputs ``stack``, ``image``, ``runner`` and ``natives``.
+
+    The image of a stack for several platforms is their index.
 
     Raises:
         SlipwayError: no image or several match, or an argument is not KEY=VALUE.
@@ -44,7 +46,9 @@ def run(options: argparse.Namespace) -> int:
     query = Query(options.folder, options.image_name, arguments(options.build_args), options.tag_suffix)
     stack, image = find(query)
     print(f"{stack}: {image}")
-    for name, value in {"stack": stack, "image": image, "runner": json.dumps(runner(plan.resolve(stack)[0]))}.items():
+    config, _ = plan.resolve(stack)
+    jobs = {"runner": json.dumps(runner(config)), "natives": json.dumps(natives(config))}
+    for name, value in {"stack": stack, "image": image, **jobs}.items():
         actions.output(name, value)
     return 0
 
@@ -79,8 +83,10 @@ def find(query: Query) -> tuple[str, str]:
             f"expected one of: {', '.join(folders)}"
         )
     matches = [(stack, image) for stack, image in of_folder if _matches(image, query)]
-    if len(matches) == 1:
-        return matches[0][0], matches[0][1].spec.name
+    # An image that has the name itself comes before an index of that name, in whichever stack.
+    matches = [(stack, image) for stack, image in matches if image.spec.name == query.name] or matches
+    if len(single := {(stack, _name(image, query)) for stack, image in matches}) == 1:
+        return single.pop()
     names = [f"{stack} {image.spec.name} ({image.spec.suffix.render()})" for stack, image in matches or of_folder]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     problem = "several images match" if matches else "no image matches; the folder has"
@@ -97,10 +103,15 @@ def _all() -> tuple[tuple[str, PlannedImage], ...]:
 
 def _matches(image: PlannedImage, query: Query) -> bool:
     return (
-        (image.spec.name == query.name if query.name else not image.spec.product)
+        (query.name in {image.spec.name, image.spec.published_name} if query.name else not image.spec.product)
         and query.suffix in {"", image.spec.suffix.render()}
         and query.args.items() <= image.args.items()
     )
+
+
+def _name(image: PlannedImage, query: Query) -> str:
+    """Return an image's name in its stack, or that of its index, unless the query means the one of a platform."""
+    return image.spec.published_name if image.spec.is_part and query.name != image.spec.name else image.spec.name
 
 
 def _describe(query: Query) -> str:

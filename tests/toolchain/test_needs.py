@@ -129,6 +129,7 @@ def test_stack_of_another_platform_needs_its_emulation(
     monkeypatch.setenv(apt_mirrors.VARIABLE, "{}")
     _write(stacks, {"platform": "linux/arm64", **config})
     assert FOREIGN - ready.unneeded_parts(stacks.checkout, "t", pushing=pushing) == needed
+    assert ready.unneeded_parts(stacks.checkout, "t", pushing=pushing, emulating=False) >= FOREIGN
     monkeypatch.setattr(apt, "machine", lambda: "arm64")
     assert ready.unneeded_parts(stacks.checkout, "t", pushing=pushing) >= FOREIGN
 

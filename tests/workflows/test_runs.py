@@ -21,9 +21,12 @@ from tests.workflows.repository import Repository
 FAILING = 'ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN ["/none"]\n'
 NOTHING_TO_DO = {"affected stacks": "success", "publish": "skipped", "branch published": "success"}
 
+PLATFORMS = ["linux/amd64", "linux/arm64"]
+
 TWO_PUBLISHED = {
     "affected stacks": "success",
     "two / caller": "success",
+    "two / native": "skipped",
     "two / up": "success",
     "branch published": "success",
 }
@@ -96,7 +99,7 @@ def github() -> Iterator[GitHub]:
 def test_push_publishes_each_stack_on_its_own_runners(published: World) -> None:
     first = published.first
     assert first.results == {
-        "affected stacks": "success", "one / caller": "success", "one / up": "success", "two / caller": "success", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / caller": "success", "one / native": "skipped", "one / up": "success", "two / caller": "success", "two / native": "skipped", "two / up": "success", "branch published": "success",
     }, first.log  # fmt: skip
     assert first.job("one / up").runs_on == ["ubuntu-24.04"]
     assert first.job("two / up").runs_on == ["self-hosted", "builders"]
@@ -147,7 +150,7 @@ def test_failed_stack_is_published_by_next_push(world: World) -> None:
     event = world.repository.push("one cannot be built, two is another")
     failed = world.actions().run("publish.yml", event)
     assert failed.results == {
-        "affected stacks": "success", "one / caller": "success", "one / up": "failure", "two / caller": "success", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / caller": "success", "one / native": "skipped", "one / up": "failure", "two / caller": "success", "two / native": "skipped", "two / up": "success", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.upto() == world.event.sha
     assert world.published_state("one")["commit"] == world.event.sha
@@ -184,7 +187,7 @@ def test_reverted_change_is_reverted_in_publication(world: World) -> None:
     world.repository.configure("two", word="three", runsOn=["self-hosted", "builders"])
     failed = world.actions().run("publish.yml", world.repository.push("one cannot be built, two is another"))
     assert failed.results == {
-        "affected stacks": "success", "one / caller": "success", "one / up": "failure", "two / caller": "success", "two / up": "success", "branch published": "success",
+        "affected stacks": "success", "one / caller": "success", "one / native": "skipped", "one / up": "failure", "two / caller": "success", "two / native": "skipped", "two / up": "success", "branch published": "success",
     }, failed.log  # fmt: skip
     assert world.published_state("two")["outputs"]["images"]["link0"]["digest"] != before["digest"]
     world.repository.write("dockerfiles/link1/Dockerfile", kept)
@@ -207,7 +210,12 @@ def test_run_of_older_commit_keeps_later_publication(world: World) -> None:
     run = world.actions().run("publish.yml", later)
     assert run.results == TWO_PUBLISHED, run.log
     run = world.actions().run("build.yml", older, inputs={"folder": "link0", "build-args": "WORD=three"})
-    assert run.results == {"resolve": "success", "link0 / caller": "success", "link0 / up": "failure"}, run.log
+    assert run.results == {
+        "resolve": "success",
+        "link0 / caller": "success",
+        "link0 / native": "skipped",
+        "link0 / up": "failure",
+    }, run.log
     assert (
         f"stack two: the last update was from {later.sha[:7]}, a later commit than {older.sha[:7]}; "
         "start the workflow `publish` on the current main"
@@ -332,7 +340,12 @@ def test_build_workflow_builds_one_image(world: World) -> None:
     event = world.repository.push()
     inputs = {"folder": "dockerfiles/link0", "image-name": "link0", "build-args": "WORD=one\n", "tag-suffix": "chain"}
     run = world.actions().run("build.yml", event, inputs=inputs)
-    assert run.results == {"resolve": "success", "link0 / caller": "success", "link0 / up": "success"}, run.log
+    assert run.results == {
+        "resolve": "success",
+        "link0 / caller": "success",
+        "link0 / native": "skipped",
+        "link0 / up": "success",
+    }, run.log
     outputs = run.job("link0 / up").outputs
     assert outputs["tag"] == f"{event.sha[:7]}-chain"
     assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]
@@ -342,6 +355,46 @@ def test_build_workflow_builds_one_image(world: World) -> None:
     wrong = world.actions().run("build.yml", event, inputs={"folder": "link0", "build-args": "WORD=six"})
     assert wrong.results == {"resolve": "failure", "up": "skipped"}
     assert "no image matches; the folder has: one link0 (chain), two link0 (chain)" in wrong.log
+
+
+@pytest.mark.slow
+def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
+    world.repository.configure("one", length=2, platforms=PLATFORMS)
+    event = world.repository.push()
+    run = world.actions().run("publish.yml", event)
+    names = ["affected stacks", *(f"one / {job}" for job in ("caller", *PLATFORMS, "up")), "branch published"]
+    assert run.results == dict.fromkeys(names, "success"), run.log
+    for platform, runner in zip(PLATFORMS, ("ubuntu-24.04", "ubuntu-24.04-arm"), strict=True):
+        job = run.job(f"one / {platform}")
+        assert job.runs_on == [runner]
+        architecture = platform.split("/")[1]
+        assert re.findall(r"\| (\S+) \| `", job.summary) == [f"link{number}-{architecture}" for number in range(2)]
+    images = world.published_state("one")["outputs"]["images"]
+    assert not re.findall(r"docker:index:Image", run.job("one / up").log), "the last job builds nothing"
+    for name, image in images.items():
+        assert f"| {name} | `{image['ref']}`" in run.job("one / up").summary
+        assert [*image["platforms"]] == PLATFORMS
+
+    # One image of it, by the name of its index.
+    world.repository.write("dockerfiles/link0/file.txt", "other\n")
+    event = world.repository.push()
+    inputs = {"folder": "link0", "tag-suffix": "chain", "image-name": "link0", "build-args": "WORD=one"}
+    build = world.actions().run("build.yml", event, inputs=inputs)
+    assert {*build.results.values()} == {"success"}, build.log
+    outputs = build.job("link0 / up").outputs
+    assert outputs["tag"] == f"{event.sha[:7]}-chain"
+    assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]
+    assert outputs["tag"] not in world.registry("one/link1/tags/list")["tags"]
+
+    failing = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG TARGETARCH\nCOPY link1/${TARGETARCH} /\n"
+    world.repository.write("dockerfiles/link1/Dockerfile", failing)
+    world.repository.write("dockerfiles/link1/amd64", "there\n")
+    event = world.repository.push()
+    run = world.actions().run("publish.yml", event)
+    assert run.results["one / linux/amd64"] == "success", run.log
+    assert run.results["one / linux/arm64"] == "failure"
+    assert run.results["one / up"] == "skipped"
+    assert not [tag for tag in world.registry("one/link1/tags/list")["tags"] if tag.startswith(event.sha[:7])]
 
 
 def test_nightly_proposes_new_parents_and_scans_images(world: World, github: GitHub) -> None:

@@ -132,7 +132,23 @@ def test_secrets_are_in_publishing_workflows_alone() -> None:
     assert up["environment"] == "publish"
     assert up["permissions"]["id-token"] == "write"
     assert up["timeout-minutes"] == 960
-    assert up["concurrency"] == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
+    # The jobs of the platforms too: they share the stack's state.
+    concurrency = workflow(ROOT, "up.yml")["concurrency"]
+    assert concurrency == {"group": "up-${{ inputs.stack }}", "cancel-in-progress": False}
+    native = workflow(ROOT, "up.yml")["jobs"]["native"]
+    assert native["strategy"]["max-parallel"] == 1
+    assert {key: native[key] for key in ("environment", "permissions")} == {
+        key: up[key] for key in ("environment", "permissions")
+    }
+
+
+@pytest.mark.parametrize(("result", "runs"), [("success", True), ("skipped", True), ("failure", False)])
+def test_index_job_waits_for_all_platforms(result: str, runs: bool) -> None:
+    up = workflow(ROOT, "up.yml")["jobs"]["up"]
+    needs = {"caller": {"result": "success"}, "native": {"result": result}}
+    condition = up["if"].removeprefix("${{").removesuffix("}}")
+    assert up["needs"] == [*needs]
+    assert bool(evaluate(condition, {"needs": needs})) == runs
 
 
 def test_readme_example_of_call_has_required_inputs() -> None:
@@ -214,8 +230,9 @@ def test_makefile_tests_variable_reaches_pytest() -> None:
 
 
 def test_jobs_of_stacks_run_in_parallel() -> None:
-    for _, _, job in jobs():
-        assert "max-parallel" not in job.get("strategy", {})
+    for _, key, job in jobs():
+        # Platforms of one stack share its state.
+        assert key == "native" or "max-parallel" not in job.get("strategy", {})
         assert job.get("strategy", {"fail-fast": False})["fail-fast"] is False
 
 
@@ -245,16 +262,23 @@ def test_matrix_has_stacks_images_platforms_and_runners(
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     monkeypatch.setattr(affected, "git", lambda *_: "false")
     assert arguments.main(["affected", "--since", "0" * 40]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("matrix="))
-    rows = json.loads(line.removeprefix("matrix="))["include"]
+    lines = dict(line.partition("=")[::2] for line in capsys.readouterr().out.splitlines() if "={" in line)
+    rows = json.loads(lines["matrix"])["include"]
     assert [row["stack"] for row in rows] == [name for name in stack_names() if plan.resolve(name)[1]]
     for row in rows:
         config, specs = plan.resolve(row["stack"])
         assert row["images"] == [spec.name for spec in specs]
-        assert row["platform"] == config.platform
+        assert row["platforms"] == list(config.platforms or [config.platform])
         assert row["runner"] == (list(config.runs_on) or [affected.HOSTED[config.platform]])
-        assert {interpolate("${{ matrix.platform }}", {"matrix": row})} <= {"linux/amd64", "linux/arm64"}
+        several = len(config.platforms) > 1
+        assert [native["platform"] for native in row["natives"]] == (list(config.platforms) if several else [])
+    previews = json.loads(lines["previews"])["include"]
+    assert [(row["stack"], row["platform"]) for row in previews] == [
+        (row["stack"], platform) for row in rows for platform in row["platforms"]
+    ]
+    assert all(row["runner"] == [affected.HOSTED[row["platform"]]] for row in previews)
+    assert len({row["name"] for row in previews}) == len(previews)
     read = {
         name for workflow_ in NAMES for name in re.findall(r"matrix\.(\w+)", (ROOT / WORKFLOWS / workflow_).read_text())
     }
-    assert read <= set(rows[0]) | {"image", "ref"} | {"shard"}  # of a scan, of the night's tests
+    assert read <= {*rows[0], *previews[0]} | {"image", "ref"} | {"shard"}  # of a scan, of the night's tests

@@ -151,6 +151,7 @@ class _Workflow:
             "secrets": secrets,
             "inputs": values,
             "needs": {},
+            "workflow_env": read.get("env", {}),
             "runner": {"temp": str(self.home / "temp")},
         }
         (self.home / "temp").mkdir(exist_ok=True)
@@ -216,7 +217,8 @@ class _Workflow:
         ended = Job(name, "success", value(job["runs-on"], contexts), permissions=job.get("permissions", {}))
         steps: dict[str, Any] = {}
         contexts = {**contexts, "steps": steps, "env": {}, "job": {"workflow_ref": self._workflow_ref(called)}}
-        variables = {key: interpolate(str(text), contexts) for key, text in job.get("env", {}).items()}
+        own = {**contexts["workflow_env"], **job.get("env", {})}
+        variables = {key: interpolate(str(text), contexts) for key, text in own.items()}
         for step in job["steps"]:
             condition = str(step.get("if", "true"))
             failed = ended.result == "failure"

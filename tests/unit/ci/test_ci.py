@@ -18,8 +18,9 @@ import yaml
 
 from ci import actions, identity, machine, public_state, pulumi_stack, repository
 from ci.arguments import main
-from ci.verbs import comment, lock_date, preview, propose, record, resolve
+from ci.verbs import comment, lock_date, preview, propose, published, record, resolve
 from stacks import lock, plan
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError
 from stacks.identity import history
 from stacks.identity.history import BRANCH_VARIABLE
@@ -74,6 +75,9 @@ def test_find_all_properties_returns_each_image() -> None:
         words = "\n".join(f"{key}={value}" for key, value in image.args.items())
         folder = image.spec.dockerfile.rpartition("/")[0]
         assert image_of(folder, image.spec.name, words, image.spec.suffix.render()) == (stack, image.spec.name)
+        if image.spec.is_part:
+            index = image.spec.published_name
+            assert image_of(folder, index, words, image.spec.suffix.render()) == (stack, index)
 
 
 @pytest.mark.usefixtures("no_history")
@@ -119,12 +123,87 @@ def test_find_without_a_match_lists_five_candidates_at_most() -> None:
 # Pulumi
 
 
-def test_with_parents_of_image_returns_its_ancestors_only() -> None:
+def test_selected_image_has_its_ancestors_only() -> None:
     planned = plan.make("nccl-cu121")
-    names = pulumi_stack.with_parents(planned, "torch")
+    names = pulumi_stack.selected(planned, "torch")
     assert names[-1] == "torch"
     assert {"nccl-tests", "torch-source", "torch-wheel", "vision-wheel"} < set(names)
     assert not {"torch-extras", "deepspeed-wheel", "apex-source"} & set(names)
+
+
+def test_published_index_is_scanned_by_platform(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
+    platforms = {platform: {"ref": f"r/multi@{platform[6:]}"} for platform in ("linux/amd64", "linux/arm64")}
+    images = {"alone": {"ref": "r/alone@1"}, "multi": {"ref": "r/multi@index", "platforms": platforms}}
+    monkeypatch.setattr(published, "names", lambda _: ["t"])
+    monkeypatch.setattr(published, "stack", lambda *_: {"outputs": {"images": images}})
+    assert published.run(argparse.Namespace()) == 0
+    rows = json.loads(capsys.readouterr().out.partition("matrix=")[2])["include"]
+    assert [(row["image"], row["ref"]) for row in rows] == [
+        ("alone", "r/alone@1"),
+        ("multi linux/amd64", "r/multi@amd64"),
+        ("multi linux/arm64", "r/multi@arm64"),
+    ]
+
+
+def test_indexes_of_state_have_digest_and_tag() -> None:
+    urn = "urn:pulumi:t::slipway::pulumi-python:dynamic/image:ImageIndex::torch"
+    outputs = {"ref": "r.example/x/torch:1-local", "digest": "sha256:1", "index": "r.example/x/torch@sha256:1"}
+    index = {"urn": urn, "type": "pulumi-python:dynamic/image:ImageIndex", "outputs": outputs}
+    image = {"urn": "u::torch-amd64", "type": "docker:index/image:Image", "outputs": {}}
+    state = {"deployment": {"resources": [index, {**index, "delete": True, "outputs": {}}, image]}}
+    assert public_state.indexes(state) == {
+        "torch": {"ref": outputs["index"], "digest": "sha256:1", "tag": "1-local"},
+    }
+
+
+BOTH = ["linux/amd64", "linux/arm64"]
+
+
+@pytest.fixture(scope="module")
+def both() -> plan.Plan:
+    return plan.make("nccl-cu132", {**read_stack("nccl-cu132", ROOT), "platforms": BOTH}, search=False)
+
+
+def test_selected_index_has_images_of_all_platforms(both: plan.Plan) -> None:
+    names = pulumi_stack.selected(both, "torch")
+    assert {"torch-source", "torch-wheel-amd64", "torch-wheel-arm64", "torch-amd64", "torch-arm64"} < {*names}
+    assert names[-2:] == ["nccl-tests", "torch"]
+    assert "torch-extras" not in names
+    # A parent's index waits for the other platform's image, and so does its own.
+    alone = pulumi_stack.selected(both, "torch-arm64")
+    assert alone == [name for name in names if not name.endswith("-amd64") and name not in both.indexes]
+    assert pulumi_stack.selected(both, "torch", "linux/arm64") == alone
+    assert pulumi_stack.selected(both) == [*(image.spec.name for image in both.images), *both.indexes]
+
+
+def test_selected_platform_leaves_out_the_other_and_indexes(both: plan.Plan) -> None:
+    names = {platform: pulumi_stack.selected(both, platform=platform) for platform in BOTH}
+    shared = {*names[BOTH[0]]} & {*names[BOTH[1]]}
+    assert shared
+    assert all(name.endswith("-source") for name in shared)
+    assert {*names[BOTH[0]], *names[BOTH[1]]} == {image.spec.name for image in both.images}
+
+
+@pytest.mark.parametrize(
+    ("image", "platform", "line"),
+    [
+        ("torhc", "", "stack nccl-cu132 builds no image 'torhc' (did you mean 'torch'?); it builds: "),
+        ("", "linux/arm/v7", "stack nccl-cu132 is not for linux/arm/v7; it is for linux/amd64 and linux/arm64"),
+        ("torch-amd64", "linux/arm64", "stack nccl-cu132: torch-amd64 is not for linux/arm64 alone"),
+    ],
+)
+def test_selected_refuses_what_stack_has_not(both: plan.Plan, image: str, platform: str, line: str) -> None:
+    with pytest.raises(SlipwayError) as caught:
+        pulumi_stack.selected(both, image, platform)
+    assert str(caught.value).startswith(line)
+
+
+def test_selected_platform_of_single_stack_is_all_of_it() -> None:
+    planned = plan.make("local", search=False)
+    assert pulumi_stack.selected(planned, platform="linux/amd64") == ["torch"]
 
 
 def test_unpublished_config_has_no_secret_and_no_push() -> None:
@@ -675,7 +754,7 @@ def test_publish_without_backend_variable_is_one_line(
         (["publish", "lokal"], "there is no stack 'lokal' (did you mean 'local'?)"),
         (
             ["publish", "local", "--image", "torhc"],
-            "stack local has no image 'torhc' (did you mean 'torch'?); it has: torch",
+            "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch",
         ),
         (["preview", "lokal"], "there is no stack 'lokal' (did you mean 'local'?)"),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from ci import public_state, published_branch, pulumi_stack
 from ci.verbs import preview
-from stacks import plan
+from stacks import flavors, plan
 from stacks.identity.context import digest
 from stacks.identity.history import BRANCH_VARIABLE
 from tests.fakes.pulumi_mocks import planned
@@ -38,6 +38,9 @@ class Stack:
         return STATUS
 
 
+CONFIG = flavors.load({"flavor": "local"}, "stack t")
+
+
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     """A stack of the images `torch` and `extras`."""
@@ -48,7 +51,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
         yield recording
 
     images = [planned("torch"), planned("extras", BASE_IMAGE="torch")]
-    monkeypatch.setattr(plan, "make", lambda _: argparse.Namespace(images=images))
+    monkeypatch.setattr(plan, "make", lambda _: plan.Plan("t", CONFIG, tuple(images)))
     monkeypatch.setattr(preview, "make_room", lambda: None)
     monkeypatch.setattr(preview, "comparison", lambda *arguments: f"{arguments[2]}\n")
     monkeypatch.setattr(pulumi_stack, "temporary", temporary)
@@ -89,7 +92,7 @@ def test_preview_builds_the_images_with_other_tags(
 ) -> None:
     published = None if tags is None else {"images": {name: {"tag": tag} for name, tag in tags.items()}}
     monkeypatch.setattr(published_branch, "stack", lambda *_: published)
-    assert preview.run(argparse.Namespace(stack="t", to=tmp_path)) == status
+    assert preview.run(argparse.Namespace(stack="t", platform="", to=tmp_path)) == status
     assert (stack.calls, (tmp_path / "t.txt").read_text()) == (calls, report)
 
 
@@ -121,13 +124,31 @@ def test_preview_runs_changed_checks_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     images = [planned("torch", checks={"check": "1"})]
-    monkeypatch.setattr(plan, "make", lambda _: argparse.Namespace(images=images))
+    monkeypatch.setattr(plan, "make", lambda _: plan.Plan("t", CONFIG, tuple(images)))
     state = {"images": {"torch": {"tag": tag}}, "checks": {"torch-checks": published}}
     monkeypatch.setattr(published_branch, "stack", lambda *_: state)
-    preview.run(argparse.Namespace(stack="t", to=tmp_path))
+    preview.run(argparse.Namespace(stack="t", platform="", to=tmp_path))
     assert stack.calls == calls
 
 
 @pytest.mark.parametrize(("published", "differing"), [(None, ["torch"]), ({"outputs": {}}, [])])
 def test_comparison_of_nothing_with_nothing_is_empty(published: Any, differing: list[str]) -> None:
     assert preview.comparison("t", published, differing) == ""
+
+
+@pytest.fixture(scope="module")
+def both() -> plan.Plan:
+    return plan.make("local-multi", search=False)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "published"])
+def test_preview_of_platform_leaves_out_the_other(
+    both: plan.Plan, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    monkeypatch.setattr(plan, "make", lambda _: both)
+    published = {"images": {f"torch-{name}": {"tag": "older"} for name in ("amd64", "arm64")}} if known else None
+    monkeypatch.setattr(published_branch, "stack", lambda *_: published)
+    preview.run(argparse.Namespace(stack="t", platform="linux/arm64", to=tmp_path))
+    images = ["torch-arm64", "torch-arm64-checks"]
+    assert stack.calls == [(call, images) for call in (("load",) if known else ()) + ("preview", "up")]
+    assert (tmp_path / "t-arm64.txt").read_text() == "['torch-arm64']\nthe preview\n"

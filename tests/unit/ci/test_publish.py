@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,15 +32,16 @@ class Stack:
         self.updates += 1
         return self.status
 
-    def export(self) -> None:
-        """Return nothing: the public state is another stand-in's."""
+    def export(self) -> dict[str, Any]:
+        """Return a state without indexes; the public one is another stand-in's."""
+        return {"deployment": {"resources": []}}
 
 
 def opened(stack: Stack, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have ``publish`` use a stack and a checkout."""
 
     @contextmanager
-    def shared(*_: object) -> Iterator[Stack]:
+    def shared(*_: object, **__: object) -> Iterator[Stack]:
         yield stack
 
     monkeypatch.setattr(publish, "ROOT", root)
@@ -56,7 +58,7 @@ def test_publish_of_older_commit_is_refused_before_update(tmp_path: Path, monkey
         commits.append(checkout.git("rev-parse", "HEAD"))
     stack = Stack("", STATUS)
     opened(stack, tmp_path, monkeypatch)
-    options = argparse.Namespace(stack="local", image="", to=None)
+    options = argparse.Namespace(stack="local", image="", platform="", to=None)
 
     stack.last = commits[0]
     assert publish.run(options) == STATUS
@@ -83,7 +85,7 @@ def test_publish_writes_the_public_state_and_outputs(tmp_path: Path, monkeypatch
     monkeypatch.setattr(public_state, "images", lambda _: images)
     for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
         monkeypatch.setenv(name, str(tmp_path / name))
-    assert publish.run(argparse.Namespace(stack="local", image="torch", to=tmp_path)) == 0
+    assert publish.run(argparse.Namespace(stack="local", image="torch", platform="", to=tmp_path)) == 0
     assert (tmp_path / "local.json").read_text() == json.dumps(published, indent=1, sort_keys=True) + "\n"
     assert (tmp_path / "GITHUB_OUTPUT").read_text() == "digest=sha256:1\ntag=1-local\n"
     assert (tmp_path / "GITHUB_STEP_SUMMARY").read_text() == (
