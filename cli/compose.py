@@ -49,14 +49,25 @@ SHM_SIZE={shm}
 """
 
 
-def of_user(plan: Plan, uid: int) -> PlannedImage:
-    """Return which of a stack's images a user works in: the one made for that user id, else the last."""
-    personal = (image for image in plan.images if not image.spec.product and _workspace(plan, image).uid == uid)
-    return next(personal, plan.image())
+def own_platform(plan: Plan) -> str | None:
+    """Return the machine's platform where a stack for several has it, else None."""
+    machine = {"x86_64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}.get(os.uname().machine)
+    return machine if plan.indexes and machine in plan.config.platforms else None
+
+
+def of_user(plan: Plan, uid: int, platform: str | None = None) -> PlannedImage:
+    """Return which of a stack's images a user works in: the one made for that user id, else the last.
+
+    Raises:
+        SlipwayError: the stack has no image to run, or not for that platform.
+    """
+    last = plan.image(platform=platform)
+    images = [image for image in plan.images if not image.spec.product and image.spec.platform == last.spec.platform]
+    return next((image for image in images if _workspace(plan, image).uid == uid), last)
 
 
 def _workspace(plan: Plan, image: PlannedImage) -> Workspace:
-    return flavors.requirements(plan.config).workspaces.get(image.spec.name, Workspace())
+    return flavors.requirements(plan.config).workspaces.get(image.spec.published_name, Workspace())
 
 
 def write(folder: Path, files: Mapping[str, str], *, force: bool) -> list[Path]:
@@ -113,7 +124,7 @@ def files(
     ngc = f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
     services = {
         "train": {
-            "image": image.reference,
+            "image": image.index_reference or image.reference,
             "platform": image.spec.platform,
             "build": _build(image),
             "environment": {} if personal else homeless,

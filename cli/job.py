@@ -31,10 +31,11 @@ def render(stack: str, nodes: int) -> str:
 
 
 def batch_script(stack: str, nodes: int) -> str:
-    """Return a batch script for Slurm that runs a stack's last image on so many nodes.
+    """Return a batch script for Slurm that runs a stack's last image on so many nodes, of its first platform.
 
     Raises:
         SlipwayError: the stack is wrong, it has no image to run or none with CUDA, or ``nodes`` is less than one.
     """
     planned = plan.make(stack)
-    return slurm.script(planned, planned.image(), nodes)
+    image = planned.image(platform=planned.config.platform if planned.indexes else None)
+    return slurm.script(planned, image, nodes)

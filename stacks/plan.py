@@ -165,21 +165,46 @@ class Plan:
         parts = {image.spec.platform: image.fingerprint for image in images}
         return {"tag": images[0].index_tag or "", "fingerprint": index_fingerprint(parts)}
 
-    def image(self, name: str | None = None) -> PlannedImage:
-        """Return an image by its name. Without a name: the last image that is run, which is built on the others.
+    def image(self, name: str | None = None, platform: str | None = None) -> PlannedImage:
+        """Return an image by its name, or by that of its index and a platform.
+
+        Without a name: the last image that is run, which is built on the others.
 
         Raises:
-            SlipwayError: the stack builds no such image.
+            SlipwayError: the stack builds no such image, not for that platform, or for several and none is given.
         """
-        by_name = {image.spec.name: image for image in self.images}
         if name is None:
             last = next((image for image in reversed(self.images) if not image.spec.product), None)
             if last is None:
                 raise SlipwayError(f"stack {self.stack} builds no image to run; choose a stack that does")
-            return last
-        if name not in by_name:
-            raise SlipwayError(f"stack {self.stack} {builds_no(name, by_name)}")
-        return by_name[name]
+            name = last.spec.published_name if last.spec.is_part else last.spec.name
+        images = self.select(name, platform)
+        if len(images) > 1:
+            platforms = " and ".join(image.spec.platform for image in images)
+            raise SlipwayError(f"stack {self.stack}: {name} is for {platforms}: choose one with --platform")
+        return images[0]
+
+    def select(self, name: str | None = None, platform: str | None = None) -> list[PlannedImage]:
+        """Return all images, or those of a name, which an index may have, and of a platform.
+
+        Raises:
+            SlipwayError: there is none.
+        """
+        named = [image for image in self.images if name in {None, image.spec.name}] or self.indexes.get(name or "", [])
+        if not named:
+            raise SlipwayError(f"stack {self.stack} {builds_no(name or '', self._names)}")
+        fitting = [image for image in named if platform in {None, image.spec.platform}]
+        if not fitting:
+            platforms = " and ".join(dict.fromkeys(image.spec.platform for image in named))
+            raise SlipwayError(
+                f"stack {self.stack}: {name or 'all of it'} is for {platforms}, not for {one_line(platform or '')}"
+            )
+        return fitting
+
+    @property
+    def _names(self) -> list[str]:
+        """The names of all images and indexes."""
+        return [*self.indexes, *(image.spec.name for image in self.images)]
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``slipway show STACK --json`` prints."""

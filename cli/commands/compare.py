@@ -45,19 +45,35 @@ def affected(since: str, *, as_json: bool) -> None:
     examples=[
         ("slipway diff local", "what the stack last published, with what would be built now"),
         ("slipway diff nccl-cu132 torch --markdown", "one of its images, for a pull request"),
+        ("slipway diff local-multi torch --platform linux/arm64", "what is for one platform"),
+        (
+            "slipway diff local-multi --platform linux/arm64 --against linux/amd64",
+            "two platforms of what is published",
+        ),
         ("slipway diff ghcr.io/acme/app:1.0 ghcr.io/acme/app:2.0", "any two images in registries"),
     ],
 )
 @click.argument(
-    "targets", metavar="STACK [IMAGE] | REF REF", nargs=-1, required=True, shell_complete=completion.stack_then_image
+    "targets", metavar="STACK [IMAGE] | REF [REF]", nargs=-1, required=True, shell_complete=completion.stack_then_image
 )
+@click.option("--platform", metavar="PLATFORM", help="Only what is for this platform, such as linux/arm64.")
+@click.option("--against", metavar="PLATFORM", help="Compare it with what is for this platform, of one image.")
 @click.option("--thorough", is_flag=True, help="Read the layers that both images have as well.")
 @click.option("--inspect", is_flag=True, help="Say what differs in what loads, and on which GPUs and drivers.")
 @click.option("--json", "form", flag_value="json", help="Print all of it as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a pull request.")
 @click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
 @click.pass_context
-def diff(ctx: click.Context, targets: tuple[str, ...], form: str | None, *, thorough: bool, inspect: bool) -> None:
+def diff(
+    ctx: click.Context,
+    targets: tuple[str, ...],
+    platform: str | None,
+    against: str | None,
+    form: str | None,
+    *,
+    thorough: bool,
+    inspect: bool,
+) -> None:
     """Compare what a stack last published with what would be built now, or two images.
 
     Exits with 1 where an image is larger than its budget.
@@ -69,16 +85,32 @@ def diff(ctx: click.Context, targets: tuple[str, ...], form: str | None, *, thor
     over: list[str] = []
     result: Any
     as_report: Any
-    if len(targets) == 2 and all(map(is_reference, targets)):
-        result = compare(*map(fetch, targets), thorough=thorough, inspect=inspect)
+    references = [*map(is_reference, targets)]
+    if against and not platform:
+        raise SlipwayError("--against takes --platform too: the platform that is compared with it")
+    if against and platform and len(targets) <= 2 and references in ([True], [False], [False, False]):
+        source, *names = targets
+        before, after = (
+            fetch(source, platform=each)
+            if references[0]
+            else stack_diff.published_image(source, ROOT, names[0] if names else None, each)
+            for each in (against, platform)
+        )
+        result = compare(before, after, thorough=thorough, inspect=inspect, across=True)
         as_report = report.of_images
-    elif len(targets) <= 2 and not any(map(is_reference, targets)):
-        result = stack_diff.diff(targets[0], ROOT, *targets[1:], thorough=thorough, inspect=inspect)
+    elif not against and references == [True, True]:
+        before, after = (fetch(each, platform=platform) for each in targets)
+        result = compare(before, after, thorough=thorough, inspect=inspect)
+        as_report = report.of_images
+    elif not against and len(targets) <= 2 and not any(references):
+        name = targets[1] if len(targets) > 1 else None
+        result = stack_diff.diff(targets[0], ROOT, name, platform, thorough=thorough, inspect=inspect)
         over = report.over(result)
         as_report = report.of_stack
     else:
         raise SlipwayError(
-            "diff compares a stack with what it published, STACK [IMAGE], or two images by their references, REF REF"
+            "diff compares a stack with what it published, STACK [IMAGE], two images by their references, REF REF, or "
+            "two platforms of one image, STACK [IMAGE] or REF with --platform and --against"
         )
     if form == "json":
         # Written part by part: the whole text, or dictionaries, would need many times the memory.

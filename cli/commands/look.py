@@ -8,7 +8,7 @@ import sys
 import click
 
 from cli import completion
-from cli.command_line import Command
+from cli.command_line import Command, is_reference
 from cli.text_table import aligned
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError, one_line
@@ -86,11 +86,12 @@ def explain(key: str | None, stack: str | None) -> None:
     cls=Command,
     examples=[
         ("slipway inspect ghcr.io/acme/app:1.0", "an image in a registry"),
+        ("slipway inspect local-multi --platform linux/arm64", "a stack's last image, for one of its platforms"),
         ("slipway inspect nvcr.io/nvidia/pytorch:26.09-py3 --gpu H100,B200 --driver 570.86", "for these hosts"),
         ("slipway inspect ./app.tar --platform linux/arm64", "of `docker save`, or an OCI layout as file or folder"),
     ],
 )
-@click.argument("target", metavar="REF | PATH")
+@click.argument("target", metavar="STACK | REF | PATH", shell_complete=completion.stacks)
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
 @click.option("--gpu", "gpus", metavar="GPU,...", default="", help="GPUs that all GPU code must run on, such as H100.")
 @click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
@@ -101,13 +102,16 @@ def explain(key: str | None, stack: str | None) -> None:
 def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, form: str | None) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
-    REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 where there is a
+    STACK means its last image, as it is planned now and pushed. REF is an image in a registry, PATH an archive of
+    `docker save` or an OCI layout. Exits with 1 where there is a
     fault: a library, a symbol or a version is missing, two packages own one library, or a GPU or driver does not do.
     """
+    from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
     from oci.binaries import inspection
     from oci.local_image import is_local, open_image
     from oci.registry_image import fetch
+    from stacks import plan
     from stacks.versions.archs import capability
     from stacks.versions.tables import order
 
@@ -117,7 +121,12 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
         capabilities = {gpu: capability(gpu) for gpu in filter(None, map(str.strip, gpus.split(",")))}
     except ValueError as error:
         raise SlipwayError(str(error)) from None
-    image = open_image(target, platform) if is_local(target) else fetch(target, platform=platform)
+    if is_local(target):
+        image = open_image(target, platform)
+    elif is_reference(target):
+        image = fetch(target, platform=platform)
+    else:
+        image = selection.image(plan.make(target), None, platform)
     result = inspection.inspect(image, inspection.Question(capabilities, driver), platform)
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))

@@ -19,6 +19,7 @@ from stacks.errors import SlipwayError
     examples=[
         ("slipway export local --format tar --output torch.tar", "for `docker load`"),
         ("slipway export nccl-cu132 torch --format sqsh --output torch.sqsh", "for enroot"),
+        ("slipway export local-multi --platform linux/arm64 --format oci --output torch", "for a Grace machine"),
         ("slipway export nccl-cu132 --wheels wheels", "the wheels that the stack built from source"),
     ],
 )
@@ -33,9 +34,16 @@ from stacks.errors import SlipwayError
 )
 @click.option("--output", metavar="FILE", type=Path, help="What to write; a folder for oci.")
 @click.option("--wheels", metavar="DIR", type=Path, help="Write the wheels that the image is made of to this folder.")
+@click.option("--platform", metavar="PLATFORM", help="The image or the wheels for this one, such as linux/arm64.")
 @click.option("--force", is_flag=True, help="Replace what an earlier export has written there.")
 def export(
-    targets: tuple[str, ...], form: str | None, output: Path | None, wheels: Path | None, *, force: bool
+    targets: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+    wheels: Path | None,
+    platform: str | None,
+    *,
+    force: bool,
 ) -> None:
     """Write an image, or a stack's wheels, to a file or a folder.
 
@@ -60,11 +68,13 @@ def export(
     if form and output:
         format_ = formats.FORMATS[form]
         format_.check()
-        image = fetch(source) if reference else selection.image(plan.make(source), name)
+        image = fetch(source, platform=platform) if reference else selection.image(plan.make(source), name, platform)
         formats.export(image, format_, output, force=force)
         print(output)
     elif wheels:
-        images = [fetch(source)] if reference else selection.wheels(plan.make(source), name)
+        images = (
+            [fetch(source, platform=platform)] if reference else selection.wheels(plan.make(source), name, platform)
+        )
         for wheel in formats.export_wheels(images, wheels, force=force):
             print(wheels / wheel)
 
@@ -85,10 +95,13 @@ def export(
     default=Path(),
     help="The project's folder, which containers work in.  [default: this one]",
 )
+@click.option("--platform", metavar="PLATFORM", help="Of a stack for several platforms.  [default: this machine's]")
 @click.option("--cpu", is_flag=True, help="Ask for no GPU.")
 @click.option("--host-network", is_flag=True, help="Share the machine's network.")
 @click.option("--force", is_flag=True, help="Replace what an earlier run has written there.")
-def compose(stack: str, image: str | None, project: Path, *, cpu: bool, host_network: bool, force: bool) -> None:
+def compose(
+    stack: str, image: str | None, project: Path, platform: str | None, *, cpu: bool, host_network: bool, force: bool
+) -> None:
     """Write docker-compose.yaml and .env to work in a stack's image.
 
     Without IMAGE it is the image made for your user id, else the stack's last.
@@ -98,9 +111,10 @@ def compose(stack: str, image: str | None, project: Path, *, cpu: bool, host_net
 
     planned = plan.make(stack)
     user = os.getuid()
+    platform = platform or compose_files.own_platform(planned)
     files = compose_files.files(
         planned,
-        planned.image(image) if image else compose_files.of_user(planned, user),
+        planned.image(image, platform) if image else compose_files.of_user(planned, user, platform),
         owner=(user, os.getgid()),
         gpus=not cpu,
         host=host_network,

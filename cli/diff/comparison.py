@@ -150,18 +150,20 @@ def _image(image: Image) -> dict[str, Any]:
     }
 
 
-def compare(before: Image, after: Image, *, thorough: bool = False, inspect: bool = False) -> Comparison:
-    """Compare two images of one platform.
+def compare(
+    before: Image, after: Image, *, thorough: bool = False, inspect: bool = False, across: bool = False
+) -> Comparison:
+    """Compare two images of one platform, or ``across`` platforms.
 
     ``thorough`` reads shared layers too. ``inspect`` inspects both images, which reads all of their layers.
 
     Raises:
         SlipwayError: the platforms differ, or a layer cannot be read.
     """
-    if before.platform != after.platform:
+    if before.platform != after.platform and not across:
         raise SlipwayError(
             f"{before.reference} is for {before.platform} and {after.reference} for {after.platform}: "
-            "compare images of one platform"
+            "compare images of one platform, or those of one reference with --platform and --against"
         )
     layers = _Layers(before, after)
     if thorough:

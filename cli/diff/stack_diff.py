@@ -91,6 +91,7 @@ def diff(
     stack: str,
     root: Path,
     image: str | None = None,
+    platform: str | None = None,
     *,
     thorough: bool = False,
     inspect: bool = False,
@@ -98,21 +99,32 @@ def diff(
 ) -> StackDiff:
     """Compare the last published images of a stack, or only ``image``, with the planned ones.
 
-    ``thorough`` and ``inspect`` are as for a comparison. ``before`` are the stack's outputs; by default they come from
-    Pulumi's state.
+    ``image`` may be the name of an index, and ``platform`` one of its platforms. ``thorough`` and ``inspect`` are as
+    for a comparison. ``before`` are the stack's outputs; by default they come from Pulumi's state.
 
     Raises:
         SlipwayError: there is no such stack or image, Pulumi or a registry fails, or a published image was deleted.
     """
     planned = plan.make(stack, root=root)
     names = [each.spec.name for each in planned.images]
-    if image is not None:
-        planned.image(image)
+    selected = planned.select(image, platform)
     published = _Published(outputs(stack, root) if before is None else before)
     compared = partial(compare, thorough=thorough, inspect=inspect)
-    images = [_image(each, planned, published, compared) for each in planned.images if image in {None, each.spec.name}]
-    removed = [name for name in published.images if name not in names] if image is None else []
+    images = [_image(each, planned, published, compared) for each in selected]
+    removed = [name for name in published.images if name not in names] if image is platform is None else []
     return StackDiff(stack, tuple(images), tuple(removed))
+
+
+def published_image(stack: str, root: Path, image: str | None, platform: str) -> Image:
+    """Return what a stack last published of an image for a platform; without a name, of its last image.
+
+    Raises:
+        SlipwayError: there is no such stack, image or platform, nothing is published, or Pulumi or a registry fails.
+    """
+    planned = plan.make(stack, root=root)
+    name = planned.image(image, platform).spec.name
+    built = pushed(stack, parts(outputs(stack, root).get("images", {})), name)[name]
+    return fetch(built["ref"], credentials.configured(planned.config.registry))
 
 
 class _Published:

@@ -14,28 +14,33 @@ _WITH_WHEELS: Final = {"wheel", "dist"}
 """Targets of the products that hold wheels; a stack's images use others too, such as the tools of nccl-tests."""
 
 
-def image(plan: Plan, name: str | None) -> Image:
-    """Return one of a stack's images; without a name, the last one.
+def image(plan: Plan, name: str | None, platform: str | None = None) -> Image:
+    """Return one of a stack's images; without a name, the last one. A stack for several platforms needs one.
 
     Raises:
         SlipwayError: the stack builds no such image, it is not pushed, or the registry fails.
     """
-    return _pushed(plan, plan.image(name))
+    return _pushed(plan, plan.image(name, platform))
 
 
-def wheels(plan: Plan, name: str | None) -> list[Image]:
+def wheels(plan: Plan, name: str | None, platform: str | None = None) -> list[Image]:
     """Return the images with a stack's wheels: the named one, else all products with wheels that its images install.
 
-    For a stack of build products only (``train: []``), they are those that no other image uses.
+    They are of one platform. For a stack of build products only (``train: []``), they are those that no other image
+    uses.
 
     Raises:
         SlipwayError: the stack builds no wheels, one image is not pushed, or the registry fails.
     """
     if name:
-        return [_pushed(plan, plan.image(name))]
-    runnable = [each for each in plan.images if not each.spec.product]
-    mounted = {parent for each in runnable or plan.images for parent in each.spec.siblings}
-    with_wheels = [each for each in plan.images if each.spec.product and each.spec.target in _WITH_WHEELS]
+        return [_pushed(plan, plan.image(name, platform))]
+    platforms = plan.config.platforms or (plan.config.platform,)
+    if platform not in {*platforms, None} or (platform is None and len(platforms) > 1):
+        raise SlipwayError(f"stack {plan.stack} is for {' and '.join(platforms)}: choose one with --platform")
+    images = [each for each in plan.images if platform in {None, each.spec.platform}]
+    runnable = [each for each in images if not each.spec.product]
+    mounted = {parent for each in runnable or images for parent in each.spec.siblings}
+    with_wheels = [each for each in images if each.spec.product and each.spec.target in _WITH_WHEELS]
     products = [each for each in with_wheels if (each.spec.name in mounted) == bool(runnable)]
     if not products:
         raise SlipwayError(f"stack {plan.stack} builds no wheels; it installs published ones")

@@ -196,7 +196,8 @@ class _Workflow:
         regardless = "always()" in condition or "cancelled()" in condition
         if (not regardless and needed - {"success"}) or not evaluate(condition, contexts):
             return [Job(key, "skipped")], {}
-        matrix = value(job.get("strategy", {}).get("matrix", {"include": [{}]}), contexts)["include"]
+        matrix = value(job.get("strategy", {}).get("matrix", {"include": [{}]}), contexts)
+        matrix = value(matrix["include"], contexts)
         ended: list[Job] = []
         outputs: dict[str, Any] = {}
         for cell in matrix:

@@ -195,3 +195,26 @@ def test_compose_link_is_never_replaced(tmp_path: Path, capsys: pytest.CaptureFi
 def test_compose_unknown_image_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compose", "local", "torhc"]) == 1
     assert capsys.readouterr().err == "stack local builds no image 'torhc' (did you mean 'torch'?); it builds: torch\n"
+
+
+@pytest.mark.parametrize(("machine", "platform"), [("x86_64", "linux/amd64"), ("aarch64", "linux/arm64")])
+def test_compose_of_platforms_is_for_machine_or_option(
+    machine: str, platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(*words: str) -> Any:
+        assert main(["compose", "local-multi", *words, "--project", str(tmp_path), "--force"]) == 0
+        return yaml.safe_load((tmp_path / "docker-compose.yaml").read_text())["services"]["train"]
+
+    names = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((*names[:4], machine)))
+    planned = plan.make("local-multi")
+    assert train()["platform"] == platform
+    assert train("--platform", "linux/arm64")["platform"] == "linux/arm64"
+    assert train("torch", "--platform", "linux/amd64")["platform"] == "linux/amd64"
+    assert train()["image"] == planned.references["torch"]
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((*names[:4], "riscv64")))
+    capsys.readouterr()
+    assert main(["compose", "local-multi", "--project", str(tmp_path), "--force"]) == 1
+    assert capsys.readouterr().err == (
+        "stack local-multi: torch is for linux/amd64 and linux/arm64: choose one with --platform\n"
+    )

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import zstandard
 
+from cli.diff import stack_diff
 from cli.diff.comparison import Comparison, compare
 from cli.diff.report import of_stack
 from cli.diff.stack_diff import Change, StackDiff, diff
 from cli.diff.stack_diff import _base as moved
 from cli.main import main
 from oci.registry_image import fetch
+from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
 from stacks.spec import ImageSpec, Outside
@@ -255,8 +257,53 @@ def test_diff_of_index_is_refused_with_its_platforms(registry: Registry, capsys:
     with pytest.raises(SlipwayError, match="an index without an image for linux/s390x: linux/amd64"):
         fetch(name, platform="linux/s390x")
     assert mistake(capsys, one, other) == (
-        f"{one} is for linux/amd64 and {other} for linux/arm64: compare images of one platform"
+        f"{one} is for linux/amd64 and {other} for linux/arm64: compare images of one platform, or those of one "
+        "reference with --platform and --against"
     )
+    assert main(["diff", name, "--platform", "linux/arm64", "--against", "linux/amd64", "--json"]) == 0
+    across = json.loads(capsys.readouterr().out)
+    assert [across[side]["digest"] for side in ("before", "after")] == [entry["digest"] for entry in entries]
+    assert main(["diff", one, name, "--platform", "linux/amd64", "--json"]) == 0
+    same = json.loads(capsys.readouterr().out)
+    assert same["before"]["digest"] == same["after"]["digest"] == entries[0]["digest"]
+    assert mistake(capsys, name, "--platform", "linux/s390x", "--against", "linux/amd64").startswith(
+        f"{name}: an index without an image for linux/s390x: linux/amd64"
+    )
+    assert mistake(capsys, name, "--against", "linux/amd64") == (
+        "--against takes --platform too: the platform that is compared with it"
+    )
+    assert mistake(capsys, name, name, "--platform", "linux/arm64", "--against", "linux/amd64").startswith(
+        "diff compares a stack with what it published, STACK [IMAGE], two images"
+    )
+
+
+def test_diff_of_stack_takes_index_and_platform(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is published, so each image is new."""
+
+    def names(*words: str | None) -> list[str]:
+        return [image.name for image in diff("local-multi", ROOT, *words, before={}).images]
+
+    assert names() == names("torch") == ["torch-amd64", "torch-arm64"]
+    assert names("torch", "linux/arm64") == names(None, "linux/arm64") == ["torch-arm64"]
+    assert mistake(capsys, "local-multi", "--platform", "linux/s390x") == (
+        "stack local-multi: all of it is for linux/amd64 and linux/arm64, not for linux/s390x"
+    )
+    assert mistake(capsys, "local-multi", "torch-amd64", "--platform", "linux/arm64") == (
+        "stack local-multi: torch-amd64 is for linux/amd64, not for linux/arm64"
+    )
+
+
+def test_published_image_is_of_the_named_platform(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    platforms = {
+        f"linux/{arch}": {"ref": registry.image(f"a:{arch}", [archive(BASE)], platform=("linux", arch))}
+        for arch in ("amd64", "arm64")
+    }
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"platforms": platforms}}})
+    image = stack_diff.published_image("local-multi", ROOT, None, "linux/arm64")
+    assert image.digest == platforms["linux/arm64"]["ref"].partition("@")[2]
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {})
+    with pytest.raises(SlipwayError, match="stack local-multi has published nothing yet: `make up STACK=local-multi`"):
+        stack_diff.published_image("local-multi", ROOT, "torch", "linux/arm64")
 
 
 def test_diff_corrupt_layer_is_an_error(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ from cli.main import main
 from oci.registry_image import fetch
 from stacks import plan
 from stacks.config.stack_file import ROOT, read_stack
+from stacks.errors import SlipwayError
 from tests.fakes.registry import Registry, digest_of, serve, skip_retry_waits
 from tests.helpers import layers
 from tests.helpers.layers import Item
@@ -467,6 +468,22 @@ def test_selection_wheels_of_nccl_leaves_tools_out(monkeypatch: pytest.MonkeyPat
     images: list[Any] = selection.wheels(plan.make("nccl-cu121"), None)
     parts = ("torch", "vision", "audio", "deepspeed", "flash-attention", "apex")
     assert {image.spec.name for image in images} == {f"{part}-wheel" for part in parts}
+
+
+def test_selection_of_platforms_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "_pushed", lambda _, image: image)
+    platforms = ["linux/amd64", "linux/arm64"]
+    planned = plan.make("nccl-cu132", {**read_stack("nccl-cu132"), "platforms": platforms}, search=False)
+    wheels: list[Any] = selection.wheels(planned, None, "linux/arm64")
+    assert wheels
+    assert {image.spec.platform for image in wheels} == {"linux/arm64"}
+    last: Any = selection.image(planned, None, "linux/arm64")
+    assert last.spec.name == "torch-extras-arm64"
+    for choose in (selection.wheels, selection.image):
+        with pytest.raises(SlipwayError, match="is for linux/amd64 and linux/arm64: choose one with --platform$"):
+            choose(planned, None)
+    with pytest.raises(SlipwayError, match="is for linux/amd64 and linux/arm64"):
+        selection.wheels(planned, None, "linux/arm/v7")
 
 
 def test_selection_wheels_without_runnable_image(monkeypatch: pytest.MonkeyPatch) -> None:
