@@ -1,9 +1,9 @@
-"""``slipway lock``: the digests of outside parents and the commits of branches, written to ``stacks/lock.toml``."""
+"""``slipway lock``: the digests of outside parents and the commits of git sources, written to ``stacks/lock.toml``."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from oci import client
@@ -11,25 +11,31 @@ from stacks import checks, graph, lock
 from stacks.child_environment import child_environment
 from stacks.config.stack_file import ROOT, read_stack, stack_names
 from stacks.errors import SlipwayError, one_line
+from stacks.graph import Graph
+from stacks.identity.content import Contents, of_stack
+from stacks.identity.context import Folder
+from stacks.spec import CONTEXT
 
 
 def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
     Raises:
-        SlipwayError: a stack is wrong, or a registry or repository does not respond; then nothing is written.
+        SlipwayError: a stack is wrong, a registry or repository does not respond, or a git tag has moved since it was
+            locked; then nothing is written.
     """
+    graphs = [_graph(stack) for stack in stacks or stack_names()]
     references: set[str] = set()
     branches: set[tuple[str, str]] = set()
-    for stack in stacks or stack_names():
-        unlocked = graph.unlocked(read_stack(stack), f"stack {stack}")
-        checks.run(checks.GRAPH_RULES, unlocked, unlocked.where)
+    for unlocked in graphs:
         for spec in unlocked.specs:
             references.update(lock.tagged_parents(spec, unlocked.config.mirrors).values())
             branches.update(lock.branches(spec, unlocked.config.mirrors).values())
     before = lock.read(ROOT)
     current = {name: client.digest(name) for name in sorted(references)}
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
+    current |= _tag_commits(graphs, current)
+    _check_moved_tags(before, current)
     unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
     lock.write(ROOT, {**unchanged, **current}, date)
@@ -38,17 +44,84 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
 
 
+def _graph(stack: str) -> Graph:
+    unlocked = graph.unlocked(read_stack(stack), f"stack {stack}")
+    checks.run(checks.GRAPH_RULES, unlocked, unlocked.where)
+    return unlocked
+
+
+def _tag_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, str]:
+    """Return the commit of each git tag that the stacks' images are built from, by the tag's name in the lock.
+
+    ``locked`` has the commits of branches, which are built in place of a tag.
+    """
+    contents = Contents(Folder(ROOT / CONTEXT))
+    tags: dict[str, set[str]] = {}
+    for unlocked in graphs:
+        mirrors = unlocked.config.mirrors
+        for content in of_stack(lock.pinned(unlocked.specs, mirrors, locked), contents).values():
+            for source in content.sources:
+                address, _, ref = lock.tag_key(source, mirrors).partition("#")
+                tags.setdefault(address, set()).add(ref)
+    return {
+        f"{address}#{ref}": commit
+        for address, refs in sorted(tags.items())
+        for ref, commit in _commits(address, sorted(refs)).items()
+    }
+
+
+def _commits(address: str, refs: Sequence[str]) -> dict[str, str]:
+    """Return the commit of each of a repository's tags, ``refs/tags/...``.
+
+    An annotated tag is an object of its own; git lists the commit that it names as ``<ref>^{}`` (git-ls-remote(1)).
+
+    Raises:
+        SlipwayError: the repository does not respond, or has no such tag.
+    """
+    listed = _listed(address, [*refs, *(f"{ref}^{{}}" for ref in refs)])
+    missing = [ref for ref in refs if ref not in listed]
+    if missing:
+        raise SlipwayError(f"{address} has no tag '{one_line(missing[0].removeprefix('refs/tags/'))}'")
+    return {ref: listed.get(f"{ref}^{{}}", listed[ref]) for ref in refs}
+
+
+def _check_moved_tags(before: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Refuse git tags that name another commit than the lock: a release's tag does not move.
+
+    Raises:
+        SlipwayError: one line for each.
+    """
+    moved = [
+        f"{name}: the tag was moved from {before[name]}, which the lock has, to {commit}: find out why; "
+        f"to take the new commit, delete the tag's line in stacks/lock.toml and run `slipway lock`"
+        for name, commit in current.items()
+        if lock.is_tag(name) and before.get(name, commit) != commit
+    ]
+    if moved:
+        raise SlipwayError("\n".join(moved))
+
+
 def commit(address: str, branch: str) -> str:
     """Return the newest commit of a repository's branch.
 
     Raises:
         SlipwayError: the repository does not respond, or has no such branch.
     """
+    listed = _listed(address, [f"refs/heads/{branch}"])
+    if not listed:
+        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
+    return next(iter(listed.values()))
+
+
+def _listed(address: str, refs: Sequence[str]) -> dict[str, str]:
+    """Return what a repository has of some refs: the object of each.
+
+    Raises:
+        SlipwayError: the repository does not respond.
+    """
     environment = child_environment("git", GIT_TERMINAL_PROMPT="0", LC_ALL="C")
-    command = ["git", "ls-remote", address, f"refs/heads/{branch}"]
+    command = ["git", "ls-remote", address, *refs]
     completed = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if completed.returncode:
         raise SlipwayError(f"{address}: {one_line(completed.stderr.strip())}")
-    if not completed.stdout:
-        raise SlipwayError(f"{address} has no branch '{one_line(branch)}'")
-    return completed.stdout.split()[0]
+    return {ref: name for name, _, ref in (line.partition("\t") for line in completed.stdout.splitlines())}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable, Iterator
 
 from stacks import plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
 from stacks.config.stack_file import ROOT, stack_names
-from stacks.errors import SlipwayError
-from stacks.identity.content import Contents
+from stacks.errors import SlipwayError, one_line
+from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
-from stacks.spec import CONTEXT
+from stacks.spec import CONTEXT, Outside
 
 
-def check() -> list[str]:
-    """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once."""
+def check(locked: Collection[str] = ()) -> list[str]:
+    """Print a line for each valid stack, and warnings on standard error; return the mistakes, each once.
+
+    In the ``locked`` stacks, what the lock does not pin is a mistake too.
+    """
     built, mistakes = [], []
     owned: dict[str, frozenset[str]] = {}
     tagged: dict[str, frozenset[str]] = {}
@@ -26,6 +30,8 @@ def check() -> list[str]:
         except SlipwayError as error:
             mistakes.append(str(error))
             continue
+        if name in locked:
+            mistakes += _unpinned(name, (image.content for image in planned.images))
         for warning in planned.config.warnings:
             print(f"warning: {name}: {warning}", file=sys.stderr)
         specs = [image.spec for image in planned.images]
@@ -42,3 +48,28 @@ def check() -> list[str]:
         print(f"{name}: {images} image{'' if images == 1 else 's'}{platforms}{source}, ok")
     mistakes += collisions(built) + shared_repositories(owned) + shared_tags(tagged)
     return list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
+
+
+def _unpinned(stack: str, contents: Iterable[Content]) -> list[str]:
+    """Return a line for each thing that a stack's images fetch and the lock does not pin."""
+    users: dict[str, list[str]] = {}
+    for content in contents:
+        for thing in (*_parents(content), *_sources(content)):
+            users.setdefault(thing, []).append(content.spec.name)
+    return [
+        f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
+        for thing, names in users.items()
+    ]
+
+
+def _parents(content: Content) -> Iterator[str]:
+    for parent in content.parents.values():
+        if isinstance(parent, Outside) and not parent.digest and "@" not in parent.reference:
+            yield f"the digest of the parent {one_line(parent.reference)}"
+
+
+def _sources(content: Content) -> Iterator[str]:
+    for source, commit in content.sources.items():
+        repository, _, tag = source.partition(" ")
+        if commit is None:
+            yield f"the commit of the tag '{one_line(tag)}' of {one_line(repository)}"

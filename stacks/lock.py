@@ -1,8 +1,9 @@
-"""``stacks/lock.toml``: the digests of outside parents, by the reference that builds pull.
+"""``stacks/lock.toml``: the digests of outside parents and the commits of git sources, by what builds fetch.
 
-Builds use the locked digests. A tag that moves upstream changes nothing until somebody runs ``slipway lock`` and
-commits the result. A preview then shows the change. A mirror's images are locked under the mirror's name, because a
-mirror may hold other builds of them. A branch is locked to a commit. A stack with an unlocked branch is refused.
+Builds use what is locked. A tag that moves upstream changes nothing until somebody runs ``slipway lock`` and commits
+the result. A preview then shows the change. A mirror's images and repositories are locked under the mirror's name,
+because a mirror may hold other builds of them. A branch is locked to a commit. A stack with an unlocked branch is
+refused. What the lock has no entry for is built as without a lock.
 
 The lock also holds the date of the last refresh, if there was one. A distribution's security updates do not change a
 parent's digest. A new date makes the builds upgrade the packages.
@@ -23,9 +24,17 @@ from stacks.references import qualified
 from stacks.spec import ImageSpec, Outside, Sibling
 
 _FILE = "stacks/lock.toml"
-_HEADER = "# Digests of the parents that others publish. Written by `slipway lock`; do not edit.\n"
+_HEADER = "# What builds fetch from others, by digest or commit. Written by `slipway lock`; do not edit.\n"
 _REFRESH = "refresh"
 """The key of the date. No reference is equal to it, because references have a ``/``."""
+
+_TAGS = "refs/tags/"
+_FORMS = {
+    "a date such as 2026-01-31": re.compile(r"\d{4}-\d\d-\d\d"),
+    "a commit of 40 hexadecimal digits": re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"),
+    "a digest such as sha256:<64 hexadecimal digits>": re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"),
+}
+"""The forms of an entry: that of the date, of a commit, and of a digest."""
 
 REFRESH_ARG = "REFRESH"
 """The build argument that carries the date to the Dockerfiles."""
@@ -77,7 +86,19 @@ def _parsed(text: str) -> Mapping[str, str]:
         locked = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SlipwayError(f"{_FILE}: {error}; run `slipway lock` to write it anew") from None
+    for name, value in locked.items():
+        _check_entry(name, value)
     return locked
+
+
+def _check_entry(name: str, value: object) -> None:
+    date, commit, digest = _FORMS
+    form = date if name == _REFRESH else commit if "#" in name else digest
+    if not isinstance(value, str) or not _FORMS[form].fullmatch(value):
+        raise SlipwayError(
+            f"{_FILE}: {one_line(name)}: '{one_line(str(value))}' is not {form}; "
+            "take the file from git, or delete the line and run `slipway lock`"
+        )
 
 
 def write(root: Path, locked: Mapping[str, str], refresh: str | None = None) -> None:
@@ -100,13 +121,45 @@ def tagged_parents(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
 
 def branches(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
     """Return the repository's address and the name of each branch that a spec is built from, by argument."""
-    host = (mirrors.git or "https://github.com").rstrip("/")
-    return {argument: (f"{host}/{branch.repository}", branch.name) for argument, branch in spec.branches.items()}
+    return {argument: (address(branch.repository, mirrors), branch.name) for argument, branch in spec.branches.items()}
+
+
+def address(repository: str, mirrors: Mirrors) -> str:
+    """Return where builds fetch a repository, owner/name on GitHub."""
+    return f"{_host(mirrors)}/{repository}"
+
+
+def _host(mirrors: Mirrors) -> str:
+    return (mirrors.git or "https://github.com").rstrip("/")
 
 
 def branch_key(address: str, branch: str) -> str:
     """Return the name of a branch in the lock: ``https://github.com/pytorch/vision#main``."""
     return f"{address}#{branch}"
+
+
+def tag_key(source: str, mirrors: Mirrors) -> str:
+    """Return the name of a git tag in the lock: ``https://github.com/pytorch/vision#refs/tags/v0.15.2``.
+
+    ``source`` is the tag as ``owner/name tag``.
+    """
+    repository, _, tag = source.partition(" ")
+    return f"{address(repository, mirrors)}#{_TAGS}{tag}"
+
+
+def is_tag(name: str) -> bool:
+    """Return whether an entry of the lock is a git tag's."""
+    return f"#{_TAGS}" in name
+
+
+def _tag_commits(mirrors: Mirrors, locked: Mapping[str, str]) -> dict[str, str]:
+    """Return the locked commits of the git tags of the host that builds fetch from, by ``owner/name tag``."""
+    host = f"{_host(mirrors)}/"
+    return {
+        name.removeprefix(host).replace(f"#{_TAGS}", " ", 1): commit
+        for name, commit in locked.items()
+        if is_tag(name) and name.startswith(host)
+    }
 
 
 def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) -> ImageSpec:
@@ -127,11 +180,13 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
 
 
 def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, str]) -> list[ImageSpec]:
-    """Return the specs with the locked digests of their outside parents and the locked commits of their branches.
+    """Return the specs with the locked digests of their outside parents and the locked commits of their sources.
 
     Raises:
-        SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag.
+        SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag, and so does a source without
+            a commit.
     """
+    commits = _tag_commits(mirrors, locked)
     result = []
     for unlocked in specs:
         spec = _at_commits(unlocked, mirrors, locked)
@@ -140,7 +195,7 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent
             for argument, parent in spec.parents.items()
         }
-        result.append(spec.model_copy(update={"parents": parents}) if any(digests.values()) else spec)
+        result.append(spec.model_copy(update={"parents": parents, "commits": commits}))
     return result
 
 

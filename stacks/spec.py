@@ -64,7 +64,7 @@ class ImageSpec(_Frozen):
     are build arguments; they stay in the image's history, so none is secret. ``parents`` maps each argument of a
     ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on by way of a
     product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
-    commits.
+    commits. ``commits`` maps git tags, as ``owner/name tag``, to the commits that the lock has for them.
 
     A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
     number of parallel jobs, change the speed of a build and not its result.
@@ -81,6 +81,7 @@ class ImageSpec(_Frozen):
     parents: Mapping[str, Parent] = Field(default_factory=dict)
     base_name: str | None = None
     branches: Mapping[str, Branch] = Field(default_factory=dict)
+    commits: Mapping[str, str] = Field(default_factory=dict)
     description: str
     licenses: str
     suffix: Suffix

@@ -41,13 +41,26 @@ def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
     print(f"{path.relative_to(ROOT)}: written; next: make preview STACK={stack}")
 
 
-@click.command(cls=Command, examples=[("slipway check", "after any change of a stack file")])
+@click.command(
+    cls=Command,
+    examples=[
+        ("slipway check", "after any change of a stack file"),
+        ("slipway check --locked local", "likewise, and all that the stack `local` fetches is pinned"),
+    ],
+)
+@click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
+@click.option("--locked", is_flag=True, help="Refuse what stacks/lock.toml does not pin, in all stacks or those named.")
 @click.pass_context
-def check(ctx: click.Context) -> None:
+def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
     """Validate every stack, and what stacks share."""
     from cli import stack_checks
+    from stacks.config.stack_file import read_stack, stack_names
 
-    if mistakes := stack_checks.check():
+    if stacks and not locked:
+        raise click.UsageError("every stack is checked; a STACK is for --locked alone")
+    for stack in stacks:
+        read_stack(stack)
+    if mistakes := stack_checks.check((stacks or stack_names()) if locked else ()):
         print(*mistakes, sep="\n", file=sys.stderr)
         ctx.exit(1)
 
@@ -55,15 +68,15 @@ def check(ctx: click.Context) -> None:
 @click.command(
     cls=Command,
     examples=[
-        ("slipway lock", "the parents of all stacks"),
-        ("slipway lock local", "the parents of one stack; others keep their digests"),
+        ("slipway lock", "what all stacks fetch"),
+        ("slipway lock local", "what one stack fetches; others keep their digests and commits"),
         ("slipway lock --refresh", "likewise all, and upgrade the distribution's packages in the images"),
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--refresh", is_flag=True, help="Write today's date too, so that images upgrade their packages anew.")
 def lock(stacks: tuple[str, ...], *, refresh: bool) -> None:
-    """Write the digests of outside parents, and the commits of branches, to stacks/lock.toml."""
+    """Write the digests of outside parents, and the commits of git tags and branches, to stacks/lock.toml."""
     from cli import lock_file
 
     for line in lock_file.update(stacks, refresh=refresh):

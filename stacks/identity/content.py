@@ -11,14 +11,14 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import context
 from stacks.identity.context import MOST_LINKS, Context
-from stacks.identity.dockerfile import instructions, stages
+from stacks.identity.dockerfile import git_sources, instructions, stages
 from stacks.identity.dockerfile.instructions import Dockerfile
 from stacks.identity.dockerfile.stages import Source
 from stacks.identity.ignore import join
@@ -42,6 +42,8 @@ class Content:
         dockerfile: the Dockerfile with the reached stages alone.
         files: the SHA-256 of each file and link that these read, in hexadecimal, by its path in the context.
         arguments: the build arguments that they declare, with a default; None if no stage sets one.
+        sources: the commit of each git tag that they fetch, by ``owner/name tag``; None for one that the lock lacks.
+        prologues: the lines that the build has before a file's own, by the file's path.
         checks: what the build of the image's checks reads besides the image itself, which is one of its parents; None
             without checks.
     """
@@ -51,6 +53,8 @@ class Content:
     dockerfile: str
     files: Mapping[str, str]
     arguments: Mapping[str, str | None]
+    sources: Mapping[str, str | None] = field(default_factory=dict)
+    prologues: Mapping[str, str] = field(default_factory=dict)
     checks: Content | None = None
 
     def read(self, values: Mapping[str, str]) -> dict[str, str]:
@@ -90,11 +94,13 @@ class Content:
 
 
 class _Reached(NamedTuple):
-    """The reached stages as a Dockerfile, the files that these read, the arguments that they declare, their names."""
+    """The reached stages as a Dockerfile and what these read, see :class:`Content`; and the stages' names."""
 
     dockerfile: str
     files: Mapping[str, str]
     arguments: Mapping[str, str | None]
+    sources: Mapping[str, str | None]
+    prologues: Mapping[str, str]
     stages: frozenset[str]
 
 
@@ -105,6 +111,7 @@ class Contents:
         self._context = folder
         self._dockerfiles: dict[str, Dockerfile] = {}
         self._reached: dict[tuple[object, ...], _Reached] = {}
+        self._texts: dict[str, str] = {}
 
     def of(self, spec: ImageSpec, labels: Mapping[str, str] | None = None, *, checks: bool = True) -> Content:
         """Return what an image is made of. ``labels`` are by default those that its spec has today.
@@ -152,12 +159,15 @@ class Contents:
             for name, value in labels.items()
             if label_args({name: value}).keys() <= reached.arguments.keys()
         }
-        return Content(spec, read, reached.dockerfile, reached.files, reached.arguments)
+        return Content(
+            spec, read, reached.dockerfile, reached.files, reached.arguments, reached.sources, reached.prologues
+        )
 
     def _reach_of(self, spec: ImageSpec, labels: Mapping[str, str]) -> _Reached:
         # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
         given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
-        key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()))
+        pins = frozenset(spec.commits.items())
+        key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()), pins)
         if key not in self._reached:  # stacks share sources and wheels
             self._reached[key] = self._reach(spec, given)
         return self._reached[key]
@@ -167,7 +177,27 @@ class Contents:
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
         files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
         digests = {file: self._context.digest(file) for file in sorted(files)}
-        return _Reached(reach.render(given), digests, reach.arguments, reach.stages)
+        arguments = {**reach.arguments, **{name: value for name, value in given.items() if name in reach.arguments}}
+        sources = self._sources(spec, digests, arguments)
+        commits = {name: commit for name, commit in sources.items() if commit}
+        prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
+        for file, lines in prologues.items():
+            digests[file] = context.digest(lines.encode() + self._context.read(file), executable=True)
+        return _Reached(reach.render(given), digests, reach.arguments, sources, prologues, reach.stages)
+
+    def _sources(
+        self, spec: ImageSpec, files: Iterable[str], arguments: Mapping[str, str | None]
+    ) -> dict[str, str | None]:
+        """Return the git tags that files fetch, each with its commit in the lock, None where that lacks it."""
+        if git_sources.SCRIPT not in files:
+            return {}
+        scripts = {file: self._text(file) for file in files if self._context.link(file) is None}
+        return {name: spec.commits.get(name) for name in sorted(git_sources.tags(scripts, arguments))}
+
+    def _text(self, path: str) -> str:
+        if path not in self._texts:
+            self._texts[path] = self._context.read(path).decode(errors="replace")
+        return self._texts[path]
 
     def _dockerfile(self, path: str) -> Dockerfile:
         if path not in self._dockerfiles:

@@ -60,7 +60,7 @@ def _write(content: Content, folder: Path, source: Path) -> None:
         for path, digest in content.files.items():
             if path in _OWN:
                 raise SlipwayError(f"{source / path}: a build cannot read a file of this name; move it into a folder")
-            _copy(source / path, temporary / path, digest, temporary)
+            _copy(source / path, temporary / path, digest, temporary, content.prologues.get(path, "").encode())
         (temporary / DOCKERFILE).write_bytes(content.dockerfile.encode(errors="surrogateescape"))
         (temporary / f"{DOCKERFILE}{context.IGNORE}").write_text("".join(f"/{name}\n" for name in sorted(_OWN)))
         for name in _OWN:
@@ -74,8 +74,8 @@ def _write(content: Content, folder: Path, source: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _copy(source: Path, target: Path, digest: str, root: Path) -> None:
-    """Copy a file or a link with the mode that git keeps of it."""
+def _copy(source: Path, target: Path, digest: str, root: Path, prologue: bytes) -> None:
+    """Copy a file or a link with the mode that git keeps of it; ``prologue`` comes before the file's own lines."""
     for parent in reversed(target.relative_to(root).parents[:-1]):
         if not (root / parent).is_dir():
             (root / parent).mkdir()
@@ -86,7 +86,7 @@ def _copy(source: Path, target: Path, digest: str, root: Path) -> None:
         target.symlink_to(link)
     else:
         executable = bool(source.stat().st_mode & stat.S_IXUSR)
-        data = source.read_bytes()
+        data = prologue + source.read_bytes()
         copied = context.digest(data, executable=executable)
         with target.open("xb") as file:  # on a file system that ignores case, another file may have this name
             file.write(data)

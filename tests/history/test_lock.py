@@ -186,8 +186,35 @@ class Checkout:
         return {image["name"]: image for image in graph["images"]}
 
 
+TAGS = {
+    "pytorch/pytorch": ["v2.0.1", "v2.14.1"],
+    "pytorch/vision": ["v0.15.2"],
+    "pytorch/audio": ["v2.0.2", "v2.11.0"],
+    "deepspeedai/DeepSpeed": ["v0.9.4"],
+    "Dao-AILab/flash-attention": ["v2.0.2"],
+}
+"""Tags that the stacks below are built from."""
+
+
 @pytest.fixture
-def checkout(tmp_path: Path, registry: Registry) -> Checkout:
+def github(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with repositories, which git takes for GitHub. Each has a branch; some tags are annotated."""
+    folder = tmp_path_factory.mktemp("github")
+    first = Repository(folder / "first")
+    first.root.mkdir()
+    first.git("init", "-q", "--initial-branch=release/9")
+    first.commit("README", "one")
+    for name, tags in TAGS.items():
+        repository = Repository(shutil.copytree(first.root, folder / name))
+        for release in tags:
+            repository.git("tag", *(["-m", "a release"] if name == "pytorch/pytorch" else []), release)
+    for name, value in {"COUNT": "1", "KEY_0": f"url.{folder}/.insteadOf", "VALUE_0": "https://github.com/"}.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, registry: Registry, github: Path) -> Checkout:  # noqa: ARG001
     registry.digests |= {
         "nvidia/cuda:12.1.1-base-ubuntu20.04": ONE,
         "nvidia/cuda:12.1.1-cudnn8-devel-ubuntu20.04": ONE,
@@ -224,7 +251,9 @@ def test_lock_of_some_stacks_keeps_entries_of_others(checkout: Checkout) -> None
         if stack.name != "Pulumi.base-cu121.yaml":
             stack.unlink()
     assert checkout.run("lock").returncode == 0
-    assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}
+    tags = {f"https://github.com/{name}#refs/tags/{tags[0]}" for name, tags in TAGS.items()}
+    parents = {f"{checkout.registry.address}/{name}" for name in checkout.registry.digests}
+    assert set(lock.read(checkout.root)) == parents | tags
 
 
 def test_lock_with_missing_parent_writes_nothing(checkout: Checkout) -> None:
@@ -242,19 +271,8 @@ BRANCH = "https://github.com/pytorch/vision#release/9"
 
 
 @pytest.fixture
-def vision(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository with a branch, which git takes for torchvision's on GitHub."""
-    repository = Repository(tmp_path_factory.mktemp("github") / "pytorch/vision")
-    repository.root.mkdir(parents=True)
-    repository.git("init", "-q", "--initial-branch=release/9")
-    repository.commit("README", "one")
-    for name, value in {
-        "COUNT": "1",
-        "KEY_0": f"url.{repository.root.parents[1]}/.insteadOf",
-        "VALUE_0": "https://github.com/",
-    }.items():
-        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
-    return repository
+def vision(github: Path) -> Repository:
+    return Repository(github / "pytorch/vision")
 
 
 def test_lock_of_unmatched_trust_is_refused(checkout: Checkout) -> None:
@@ -339,4 +357,90 @@ def test_refresh_date_persists_and_changes_upgraded_tags(
     assert changed == {"torch", "torch-extras"}
     assert checkout.run("lock", "base-cu121").returncode == 0
     assert lock.refresh_date(checkout.root) == date
-    assert set(lock.read(checkout.root)) == {f"{checkout.registry.address}/{n}" for n in checkout.registry.digests}
+    assert {f"{checkout.registry.address}/{name}" for name in checkout.registry.digests} < set(lock.read(checkout.root))
+
+
+VISION = "https://github.com/pytorch/vision#refs/tags/v0.15.2"
+
+
+def test_lock_has_the_commit_of_an_annotated_tag(checkout: Checkout, github: Path) -> None:
+    torch = Repository(github / "pytorch/pytorch")
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    commit = lock.read(checkout.root)["https://github.com/pytorch/pytorch#refs/tags/v2.0.1"]
+    assert commit == torch.git("rev-parse", "HEAD") != torch.git("rev-parse", "v2.0.1")
+
+
+def test_locked_source_alone_has_a_new_tag(checkout: Checkout, vision: Repository) -> None:
+    before = checkout.images()
+    lock.write(checkout.root, {VISION: vision.git("rev-parse", "HEAD")})
+    after = checkout.images()
+    moved = {name for name in before if before[name]["tag"] != after[name]["tag"]}
+    assert moved == {"vision-source", "vision-wheel", "torch", "torch-extras"}
+    lock.write(checkout.root, {VISION.replace("github.com", "git.example"): "0" * 40})
+    assert checkout.images() == before
+
+
+def test_moved_git_tag_is_refused_with_both_commits(checkout: Checkout, vision: Repository) -> None:
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    before, first = lock.path(checkout.root).read_text(), vision.git("rev-parse", "HEAD")
+    vision.commit("README", "two")
+    vision.git("tag", "--force", "v0.15.2")
+    second = vision.git("rev-parse", "HEAD")
+    done = checkout.run("lock", "base-cu121")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"{VISION}: the tag was moved from {first}, which the lock has, to {second}: find out why; to take the new "
+        "commit, delete the tag's line in stacks/lock.toml and run `slipway lock`\n"
+    )
+    assert lock.path(checkout.root).read_text() == before
+    lock.write(checkout.root, {name: value for name, value in lock.read(checkout.root).items() if name != VISION})
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert lock.read(checkout.root)[VISION] == second
+
+
+def test_lock_of_missing_git_tag_writes_nothing(checkout: Checkout, vision: Repository) -> None:
+    vision.git("tag", "--delete", "v0.15.2")
+    done = checkout.run("lock", "base-cu121")
+    assert (done.returncode, done.stderr) == (1, "https://github.com/pytorch/vision has no tag 'v0.15.2'\n")
+    vision.root.rename(vision.root.with_name("moved"))
+    done = checkout.run("lock", "base-cu121")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith("https://github.com/pytorch/vision: ")
+    assert not lock.path(checkout.root).exists()
+
+
+def test_check_locked_has_a_line_for_each_thing(checkout: Checkout) -> None:
+    done = checkout.run("check", "--locked", "base-cu121")
+    assert done.returncode == 1
+    assert (
+        "stack base-cu121: the commit of the tag 'v0.15.2' of pytorch/vision is not in stacks/lock.toml "
+        "(vision-source): run `slipway lock base-cu121`"
+    ) in done.stderr.splitlines()
+    unpinned = [line for line in done.stderr.splitlines() if "is not in stacks/lock.toml" in line]
+    assert len(unpinned) == len(TAGS) + len(checkout.registry.digests)
+    assert all(line.startswith("stack base-cu121: ") for line in unpinned)
+    assert checkout.run("lock", "base-cu121").returncode == 0
+    assert checkout.run("check", "--locked", "base-cu121").returncode == 0
+    assert "stack base-cu120: " in checkout.run("check", "--locked").stderr
+    assert checkout.run("check", "--locked", "base-cu999").stderr.startswith("there is no stack 'base-cu999'")
+
+
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        (f'"r/a:1" = "{ONE[:-1]}"', "a digest such as"),
+        ('"r/a:1" = 1', "a digest such as"),
+        ("[r]", "a digest such as"),
+        (f'"{VISION}" = "v0.15.2"', "a commit of 40"),
+        (f'"{VISION}" = "$(reboot)"', "a commit of 40"),
+        ('refresh = "today"', "a date such as"),
+    ],
+)
+def test_lock_edited_by_hand_is_one_line(tmp_path: Path, line: str, form: str) -> None:
+    (tmp_path / "stacks").mkdir()
+    lock.path(tmp_path).write_text(f'"r/b:1" = "{TWO}"\n{line}\n')
+    with pytest.raises(
+        SlipwayError, match=rf"^stacks/lock.toml: \S+: '.*' is not {form}.*; take the file from git"
+    ) as e:
+        lock.read(tmp_path)
+    assert "\n" not in str(e.value)

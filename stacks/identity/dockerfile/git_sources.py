@@ -1,0 +1,61 @@
+"""The git repositories that a build's scripts fetch: which tag of each, and the commit that the lock has for it.
+
+Scripts fetch by ``fetch-source REPOSITORY REF DIRECTORY``. A locked tag is fetched by its commit: the build gets a
+``fetch-source`` with lines before it that replace the tag. Without an entry in the lock, the script is as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from stacks.identity.dockerfile.expansion import ExpansionError, expand
+
+SCRIPT: Final = "common/build/fetch-source"
+"""The script that fetches, relative to the context."""
+
+_CALL: Final = re.compile(r"^(?!\s*#).*fetch-source[ \t]+(\S+)[ \t]+([^\s)]+)", re.MULTILINE)
+_ASSIGNMENT: Final = re.compile(r"^(repository|tag)=(\S+)$", re.MULTILINE)
+"""What ``dockerfiles/wheels/sources`` says of a component."""
+_PLAIN: Final = re.compile(r"\$\{?(\w+)(?![\w:])")
+"""A variable without a default."""
+_COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
+"""What ``fetch-source`` takes for a commit."""
+
+
+def tags(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield the tags that scripts fetch, as ``owner/name tag``, without what is fetched by commit or not at all.
+
+    A repository or tag that is not known before the build is yielded as the script has it.
+
+    Args:
+        scripts: texts by path.
+        arguments: the values of the build arguments that the scripts read.
+    """
+    variables = dict(arguments)
+    for text in scripts.values():
+        for name, word in _ASSIGNMENT.findall(text):
+            variables[name] = _expanded(word, arguments)
+    for path, text in scripts.items():
+        for words in _CALL.findall(text) if path != SCRIPT else ():
+            if any(variables.get(name) == "" for name in _PLAIN.findall(words[1])):
+                continue  # scripts leave out what has no version
+            repository, ref = (_expanded(word, variables) for word in words)
+            if repository is None or ref is None:
+                yield " ".join(words)
+            elif ref and not _COMMIT.fullmatch(ref):
+                yield f"{repository} {ref}"
+
+
+def prologue(commits: Mapping[str, str]) -> str:
+    """Return the lines before ``fetch-source`` that replace tags, given as ``owner/name tag``, by their commits."""
+    cases = "".join(f'  \'{name}\') set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items()))
+    return f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n' if commits else ""
+
+
+def _expanded(word: str, variables: Mapping[str, str | None]) -> str | None:
+    try:
+        return expand(word, variables, escape="\\", complete=False)
+    except ExpansionError:
+        return None

@@ -1,0 +1,116 @@
+"""The git tags that builds fetch: known from their scripts, and replaced by the commits of the lock."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stacks import plan
+from stacks.config.stack_file import ROOT, stack_names
+from stacks.identity import staged_context
+from stacks.identity.content import Contents
+from stacks.identity.context import Folder
+from stacks.identity.dockerfile.git_sources import SCRIPT, tags
+from stacks.identity.fingerprint import fingerprints
+from stacks.spec import CONTEXT
+from tests.helpers.sample_repository import Checkout
+from tests.unit.identity.test_content import spec
+
+CALL = 'exec /srv/build/fetch-source owner/name "v$VERSION" /src\n'
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (CALL, ["owner/name v2"]),
+        ('commit=$(/srv/fetch-source owner/name "$RELEASE" "$1$place" | tail -n 1)\n', ["owner/name 24.12"]),
+        ('fetch-source owner/name "${COMMIT:-v$VERSION}" /src\n', ["owner/name v2"]),
+        ('fetch-source owner/name "${SHORT:-v$VERSION}" /src\n', []),
+        ('fetch-source owner/name "v$ABSENT" /src\n', []),
+        ("# fetch-source REPOSITORY REF DIRECTORY\n", []),
+        ('echo "fetch-source: no such tag" >&2\n', []),
+        ('fetch-source "$OTHER" "$REF" /src\n', ['"$OTHER" "$REF"']),
+    ],
+)
+def test_tags_of_a_script_follow_from_arguments(script: str, expected: list[str]) -> None:
+    arguments = {"VERSION": "2", "RELEASE": "24.12", "COMMIT": "", "SHORT": "38a1269", "ABSENT": ""}
+    assert [*tags({"a/build": script, SCRIPT: CALL}, arguments)] == expected
+
+
+def test_tags_of_a_component_are_those_of_its_source_file() -> None:
+    scripts = {
+        "fetch": 'exec /srv/build/fetch-source "$repository" "${COMMIT:-$tag}" "$1"\n',
+        "sources/x": "repository=owner/x\ntag=v$VERSION\n",
+    }
+    assert [*tags(scripts, {"VERSION": "2", "COMMIT": ""})] == ["owner/x v2"]
+    assert [*tags(scripts, {"VERSION": "2", "COMMIT": "0" * 40})] == []
+
+
+def test_repositories_of_all_stacks_are_those_of_all_scripts() -> None:
+    contents = Contents(Folder(ROOT / CONTEXT))
+    sources = {
+        source.partition(" ")[0]
+        for stack in stack_names()
+        for image in plan.make(stack, contents=contents, search=False).images
+        for source in image.content.sources
+    }
+    scripts = [path.read_text() for path in (ROOT / CONTEXT).rglob("*") if path.is_file() and path.suffix != ".md"]
+    named = {
+        name for text in scripts for name in re.findall(r"^[^#\n]*fetch-source ([\w-]+/[\w-]+) ", text, re.MULTILINE)
+    }
+    # At a commit in every stack, or in none.
+    assert named - sources == {"NVIDIA/Megatron-LM", "NVIDIA/nccl", "facebookresearch/xformers"}
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+", source) for source in sources)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout with an image that fetches a tag, and the repository below ``git``."""
+    context = tmp_path / CONTEXT
+    for path, text in {
+        "a/Dockerfile": "FROM scratch\nARG VERSION=1\nCOPY common/build /build\nCOPY a/run /\nRUN /run\n",
+        "a/Dockerfile.dockerignore": "*\n!a\n!common\n",
+        "a/run": CALL,
+        SCRIPT: (ROOT / CONTEXT / SCRIPT).read_text(),
+    }.items():
+        (context / path).parent.mkdir(parents=True, exist_ok=True)
+        (context / path).write_text(text)
+    (context / SCRIPT).chmod(0o755)
+    repository = Checkout(tmp_path / "git" / "owner" / "name")
+    repository.root.mkdir(parents=True)
+    repository.git("init", "-q")
+    repository.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    repository.commit("file", "one\n")
+    repository.git("tag", "v2")
+    return tmp_path
+
+
+def test_locked_commit_is_fetched_after_its_tag_moved(root: Path) -> None:
+    repository = Checkout(root / "git" / "owner" / "name")
+    commit = repository.git("rev-parse", "HEAD")
+    repository.commit("file", "two\n")
+    repository.git("tag", "--force", "v2")
+    fetched = {}
+    for commits in ({}, {"owner/name v2": commit}):
+        content = Contents(Folder(root / CONTEXT)).of(spec(commits=commits, parents={}))
+        assert content.sources == {"owner/name v2": commits.get("owner/name v2")}
+        staged_context.write([content], root)
+        script, target = root / content.folder / SCRIPT, root / content.folder / "src"
+        words = [str(script), "owner/name", "v2", str(target)]
+        subprocess.run(words, env={**os.environ, "GIT_MIRROR": (root / "git").as_uri()}, check=True)
+        fetched[commits.get("owner/name v2")] = (target / "file").read_text()
+    assert fetched == {None: "two\n", commit: "one\n"}
+
+
+def test_commit_of_another_source_changes_nothing(root: Path) -> None:
+    def fingerprint(**commits: str) -> str:
+        names = {name.replace("_", "/", 1).replace("_", " "): commit for name, commit in commits.items()}
+        content = Contents(Folder(root / CONTEXT)).of(spec(commits=names, parents={}))
+        return fingerprints([content])[content.spec.name]
+
+    assert fingerprint() == fingerprint(owner_name_v3="0" * 40) == fingerprint(owner_other_v2="0" * 40)
+    assert len({fingerprint(), fingerprint(owner_name_v2="0" * 40), fingerprint(owner_name_v2="1" * 40)}) == 3
