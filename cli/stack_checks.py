@@ -11,6 +11,7 @@ from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.content import Content, Contents
 from stacks.identity.context import Folder
+from stacks.identity.dockerfile import pip_packages
 from stacks.spec import CONTEXT, Outside
 
 
@@ -54,7 +55,7 @@ def _unpinned(stack: str, contents: Iterable[Content]) -> list[str]:
     """Return a line for each thing that a stack's images fetch and the lock does not pin."""
     users: dict[str, list[str]] = {}
     for content in contents:
-        for thing in (*_parents(content), *_sources(content)):
+        for thing in (*_parents(content), *_sources(content), *_packages(content)):
             users.setdefault(thing, []).append(content.spec.name)
     return [
         f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
@@ -73,3 +74,12 @@ def _sources(content: Content) -> Iterator[str]:
         repository, _, tag = source.partition(" ")
         if commit is None:
             yield f"the commit of the tag '{one_line(tag)}' of {one_line(repository)}"
+
+
+def _packages(content: Content) -> Iterator[str]:
+    if pip_packages.INDEX_ARG not in content.arguments or pip_packages.SCRIPT in content.prologues:
+        return
+    if content.spec.packages:
+        yield f"what pip installs in {content.spec.name}, by hash,"
+    else:
+        yield f"what pip installs in {content.spec.name}, which follows from what is built and cannot be locked,"

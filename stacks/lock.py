@@ -17,11 +17,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 from stacks.references import qualified
-from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.spec import ImageSpec, Outside, Packages, Sibling
 
 _FILE = "stacks/lock.toml"
 _HEADER = "# What builds fetch from others, by digest or commit. Written by `slipway lock`; do not edit.\n"
@@ -29,6 +30,10 @@ _REFRESH = "refresh"
 """The key of the date. No reference is equal to it, because references have a ``/``."""
 
 _TAGS = "refs/tags/"
+_PACKAGES = "packages"
+"""The table of Python packages: for each set of requirements, the SHA-256 of files by their addresses."""
+_ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&()*+,;=%\[\]-]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _FORMS = {
     "a date such as 2026-01-31": re.compile(r"\d{4}-\d\d-\d\d"),
     "a commit of 40 hexadecimal digits": re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"),
@@ -51,7 +56,17 @@ def read(root: Path) -> Mapping[str, str]:
     Raises:
         SlipwayError: the file is not what ``lock`` writes.
     """
-    return {name: digest for name, digest in _read(root).items() if name != _REFRESH}
+    return {name: digest for name, digest in _read(root).items() if name not in {_REFRESH, _PACKAGES}}
+
+
+def read_packages(root: Path) -> Mapping[str, Mapping[str, str]]:
+    """Return the SHA-256 of each locked file of a Python package, by its address, for each :func:`packages_key`.
+
+    Raises:
+        SlipwayError: see :func:`read`.
+    """
+    packages: Mapping[str, Mapping[str, str]] = _read(root).get(_PACKAGES, {})
+    return packages
 
 
 def refresh_date(root: Path) -> str | None:
@@ -72,7 +87,7 @@ def refresh_date_in(text: str) -> str | None:
     return _parsed(text).get(_REFRESH)
 
 
-def _read(root: Path) -> Mapping[str, str]:
+def _read(root: Path) -> Mapping[str, Any]:
     try:
         text = path(root).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -81,13 +96,17 @@ def _read(root: Path) -> Mapping[str, str]:
 
 
 @functools.lru_cache(maxsize=4)
-def _parsed(text: str) -> Mapping[str, str]:
+def _parsed(text: str) -> Mapping[str, Any]:
     try:
         locked = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SlipwayError(f"{_FILE}: {error}; run `slipway lock` to write it anew") from None
     for name, value in locked.items():
-        _check_entry(name, value)
+        if name == _PACKAGES and isinstance(value, dict):
+            for key, files in value.items():
+                _check_files(key, files)
+        else:
+            _check_entry(name, value)
     return locked
 
 
@@ -101,12 +120,39 @@ def _check_entry(name: str, value: object) -> None:
         )
 
 
-def write(root: Path, locked: Mapping[str, str], refresh: str | None = None) -> None:
-    """Write the lock, sorted, in one step; ``refresh`` is the date of the last refresh, if there was one."""
+def _check_files(key: str, files: object) -> None:
+    entries = files.items() if isinstance(files, dict) else [("", files)]
+    for address, digest in entries:
+        if not (_ADDRESS.fullmatch(address) and isinstance(digest, str) and _SHA256.fullmatch(digest)):
+            raise SlipwayError(
+                f"{_FILE}: {_PACKAGES}: {one_line(key)}: '{one_line(address)}': '{one_line(str(digest))}' is not the "
+                "SHA-256 of a file with an address; take the file from git, or delete the table and run `slipway lock`"
+            )
+
+
+def write(
+    root: Path,
+    locked: Mapping[str, str],
+    refresh: str | None = None,
+    packages: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Write the lock, sorted, in one step.
+
+    Args:
+        root: the checkout.
+        locked: see :func:`read`.
+        refresh: the date of the last refresh, if there was one.
+        packages: see :func:`read_packages`.
+    """
     date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")
-    fresh.write_text(_HEADER + date + "".join(lines), encoding="utf-8")
+    tables = (
+        f"\n[{_PACKAGES}.{json.dumps(key)}]\n"
+        + "".join(f"{json.dumps(address)} = {json.dumps(digest)}\n" for address, digest in sorted(files.items()))
+        for key, files in sorted((packages or {}).items())
+    )
+    fresh.write_text(_HEADER + date + "".join(lines) + "".join(tables), encoding="utf-8")
     fresh.replace(path(root))
 
 
@@ -179,8 +225,26 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
     return spec.model_copy(update={"args": {**spec.args, **commits}, "branches": {}}) if commits else spec
 
 
-def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, str]) -> list[ImageSpec]:
-    """Return the specs with the locked digests of their outside parents and the locked commits of their sources.
+def python_indexes(mirrors: Mirrors) -> list[str]:
+    """Return the addresses of the indexes that pip looks in; where there are two, torch's is the second."""
+    public = "https://pypi.org/simple"  # pip's default (pip/_internal/models/index.py)
+    return [mirrors.python_index or public, *([mirrors.torch_index] if mirrors.torch_index else [])]
+
+
+def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
+    """Return the name of an image's Python packages in the lock: the platform, the indexes and what is installed."""
+    return " ".join([platform, *python_indexes(mirrors), *packages.requirements, *packages.constraints])
+
+
+def pinned(
+    specs: Iterable[ImageSpec],
+    mirrors: Mirrors,
+    locked: Mapping[str, str],
+    packages: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[ImageSpec]:
+    """Return the specs with what the lock has for them: digests of parents, commits of sources, files of packages.
+
+    ``locked`` is what :func:`read` returns, and ``packages`` what :func:`read_packages` does.
 
     Raises:
         SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag, and so does a source without
@@ -195,7 +259,16 @@ def pinned(specs: Iterable[ImageSpec], mirrors: Mirrors, locked: Mapping[str, st
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent
             for argument, parent in spec.parents.items()
         }
-        result.append(spec.model_copy(update={"parents": parents, "commits": commits}))
+        files = (packages or {}).get(packages_key(spec.packages, spec.platform, mirrors)) if spec.packages else None
+        result.append(
+            spec.model_copy(
+                update={
+                    "parents": parents,
+                    "commits": commits,
+                    "packages": spec.packages and spec.packages.model_copy(update={"files": files or {}}),
+                }
+            )
+        )
     return result
 
 

@@ -56,6 +56,19 @@ class Branch(_Frozen):
     name: str
 
 
+class Packages(_Frozen):
+    """What an image installs from Python indexes, where all of it is known before the build.
+
+    ``requirements`` and ``constraints`` are pip's, ``pythons`` the versions that the image's Python may have. ``files``
+    are those that the lock has: the SHA-256 of each, by its address.
+    """
+
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    pythons: tuple[str, ...]
+    files: Mapping[str, str] = Field(default_factory=dict)
+
+
 class ImageSpec(_Frozen):
     """One image: everything that decides its content except the files of its context.
 
@@ -65,6 +78,7 @@ class ImageSpec(_Frozen):
     ``FROM`` or a mount to the image it names. ``base_name`` is the outside image that the image stands on by way of a
     product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
     commits. ``commits`` maps git tags, as ``owner/name tag``, to the commits that the lock has for them.
+    ``packages`` is what it installs from Python indexes, None where nobody knows it before the build.
 
     A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
     number of parallel jobs, change the speed of a build and not its result.
@@ -82,6 +96,7 @@ class ImageSpec(_Frozen):
     base_name: str | None = None
     branches: Mapping[str, Branch] = Field(default_factory=dict)
     commits: Mapping[str, str] = Field(default_factory=dict)
+    packages: Packages | None = None
     description: str
     licenses: str
     suffix: Suffix

@@ -76,8 +76,8 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
 @click.option("--refresh", is_flag=True, help="Write today's date too, so that images upgrade their packages anew.")
 def lock(stacks: tuple[str, ...], *, refresh: bool) -> None:
-    """Write the digests of outside parents, and the commits of git tags and branches, to stacks/lock.toml."""
-    from cli import lock_file
+    """Write the digests of outside parents, the commits of git tags and branches, and the hashes of Python packages."""
+    from cli.locking import lock_file
 
     for line in lock_file.update(stacks, refresh=refresh):
         print(line)

@@ -11,9 +11,9 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
 from stacks.flavors.torch_family.components import features
 from stacks.references import Reference
-from stacks.spec import ImageSpec, Outside
+from stacks.spec import ImageSpec, Outside, Packages
 from stacks.tags import Suffix
-from stacks.versions.pytorch import check_audio_wheel, constraints
+from stacks.versions.pytorch import check_audio_wheel, constraints, torch_release
 
 
 class Config(StackConfig):
@@ -57,8 +57,20 @@ def images(config: Config) -> list[ImageSpec]:
                 **features(torch.version, config.machine),
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
+            packages=_packages(config),
             description="PyTorch, torchvision and torchaudio from published wheels",
             licenses="BSD-3-Clause",
             suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio, tail=config.tag_suffix),
         )
     ]
+
+
+def _packages(config: Config) -> Packages:
+    """Return what pip installs. The Python is the parent's, any that torch has a wheel for."""
+    release, versions = torch_release(config.torch.version), config.torch.versions
+    wheels = (f"{name if name == 'torch' else f'torch{name}'}=={version}" for name, version in versions.items())
+    return Packages(
+        requirements=("pip", "setuptools", *wheels),
+        constraints=tuple(constraints(config.torch.version).split()),
+        pythons=release.pythons if config.machine == "amd64" else release.pythons_arm64,
+    )

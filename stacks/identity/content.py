@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from stacks.errors import SlipwayError, one_line
 from stacks.identity import context
 from stacks.identity.context import MOST_LINKS, Context
-from stacks.identity.dockerfile import git_sources, instructions, stages
+from stacks.identity.dockerfile import git_sources, instructions, pip_packages, stages
 from stacks.identity.dockerfile.instructions import Dockerfile
 from stacks.identity.dockerfile.stages import Source
 from stacks.identity.ignore import join
@@ -166,7 +166,8 @@ class Contents:
     def _reach_of(self, spec: ImageSpec, labels: Mapping[str, str]) -> _Reached:
         # A parent's own name has no effect on which stages are reached. No stage's name has a colon.
         given = {**spec.args, **label_args(labels), **{name: f"parent:{name.lower()}" for name in spec.parents}}
-        pins = frozenset(spec.commits.items())
+        packages = spec.packages.files if spec.packages else {}
+        pins = frozenset({**spec.commits, **packages}.items())
         key = (spec.dockerfile, spec.target, spec.platform, frozenset(given.items()), pins)
         if key not in self._reached:  # stacks share sources and wheels
             self._reached[key] = self._reach(spec, given)
@@ -174,6 +175,7 @@ class Contents:
 
     def _reach(self, spec: ImageSpec, given: Mapping[str, str]) -> _Reached:
         path, dockerfile = spec.dockerfile, self._dockerfile(spec.dockerfile)
+        packages = spec.packages.files if spec.packages else {}
         reach = stages.reach(dockerfile, spec.target, given, spec.platform)
         files = _Files(dockerfile, self._context, self._context.paths(path)).of(reach.sources)
         digests = {file: self._context.digest(file) for file in sorted(files)}
@@ -181,6 +183,8 @@ class Contents:
         sources = self._sources(spec, digests, arguments)
         commits = {name: commit for name, commit in sources.items() if commit}
         prologues = {git_sources.SCRIPT: git_sources.prologue(commits)} if commits else {}
+        if packages and pip_packages.SCRIPT in digests:
+            prologues[pip_packages.SCRIPT] = pip_packages.prologue(packages)
         for file, lines in prologues.items():
             digests[file] = context.digest(lines.encode() + self._context.read(file), executable=True)
         return _Reached(reach.render(given), digests, reach.arguments, sources, prologues, reach.stages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
+from tests.fakes.package_index import Index, standins, wheel
 from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
 from tests.helpers.sample_repository import Checkout as Repository
 
@@ -165,13 +167,13 @@ class Checkout:
     """A copy of the stacks and Dockerfiles whose parents come from a registry on loopback."""
 
     def __init__(self, root: Path, registry: Registry) -> None:
-        self.root, self.registry = root, registry
+        self.root, self.registry, self.mirrors = root, registry, dict[str, str]()
         for folder in ("cli", "dockerfiles", "oci", "stacks"):
             ignored = shutil.ignore_patterns("__pycache__", "lock.toml")
             shutil.copytree(ROOT / folder, root / folder, ignore=ignored)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        mirrors = {"images": {"docker.io": self.registry.address}}
+        mirrors = {"images": {"docker.io": self.registry.address}, **self.mirrors}
         return subprocess.run(
             [sys.executable, "-m", "stacks", *arguments],
             cwd=self.root,
@@ -444,3 +446,87 @@ def test_lock_edited_by_hand_is_one_line(tmp_path: Path, line: str, form: str) -
     ) as e:
         lock.read(tmp_path)
     assert "\n" not in str(e.value)
+
+
+@pytest.fixture
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    folder = tmp_path_factory.mktemp("index")
+    standins(folder)
+    wheel(folder, "pip", "99.0")
+    served = Index(folder)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def local(checkout: Checkout, index: Index) -> Checkout:
+    """A checkout with the stack ``l``, of torch's stand-ins."""
+    keys = "slipway:flavor: local\n  slipway:torch: {version: 2.1.0, vision: 0.16.0, audio: 2.1.0}"
+    (checkout.root / "stacks/Pulumi.l.yaml").write_text(f"config:\n  {keys}\n")
+    checkout.mirrors["pythonIndex"] = index.url
+    return checkout
+
+
+def image_of(local: Checkout) -> dict[str, Any]:
+    (built,) = json.loads(local.run("show", "l", "--json").stdout)["images"]
+    return dict(built)
+
+
+def test_python_packages_are_locked_by_hash(local: Checkout, index: Index) -> None:
+    lock.write(local.root, {f"{local.registry.address}/library/debian:bookworm-slim": ONE})
+    before = image_of(local)
+    unpinned = local.run("check", "--locked", "l").stderr
+    assert (
+        "stack l: what pip installs in torch, by hash, is not in stacks/lock.toml (torch): run `slipway lock l`"
+    ) in unpinned.splitlines()
+    done = local.run("lock", "l")
+    assert (done.returncode, done.stderr) == (0, "")
+    ((key, files),) = lock.read_packages(local.root).items()
+    assert key == (
+        f"linux/amd64 {index.url.rstrip('/')} pip setuptools torch==2.1.0 torchvision==0.16.0 torchaudio==2.1.0 "
+        "numpy<2 setuptools<82"
+    )
+    for address, sha256 in files.items():
+        content = (index.folder / address.rpartition("/")[2]).read_bytes()
+        assert sha256 == hashlib.sha256(content).hexdigest()
+    names = {address.rpartition("/")[2].partition("-")[0] for address in files}
+    assert {"pip", "torch", "torchvision", "torchaudio", "mpmath", "setuptools", "nvidia_nvjitlink"} <= names
+    assert f"{index.address}/files/setuptools-81.0-py3-none-any.whl" in files
+    assert "is not in stacks/lock.toml" not in local.run("check", "--locked", "l").stderr
+    assert image_of(local)["tag"] != before["tag"]
+    lock.write(local.root, lock.read(local.root))
+    assert image_of(local) == before
+
+
+def test_lock_of_other_stacks_keeps_python_packages(local: Checkout) -> None:
+    assert local.run("lock", "l").returncode == 0
+    packages = lock.read_packages(local.root)
+    assert local.run("lock", "base-cu121").returncode == 0
+    assert lock.read_packages(local.root) == packages
+
+
+def test_lock_without_an_index_writes_nothing(local: Checkout, index: Index) -> None:
+    index.close()
+    done = local.run("lock", "l")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert f"uv finds no packages on {index.url.rstrip('/')}: error: " in done.stderr
+    assert not lock.path(local.root).exists()
+
+
+def test_package_without_a_wheel_is_refused(local: Checkout, index: Index) -> None:
+    (index.folder / "mpmath-1.3-py3-none-any.whl").unlink()
+    done = local.run("lock", "l")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "mpmath" in done.stderr
+    assert not lock.path(local.root).exists()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ['"https://f.example/a.whl" = "1"', '"https://f.example/\'$(id)" = "' + "0" * 64 + '"', '"a.whl" = 1'],
+)
+def test_packages_edited_by_hand_are_one_line(tmp_path: Path, entry: str) -> None:
+    (tmp_path / "stacks").mkdir()
+    lock.path(tmp_path).write_text(f'[packages."linux/amd64 a==1"]\n{entry}\n')
+    with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: packages: linux/amd64 a==1: .* take the file from git"):
+        lock.read(tmp_path)

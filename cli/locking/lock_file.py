@@ -1,4 +1,4 @@
-"""``slipway lock``: the digests of outside parents and the commits of git sources, written to ``stacks/lock.toml``."""
+"""``slipway lock``: digests of parents, commits of sources and hashes of Python packages, written to the lock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from cli.locking import python_packages
 from oci import client
 from stacks import checks, graph, lock
 from stacks.child_environment import child_environment
@@ -21,8 +22,8 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     """Write the lock for all stacks, or for those named; yield a line for each entry that was looked up.
 
     Raises:
-        SlipwayError: a stack is wrong, a registry or repository does not respond, or a git tag has moved since it was
-            locked; then nothing is written.
+        SlipwayError: a stack is wrong, a registry, repository or index does not respond, or a git tag has moved since
+            it was locked; then nothing is written.
     """
     graphs = [_graph(stack) for stack in stacks or stack_names()]
     references: set[str] = set()
@@ -36,12 +37,32 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
     current |= _tag_commits(graphs, current)
     _check_moved_tags(before, current)
+    packages = _packages(graphs)
+    packages_before = lock.read_packages(ROOT)
     unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
-    lock.write(ROOT, {**unchanged, **current}, date)
+    lock.write(ROOT, {**unchanged, **current}, date, {**(packages_before if stacks else {}), **packages})
     for name, digest in current.items():
         old = before.get(name)
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
+    for name, files in packages.items():
+        new = len(files.keys() - packages_before.get(name, files).keys())
+        yield f"{name}: {len(files)} files{f', {new} of them new' if new else ''}"
+
+
+def _packages(graphs: Iterable[Graph]) -> dict[str, dict[str, str]]:
+    """Return the files of the Python packages of all images that say what these are, by their names in the lock."""
+    wanted = {
+        lock.packages_key(spec.packages, spec.platform, unlocked.config.mirrors): (spec, unlocked.config.mirrors)
+        for unlocked in graphs
+        for spec in unlocked.specs
+        if spec.packages
+    }
+    return {
+        key: python_packages.files(spec.packages, spec.platform, mirrors)
+        for key, (spec, mirrors) in sorted(wanted.items())
+        if spec.packages
+    }
 
 
 def _graph(stack: str) -> Graph:

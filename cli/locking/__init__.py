@@ -1,0 +1,1 @@
+"""``slipway lock``: what builds fetch from others, looked up and written down."""

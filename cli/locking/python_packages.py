@@ -1,0 +1,91 @@
+"""The files that an image's pip steps may install, as uv resolves them: each by its address and SHA-256.
+
+Only wheels count. Without one, uv would run a package's own code on this machine to learn what it requires.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import uv
+
+from stacks.config.fetching.mirrors import Mirrors
+from stacks.errors import SlipwayError, one_line
+from stacks.lock import python_indexes
+from stacks.platforms import architecture
+from stacks.spec import Packages
+
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+_GLIBC: Final = "manylinux_2_28"
+"""The newest C library that files may ask for: below that of Debian 11 and Ubuntu 20.04, as torch's own wheels."""
+
+
+def files(packages: Packages, platform: str, mirrors: Mirrors) -> dict[str, str]:
+    """Return the SHA-256, in hexadecimal, of each file that pip may install, by its address.
+
+    An image may have one of several Pythons, so these are the files of all of them.
+
+    Raises:
+        SlipwayError: an index does not respond, the requirements have no solution, or a package has no wheel.
+    """
+    return {
+        address: digest
+        for python in packages.pythons
+        for address, digest in _files(_resolved(packages, python, platform, mirrors), packages.requirements)
+    }
+
+
+def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) -> dict[str, Any]:
+    """Return what uv resolves for one Python, as a lock of PEP 751."""
+    default, *more = python_indexes(mirrors)
+    with tempfile.TemporaryDirectory(prefix="slipway-") as name:
+        folder = Path(name)
+        for file, lines in (("requirements.in", packages.requirements), ("constraints.txt", packages.constraints)):
+            (folder / file).write_text("".join(f"{line}\n" for line in lines))
+        words = [
+            uv.find_uv_bin(),
+            "pip",
+            "compile",
+            "--quiet",
+            "--no-config",
+            "--no-progress",
+            "--color=never",
+            "--no-build",
+        ]
+        words += ["--python", sys.executable, "--python-version", python]
+        words += ["--python-platform", f"{_MACHINES[architecture(platform)]}-{_GLIBC}", "--default-index", default]
+        words += [word for index in more for word in ("--index", index)]
+        words += ["--constraint", "constraints.txt", "--output-file", "pylock.toml", "requirements.in"]
+        completed = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        if completed.returncode:
+            reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split())
+            raise SlipwayError(
+                f"{one_line(' '.join(packages.requirements))}: Python {python} on {platform}: "
+                f"uv finds no packages on {', '.join((default, *more))}: {one_line(reason, 300)}"
+            )
+        return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
+
+
+def _files(resolved: Mapping[str, Any], requirements: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the address and SHA-256 of each wheel.
+
+    Raises:
+        SlipwayError: a package has no wheel with a SHA-256.
+    """
+    for package in resolved["packages"]:
+        wheels = package.get("wheels", [])
+        hashed = {file["url"]: file["hashes"]["sha256"] for file in wheels if "sha256" in file.get("hashes", {})}
+        if not hashed:
+            release = one_line(f"{package['name']} {package.get('version', '')}")
+            raise SlipwayError(
+                f"{one_line(' '.join(requirements))}: {release}: the index has no wheel of it with a SHA-256; "
+                "take another version, or another index"
+            )
+        yield from hashed.items()

@@ -1,0 +1,36 @@
+"""The Python packages that a build's pip steps may install, where the lock has them.
+
+Every pip step that reaches an index gets its options from ``pip-index``. With the lock, that script names one page in
+place of the indexes. The page links each locked file with its SHA-256, and pip refuses a file with another one
+(``pip install --find-links``: a link's fragment). What the page does not have, pip does not install: neither a package
+nor what a source is built with, which ``--require-hashes`` does not cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+SCRIPT: Final = "common/layers/pip-index"
+"""The script that prints pip's options, relative to the context."""
+
+INDEX_ARG: Final = "PYTHON_INDEX_URL"
+"""The build argument that a stage with such a step declares."""
+
+
+def prologue(files: Mapping[str, str]) -> str:
+    """Return the lines before ``pip-index`` that take its place; ``files`` maps addresses to SHA-256 in hexadecimal."""
+    links = "".join(
+        f'<a href="{address.partition("#")[0]}#sha256={digest}">{address.partition("#")[0].rpartition("/")[2]}</a>\n'
+        for address, digest in sorted(files.items())
+    )
+    return f"""#!/bin/sh
+# The Python packages of stacks/lock.toml, each file by its hash.
+set -eu
+page=$(mktemp -d)/packages.html
+cat > "$page" << 'LINKS'
+<!doctype html>
+{links}LINKS
+printf ' --no-index --find-links %s' "$page"
+exit 0
+"""
