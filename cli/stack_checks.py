@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Iterator
 
-from stacks import plan
+from stacks import lock, plan
 from stacks.checks.collisions import StackImages, collisions, shared_repositories, shared_tags
+from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT, stack_names
 from stacks.errors import SlipwayError, one_line
 from stacks.identity.content import Content, Contents
@@ -32,7 +33,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
             mistakes.append(str(error))
             continue
         if name in locked:
-            mistakes += _unpinned(name, (image.content for image in planned.images))
+            mistakes += _unpinned(name, (image.content for image in planned.images), planned.config)
         for warning in planned.config.warnings:
             print(f"warning: {name}: {warning}", file=sys.stderr)
         specs = [image.spec for image in planned.images]
@@ -51,11 +52,11 @@ def check(locked: Collection[str] = ()) -> list[str]:
     return list(dict.fromkeys(mistakes))  # a mistake of the branch is one of every stack
 
 
-def _unpinned(stack: str, contents: Iterable[Content]) -> list[str]:
+def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> list[str]:
     """Return a line for each thing that a stack's images fetch and the lock does not pin."""
     users: dict[str, list[str]] = {}
     for content in contents:
-        for thing in (*_parents(content), *_sources(content), *_packages(content)):
+        for thing in (*_parents(content), *_sources(content), *_packages(content), *_platforms(content, config)):
             users.setdefault(thing, []).append(content.spec.name)
     return [
         f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
@@ -67,6 +68,14 @@ def _parents(content: Content) -> Iterator[str]:
     for parent in content.parents.values():
         if isinstance(parent, Outside) and not parent.digest and "@" not in parent.reference:
             yield f"the digest of the parent {one_line(parent.reference)}"
+
+
+def _platforms(content: Content, config: StackConfig) -> Iterator[str]:
+    indexes = lock.read(ROOT)
+    for argument, name in lock.platform_parents(content.spec, config).items():
+        parent = content.parents.get(argument)
+        if isinstance(parent, Outside) and parent.digest and parent.digest == indexes.get(name):
+            yield f"the digest of the parent {one_line(parent.reference)} for {content.spec.platform}"
 
 
 def _sources(content: Content) -> Iterator[str]:

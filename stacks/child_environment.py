@@ -52,6 +52,8 @@ PROGRAMS: Final = {
     "syft": _REGISTRIES,
     "toolchain.needs": rf"SLIPWAY_(BRANCH|MIRRORS|REGISTRY|REGISTRY_USERNAME)|{_PYTHON}",
     "uv": _PIP,
+    # What the lock has follows from the stack alone, and from no index or option of the machine.
+    "uv.lock": r"NETRC|(REQUESTS|CURL)_CA_BUNDLE",
 }
 """By program: the names of the variables that it gets beside those of every program, as a regular expression.
 

@@ -74,8 +74,8 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     """
     graph = unlocked(values, where, root)
     try:
-        packages = lock.read_packages(root)
-        ordered = parents_first(lock.pinned(graph.specs, graph.config.mirrors, lock.read(root), packages))
+        tables = lock.read_tables(root)
+        ordered = parents_first(lock.pinned(graph.specs, graph.config, lock.read(root), tables))
         return Graph(where, graph.config, tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))), root)
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None

@@ -17,9 +17,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.signing import trusted
+from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError, one_line
 from stacks.references import qualified
 from stacks.spec import ImageSpec, Outside, Packages, Sibling
@@ -32,12 +35,17 @@ _REFRESH = "refresh"
 _TAGS = "refs/tags/"
 _PACKAGES = "packages"
 """The table of Python packages: for each set of requirements, the SHA-256 of files by their addresses."""
+_PLATFORMS = "platforms"
+"""The table of parents in stacks for several platforms: for each index, its images' digests by platform."""
+_TABLES = (_PACKAGES, _PLATFORMS)
 _ADDRESS = re.compile(r"https?://[\w.~:/?#@!$&()*+,;=%\[\]-]+")
+_PLATFORM = re.compile(r"\w+/\w+(/\w+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGEST_FORM = "a digest such as sha256:<64 hexadecimal digits>"
 _FORMS = {
     "a date such as 2026-01-31": re.compile(r"\d{4}-\d\d-\d\d"),
     "a commit of 40 hexadecimal digits": re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?"),
-    "a digest such as sha256:<64 hexadecimal digits>": re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"),
+    _DIGEST_FORM: re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"),
 }
 """The forms of an entry: that of the date, of a commit, and of a digest."""
 
@@ -56,17 +64,31 @@ def read(root: Path) -> Mapping[str, str]:
     Raises:
         SlipwayError: the file is not what ``lock`` writes.
     """
-    return {name: digest for name, digest in _read(root).items() if name not in {_REFRESH, _PACKAGES}}
+    return {name: digest for name, digest in _read(root).items() if name not in {_REFRESH, *_TABLES}}
 
 
-def read_packages(root: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return the SHA-256 of each locked file of a Python package, by its address, for each :func:`packages_key`.
+class Tables(NamedTuple):
+    """What the lock has besides single entries.
+
+    ``packages`` has the SHA-256 of each file of Python packages, by its address, for each :func:`packages_key`.
+    ``platforms`` has the digest of each platform's image, for each index as :func:`index_key` names it.
+    """
+
+    packages: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    platforms: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+
+_NO_TABLES = Tables()
+
+
+def read_tables(root: Path) -> Tables:
+    """Return the tables of the lock.
 
     Raises:
         SlipwayError: see :func:`read`.
     """
-    packages: Mapping[str, Mapping[str, str]] = _read(root).get(_PACKAGES, {})
-    return packages
+    locked = _read(root)
+    return Tables(*(locked.get(name, {}) for name in _TABLES))
 
 
 def refresh_date(root: Path) -> str | None:
@@ -102,9 +124,9 @@ def _parsed(text: str) -> Mapping[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise SlipwayError(f"{_FILE}: {error}; run `slipway lock` to write it anew") from None
     for name, value in locked.items():
-        if name == _PACKAGES and isinstance(value, dict):
-            for key, files in value.items():
-                _check_files(key, files)
+        if name in _TABLES and isinstance(value, dict):
+            for key, entries in value.items():
+                _check_table(name, key, entries)
         else:
             _check_entry(name, value)
     return locked
@@ -120,13 +142,17 @@ def _check_entry(name: str, value: object) -> None:
         )
 
 
-def _check_files(key: str, files: object) -> None:
-    entries = files.items() if isinstance(files, dict) else [("", files)]
-    for address, digest in entries:
-        if not (_ADDRESS.fullmatch(address) and isinstance(digest, str) and _SHA256.fullmatch(digest)):
+def _check_table(table: str, key: str, entries: object) -> None:
+    names, values, form = (
+        (_ADDRESS, _SHA256, "the SHA-256 of a file with an address")
+        if table == _PACKAGES
+        else (_PLATFORM, _FORMS[_DIGEST_FORM], "a platform's digest")
+    )
+    for name, value in entries.items() if isinstance(entries, dict) else [("", entries)]:
+        if not (names.fullmatch(name) and isinstance(value, str) and values.fullmatch(value)):
             raise SlipwayError(
-                f"{_FILE}: {_PACKAGES}: {one_line(key)}: '{one_line(address)}': '{one_line(str(digest))}' is not the "
-                "SHA-256 of a file with an address; take the file from git, or delete the table and run `slipway lock`"
+                f"{_FILE}: {table}: {one_line(key)}: '{one_line(name)}': '{one_line(str(value))}' is not {form}; "
+                "take the file from git, or delete the table and run `slipway lock`"
             )
 
 
@@ -134,7 +160,7 @@ def write(
     root: Path,
     locked: Mapping[str, str],
     refresh: str | None = None,
-    packages: Mapping[str, Mapping[str, str]] | None = None,
+    tables: Tables = _NO_TABLES,
 ) -> None:
     """Write the lock, sorted, in one step.
 
@@ -142,17 +168,18 @@ def write(
         root: the checkout.
         locked: see :func:`read`.
         refresh: the date of the last refresh, if there was one.
-        packages: see :func:`read_packages`.
+        tables: see :func:`read_tables`.
     """
     date = f"{_REFRESH} = {json.dumps(refresh)}\n" if refresh else ""
     lines = (f"{json.dumps(name)} = {json.dumps(digest)}\n" for name, digest in sorted(locked.items()))
     fresh = path(root).with_suffix(".new")
-    tables = (
-        f"\n[{_PACKAGES}.{json.dumps(key)}]\n"
-        + "".join(f"{json.dumps(address)} = {json.dumps(digest)}\n" for address, digest in sorted(files.items()))
-        for key, files in sorted((packages or {}).items())
+    blocks = (
+        f"\n[{table}.{json.dumps(key)}]\n"
+        + "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in sorted(values.items()))
+        for table, entries in zip(_TABLES, tables, strict=True)
+        for key, values in sorted(entries.items())
     )
-    fresh.write_text(_HEADER + date + "".join(lines) + "".join(tables), encoding="utf-8")
+    fresh.write_text(_HEADER + date + "".join(lines) + "".join(blocks), encoding="utf-8")
     fresh.replace(path(root))
 
 
@@ -163,6 +190,29 @@ def tagged_parents(spec: ImageSpec, mirrors: Mirrors) -> dict[str, str]:
         for argument, parent in spec.parents.items()
         if isinstance(parent, Outside) and re.fullmatch(r"[^@]*:[^/@]+", parent.reference)
     }
+
+
+def platform_parents(spec: ImageSpec, config: StackConfig) -> dict[str, str]:
+    """Return those of :func:`tagged_parents` of which an image takes its platform's digest, not that of the index.
+
+    That is where the image is built for one platform of several; a source is for all. A parent that must be signed is
+    taken by the digest that is signed, which is the index's.
+    """
+    if spec.repository is None:
+        return {}
+    return {
+        argument: name
+        for argument, name in tagged_parents(spec, config.mirrors).items()
+        if isinstance(parent := spec.parents[argument], Outside) and not trusted(config.trust, parent.reference)
+    }
+
+
+def index_key(name: str, digest: str) -> str:
+    """Return the name of a parent's platforms in the lock: the reference with the index's digest.
+
+    So an index with another digest, which Renovate may write, has none of an older one's platforms.
+    """
+    return f"{name}@{digest}"
 
 
 def branches(spec: ImageSpec, mirrors: Mirrors) -> dict[str, tuple[str, str]]:
@@ -238,28 +288,34 @@ def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
 
 def pinned(
     specs: Iterable[ImageSpec],
-    mirrors: Mirrors,
+    config: StackConfig,
     locked: Mapping[str, str],
-    packages: Mapping[str, Mapping[str, str]] | None = None,
+    tables: Tables = _NO_TABLES,
 ) -> list[ImageSpec]:
     """Return the specs with what the lock has for them: digests of parents, commits of sources, files of packages.
 
-    ``locked`` is what :func:`read` returns, and ``packages`` what :func:`read_packages` does.
+    An image of one of several platforms gets its platform's digest of a parent, another image that of the index.
+
+    ``locked`` is what :func:`read` returns, and ``tables`` what :func:`read_tables` does.
 
     Raises:
         SlipwayError: the lock lacks a branch. A parent without a digest stays at its tag, and so does a source without
             a commit.
     """
+    mirrors = config.mirrors
     commits = _tag_commits(mirrors, locked)
     result = []
     for unlocked in specs:
         spec = _at_commits(unlocked, mirrors, locked)
         digests = {argument: locked.get(name) for argument, name in tagged_parents(spec, mirrors).items()}
+        for argument, name in platform_parents(spec, config).items():
+            of = tables.platforms.get(index_key(name, digests[argument] or ""), {})
+            digests[argument] = of.get(spec.platform, digests[argument])
         parents = {
             argument: parent.model_copy(update={"digest": digests[argument]}) if digests.get(argument) else parent
             for argument, parent in spec.parents.items()
         }
-        files = (packages or {}).get(packages_key(spec.packages, spec.platform, mirrors)) if spec.packages else None
+        files = tables.packages.get(packages_key(spec.packages, spec.platform, mirrors)) if spec.packages else None
         result.append(
             spec.model_copy(
                 update={

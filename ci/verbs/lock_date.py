@@ -22,6 +22,6 @@ def run(options: argparse.Namespace) -> int:
     commit, path = repository.fetch(ROOT, options.branch), lock.path(ROOT).relative_to(ROOT)
     date = lock.refresh_date_in(repository.run(ROOT, "show", f"{commit}:{path}"))
     if date and date > (lock.refresh_date(ROOT) or ""):
-        lock.write(ROOT, lock.read(ROOT), date, lock.read_packages(ROOT))
+        lock.write(ROOT, lock.read(ROOT), date, lock.read_tables(ROOT))
         print(f"kept the refresh of {date} from the open pull request")
     return 0

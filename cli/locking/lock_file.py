@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from cli.locking import python_packages
 from oci import client
+from oci.registry_image import chosen
 from stacks import checks, graph, lock
 from stacks.child_environment import child_environment
 from stacks.config.stack_file import ROOT, read_stack, stack_names
@@ -37,17 +38,44 @@ def update(stacks: Sequence[str], *, refresh: bool) -> Iterator[str]:
     current |= {lock.branch_key(*branch): commit(*branch) for branch in sorted(branches)}
     current |= _tag_commits(graphs, current)
     _check_moved_tags(before, current)
-    packages = _packages(graphs)
-    packages_before = lock.read_packages(ROOT)
+    tables = lock.Tables(_packages(graphs), _platforms(graphs, current))
+    tables_before = lock.read_tables(ROOT)
     unchanged = before if stacks else {}
     date = datetime.now(UTC).date().isoformat() if refresh else lock.refresh_date(ROOT)
-    lock.write(ROOT, {**unchanged, **current}, date, {**(packages_before if stacks else {}), **packages})
+    merged = lock.Tables(*({**old, **new} for old, new in zip(tables_before, tables, strict=True)))
+    lock.write(ROOT, {**unchanged, **current}, date, merged if stacks else tables)
     for name, digest in current.items():
         old = before.get(name)
         yield f"{name}: {digest}" if old in {None, digest} else f"{name}: {old} -> {digest}"
-    for name, files in packages.items():
-        new = len(files.keys() - packages_before.get(name, files).keys())
+    for name, files in tables.packages.items():
+        new = len(files.keys() - tables_before.packages.get(name, files).keys())
         yield f"{name}: {len(files)} files{f', {new} of them new' if new else ''}"
+    for name, digests in tables.platforms.items():
+        yield from (f"{name}: {platform}: {digest}" for platform, digest in digests.items())
+
+
+def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the digests of the parents' images for each platform of the stacks for several, by index.
+
+    Raises:
+        SlipwayError: a parent is no index, or has no image for a platform.
+    """
+    platforms: dict[str, set[str]] = {}
+    for unlocked in graphs:
+        for spec in unlocked.specs:
+            for name in lock.platform_parents(spec, unlocked.config).values():
+                platforms.setdefault(name, set()).add(spec.platform)
+    digests = {}
+    for name, of in sorted(platforms.items()):
+        key = lock.index_key(name, locked[name])
+        manifest = client.Repository(key).manifest()
+        if manifest.media_type not in client.INDEXES:
+            raise SlipwayError(
+                f"{name}: one image for one platform, where the stack builds for {' and '.join(sorted(of))}; "
+                "take a parent that has them, or make a stack for each platform"
+            )
+        digests[key] = {platform: chosen(key, manifest.content, platform) for platform in sorted(of)}
+    return digests
 
 
 def _packages(graphs: Iterable[Graph]) -> dict[str, dict[str, str]]:
@@ -80,7 +108,7 @@ def _tag_commits(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str
     tags: dict[str, set[str]] = {}
     for unlocked in graphs:
         mirrors = unlocked.config.mirrors
-        for content in of_stack(lock.pinned(unlocked.specs, mirrors, locked), contents).values():
+        for content in of_stack(lock.pinned(unlocked.specs, unlocked.config, locked), contents).values():
             for source in content.sources:
                 address, _, ref = lock.tag_key(source, mirrors).partition("#")
                 tags.setdefault(address, set()).add(ref)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import uv
 
+from stacks.child_environment import child_environment
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.errors import SlipwayError, one_line
 from stacks.lock import python_indexes
@@ -63,7 +64,9 @@ def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) 
         words += ["--python-platform", f"{_MACHINES[architecture(platform)]}-{_GLIBC}", "--default-index", default]
         words += [word for index in more for word in ("--index", index)]
         words += ["--constraint", "constraints.txt", "--output-file", "pylock.toml", "requirements.in"]
-        completed = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        completed = subprocess.run(
+            words, cwd=folder, env=child_environment("uv.lock"), capture_output=True, text=True, check=False
+        )
         if completed.returncode:
             reason = " ".join(re.sub(r"[^\x20-\x7e]", " ", completed.stderr).split())
             raise SlipwayError(

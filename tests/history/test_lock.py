@@ -17,8 +17,9 @@ import pytest
 
 from oci.client import digest, tag
 from oci.credentials import Login
-from stacks import lock, plan
+from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
+from stacks.config.stack_config import StackConfig
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
@@ -46,6 +47,10 @@ def image(**parents: str) -> ImageSpec:
         licenses="MIT",
         suffix=Suffix(variant="base"),
     )
+
+
+def stack_config(**keys: Any) -> StackConfig:
+    return flavors.load({"flavor": "local", **keys}, "test")
 
 
 def test_digest_of_tag_is_that_of_registry_or_index(registry: Registry) -> None:
@@ -157,9 +162,9 @@ def test_tagged_parents_have_the_names_they_are_pulled_by() -> None:
 
 def test_pinned_uses_digest_of_same_registry_alone() -> None:
     locked = {"docker.io/library/debian:12": ONE}
-    (pinned,) = lock.pinned([image(A="debian:12")], Mirrors(), locked)
+    (pinned,) = lock.pinned([image(A="debian:12")], stack_config(), locked)
     assert pinned.parents["A"] == Outside(reference="debian:12", digest=ONE)
-    elsewhere = Mirrors(images={"docker.io": "m.example"})
+    elsewhere = stack_config(mirrors={"images": {"docker.io": "m.example"}})
     assert lock.pinned([image(A="debian:12")], elsewhere, locked) == [image(A="debian:12")]
 
 
@@ -481,7 +486,7 @@ def test_python_packages_are_locked_by_hash(local: Checkout, index: Index) -> No
     ) in unpinned.splitlines()
     done = local.run("lock", "l")
     assert (done.returncode, done.stderr) == (0, "")
-    ((key, files),) = lock.read_packages(local.root).items()
+    ((key, files),) = lock.read_tables(local.root).packages.items()
     assert key == (
         f"linux/amd64 {index.url.rstrip('/')} pip setuptools torch==2.1.0 torchvision==0.16.0 torchaudio==2.1.0 "
         "numpy<2 setuptools<82"
@@ -500,9 +505,9 @@ def test_python_packages_are_locked_by_hash(local: Checkout, index: Index) -> No
 
 def test_lock_of_other_stacks_keeps_python_packages(local: Checkout) -> None:
     assert local.run("lock", "l").returncode == 0
-    packages = lock.read_packages(local.root)
+    packages = lock.read_tables(local.root).packages
     assert local.run("lock", "base-cu121").returncode == 0
-    assert lock.read_packages(local.root) == packages
+    assert lock.read_tables(local.root).packages == packages
 
 
 def test_lock_without_an_index_writes_nothing(local: Checkout, index: Index) -> None:
@@ -530,3 +535,77 @@ def test_packages_edited_by_hand_are_one_line(tmp_path: Path, entry: str) -> Non
     lock.path(tmp_path).write_text(f'[packages."linux/amd64 a==1"]\n{entry}\n')
     with pytest.raises(SlipwayError, match=r"^stacks/lock.toml: packages: linux/amd64 a==1: .* take the file from git"):
         lock.read(tmp_path)
+
+
+BOTH = ("linux/amd64", "linux/arm64")
+
+
+@pytest.fixture
+def several(local: Checkout) -> Checkout:
+    """A checkout with the stack ``m`` for two platforms, whose parent is an index of both."""
+    text = (local.root / "stacks/Pulumi.l.yaml").read_text()
+    (local.root / "stacks/Pulumi.m.yaml").write_text(text + f"  slipway:platforms: [{', '.join(BOTH)}]\n")
+    publish_index(local, *BOTH)
+    return local
+
+
+def publish_index(checkout: Checkout, *platforms: str, mark: str = "1") -> dict[str, str]:
+    """Publish the parent as an index of platforms; return the digest of each."""
+    digests = {platform: f"sha256:{mark * 63}{place}" for place, platform in enumerate(platforms)}
+    manifests = [
+        {
+            "mediaType": MANIFEST,
+            "size": 1,
+            "digest": digest,
+            "platform": dict(zip(("os", "architecture"), platform.split("/"), strict=True)),
+        }
+        for platform, digest in digests.items()
+    ]
+    kind = "application/vnd.oci.image.index.v1+json"
+    checkout.registry.manifest(
+        "library/debian:bookworm-slim", kind, {"schemaVersion": 2, "mediaType": kind, "manifests": manifests}
+    )
+    return digests
+
+
+def parents_of(checkout: Checkout) -> dict[str, str]:
+    images = json.loads(checkout.run("show", "m", "--json").stdout)["images"]
+    return {image["platform"]: image["parents"]["BASE_IMAGE"].partition("@")[2] for image in images}
+
+
+def test_platform_of_several_gets_its_own_digest(several: Checkout) -> None:
+    parent = f"{several.registry.address}/library/debian:bookworm-slim"
+    index = several.registry.digests["library/debian:bookworm-slim"]
+    digests = publish_index(several, *BOTH)
+    lock.write(several.root, {parent: str(index)})
+    assert parents_of(several) == dict.fromkeys(BOTH, index)
+    unpinned = several.run("check", "--locked", "m").stderr
+    assert "the digest of the parent debian:bookworm-slim for linux/arm64 is not in stacks/lock.toml" in unpinned
+
+    done = several.run("lock", "m")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lock.read(several.root)[parent] == index
+    assert lock.read_tables(several.root).platforms == {f"{parent}@{index}": digests}
+    assert parents_of(several) == digests
+    assert "is not in stacks/lock.toml" not in several.run("check", "--locked", "m").stderr
+
+    publish_index(several, *BOTH, mark="2")
+    assert parents_of(several) == digests
+
+
+def test_stack_of_one_platform_keeps_the_index(several: Checkout) -> None:
+    index = several.registry.digests["library/debian:bookworm-slim"]
+    assert several.run("lock", "m", "l").returncode == 0
+    assert image_of(several)["parents"]["BASE_IMAGE"].partition("@")[2] == index
+
+
+def test_parent_without_a_platform_names_those_it_has(several: Checkout) -> None:
+    publish_index(several, "linux/amd64")
+    done = several.run("lock", "m")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert "an index without an image for linux/arm64: linux/amd64 (sha256:" in done.stderr
+    several.registry.manifest("library/debian:bookworm-slim", MANIFEST, {"schemaVersion": 2, "mediaType": MANIFEST})
+    done = several.run("lock", "m")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "one image for one platform, where the stack builds for linux/amd64 and linux/arm64" in done.stderr
+    assert not lock.path(several.root).exists()
