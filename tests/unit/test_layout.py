@@ -23,6 +23,7 @@ FOLDERS: Mapping[str, Collection[str]] = {
     "toolchain": ("cli", "oci", "stacks"),
     "ci": ("cli", "oci", "stacks", "toolchain"),
     "bench": ("cli", "oci", "stacks", "toolchain"),
+    "policies": (),
 }
 """The folders of product code, and which other folders each may import."""
 

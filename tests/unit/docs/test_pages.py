@@ -44,6 +44,8 @@ WITNESSES = {
     r"aws iam create-policy --policy-name slipway-boundary ": "ec2-boundary.json",
     r"ssh -F \.slipway/builder/": "ssh -F .slipway/builder/",
     r"pip install ": "pip install",
+    r"python3 -m venv policies/venv$": '"-m", "venv", str(venv)',
+    r"policies/venv/bin/pip install ": '"bin/pip"), "install"',
     r'eval "\$\(slipway completion (bash|zsh)\)"$': "completion",
     r"python -m torch.distributed.run$": "torch.distributed.run",
 }
@@ -54,7 +56,7 @@ ELSEWHERE = (
     r"srun |mpirun |python3 checks/provider.py|python /report/report.py torchrun ",  # nodes with EFA
     r"tail /var/log/slipway-|aws (ssm|logs|ec2) ",  # an AWS account
     r"kubectl (create|delete|logs|port-forward|rollout) |helm pull ",  # a cluster with GitHub's charts
-    r"pulumi plugin install ",  # Pulumi's registry
+    r"pulumi plugin install |pulumi (preview|up) .*--policy-pack ",  # Pulumi's registry, and its own language host
     r"docker (context create|--context) ",  # another machine
     r"cd (~/project|dockerfiles)$",
 )

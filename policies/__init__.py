@@ -1,0 +1,1 @@
+"""A policy pack of Pulumi: what a stack must be before it is applied."""
