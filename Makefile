@@ -26,19 +26,19 @@ pytest     = python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTES
 help: # list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-up: ## ready this machine, build and publish the images of a stack (STACK=local)
+up: ## set up this machine, build and publish the images of a stack (STACK=local)
 	@$(toolchain) up -- "$$STACK"
 
 preview: ## say what `make up` would change, and build nothing
 	@$(toolchain) preview -- "$$STACK"
 
-down: ## end the services that Slipway started
+down: ## stop the services that Slipway started
 	@$(toolchain) down
 
-doctor: ## say which part of the toolchain is used, its version, and why
+doctor: ## show which tools are used, their versions, and why
 	@$(toolchain) doctor
 
-ready: ## have the toolchain, and its services running, and nothing built
+ready: ## set up the toolchain and start its services; build nothing
 	@$(toolchain) ready
 
 lint: ## check style, types, Dockerfiles, shell scripts and workflows
@@ -51,7 +51,7 @@ test: ## lint, then all tests but the slow ones (TESTS=tests/engine: only these)
 	@. .slipway/env && exec $(pytest) -m "not slow" $(TESTS)
 
 test-unit: WORKERS = auto
-test-unit: ## the tests that need nothing but Python, in seconds
+test-unit: ## the tests that need Python only, in about a minute
 	@$(toolchain) packages
 	@.slipway/venv/bin/$(pytest) -m "not slow" tests/unit
 

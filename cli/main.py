@@ -29,7 +29,7 @@ SECTIONS: Final = {
 slipway = Sections(
     "slipway",
     sections=SECTIONS,
-    help="Say what Slipway's stacks build, change them, and take their images away.\n\n"
+    help="Show what Slipway's stacks build, change and check them, and export their images.\n\n"
     "`make preview` and `make up` preview and build a stack.",
 )
 slipway.add_command(look.specs)

@@ -23,7 +23,7 @@ from stacks.config.stack_file import ROOT
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completion.keys)
 @click.option("--flavor", metavar="FLAVOR", shell_complete=completion.flavors, help="Which family of images it builds.")
 def new(stack: str, values: tuple[str, ...], flavor: str | None) -> None:
-    """Write a stack file with what differs from the defaults, checked first.
+    """Check values, and write a stack file with those that differ from the defaults.
 
     On a terminal it asks for what is missing. Lists and blocks are written as in YAML: [a, b], {key: value}. The keys
     are those of `slipway explain`.
@@ -74,7 +74,7 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)
-@click.option("--refresh", is_flag=True, help="Write today's date too, so that images upgrade their packages anew.")
+@click.option("--refresh", is_flag=True, help="Also write today's date, so that images upgrade their packages.")
 def lock(stacks: tuple[str, ...], *, refresh: bool) -> None:
     """Write the digests of outside parents, the commits of git tags and branches, and the hashes of Python packages."""
     from cli.locking import lock_file

@@ -58,9 +58,9 @@ def affected(since: str, *, as_json: bool) -> None:
 )
 @click.option("--platform", metavar="PLATFORM", help="Only what is for this platform, such as linux/arm64.")
 @click.option("--against", metavar="PLATFORM", help="Compare it with what is for this platform, of one image.")
-@click.option("--thorough", is_flag=True, help="Read the layers that both images have as well.")
-@click.option("--inspect", is_flag=True, help="Say what differs in what loads, and on which GPUs and drivers.")
-@click.option("--json", "form", flag_value="json", help="Print all of it as JSON.")
+@click.option("--thorough", is_flag=True, help="Also read the layers that both images have.")
+@click.option("--inspect", is_flag=True, help="Compare what loads, and on which GPUs and drivers.")
+@click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a pull request.")
 @click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
 @click.pass_context
@@ -76,7 +76,7 @@ def diff(
 ) -> None:
     """Compare what a stack last published with what would be built now, or two images.
 
-    Exits with 1 where an image is larger than its budget.
+    Exits with 1 if an image is larger than its budget.
     """
     from cli.diff import html, report, stack_diff, text
     from cli.diff.comparison import compare
@@ -143,13 +143,13 @@ def verify(stack: str, image: str | None) -> None:
 @click.command(
     cls=Command,
     examples=[
-        ("slipway upstream", "all of them, at every version that a stack takes"),
+        ("slipway upstream", "all of them, at every version that a stack uses"),
         ("slipway upstream nccl --at v2.31.1-1", "before a pinned version moves"),
         ("slipway upstream hpcx --from hpcx-v2.26-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64.tbz", "an archive"),
     ],
 )
 @click.argument("components", metavar="[COMPONENT]...", nargs=-1, shell_complete=completion.components)
-@click.option("--at", "tag", metavar="TAG", help="Another tag or commit than those that the stacks take.")
+@click.option("--at", "tag", metavar="TAG", help="A tag or commit instead of those that the stacks use.")
 @click.option(
     "--from",
     "folder",
@@ -162,10 +162,10 @@ def verify(stack: str, image: str | None) -> None:
 def upstream(
     ctx: click.Context, components: tuple[str, ...], tag: str | None, folder: Path | None, *, as_json: bool
 ) -> None:
-    """Say whether other people's sources still have what our recipes rely on.
+    """Check that upstream sources still have what our recipes rely on.
 
-    Exits with 1 where one has not. Of a git repository, its tags are read and not what is checked out; other
-    files are those of --at, or else of the newest version that a stack takes.
+    Exits with 1 if one does not. A git repository is read at its tags, not as it is checked out. Other files are
+    those of --at, else of the newest version that a stack uses.
     """
     from cli.upstream.upstream import results
 

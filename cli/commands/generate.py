@@ -12,7 +12,7 @@ from stacks.config.stack_file import ROOT
 
 @click.command(cls=Command, examples=[("slipway schema", "after a change of the models")])
 def schema() -> None:
-    """Bring Pulumi.yaml's config block and the JSON schema of stack files up to date."""
+    """Update Pulumi.yaml's config block and the JSON schema of stack files."""
     from cli.generated import generated_files
 
     files = generated_files.schemas()
@@ -24,7 +24,7 @@ def schema() -> None:
 @click.command(cls=Command, examples=[("slipway docs", "after a change of a key, an argument or a command")])
 @click.pass_context
 def docs(ctx: click.Context) -> None:
-    """Bring the tables in the images' READMEs, and the pages of docs/reference, up to date."""
+    """Update the tables in the images' READMEs, and the pages of docs/reference."""
     from cli.generated import generated_files
 
     for path in generated_files.write(generated_files.pages(cast("Sections", ctx.find_root().command))):

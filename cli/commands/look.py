@@ -72,9 +72,9 @@ def show(stack: str, *, as_json: bool) -> None:
 @click.argument("key", required=False, shell_complete=completion.keys)
 @click.option("--stack", metavar="STACK", shell_complete=completion.stacks, help="Say what is allowed for this stack.")
 def explain(key: str | None, stack: str | None) -> None:
-    """Say what a key of a stack file means, its type, default and allowed values, and by which rule.
+    """Explain a key of a stack file: its meaning, type, default, allowed values and their source.
 
-    Without KEY the keys are listed.
+    Without KEY, list the keys.
     """
     from cli.keys import explanation
 
@@ -95,7 +95,7 @@ def explain(key: str | None, stack: str | None) -> None:
 @click.option("--platform", metavar="PLATFORM", help="The image for this platform, such as linux/arm64.")
 @click.option("--gpu", "gpus", metavar="GPU,...", default="", help="GPUs that all GPU code must run on, such as H100.")
 @click.option("--driver", metavar="VERSION", default="", help="The version of the host's NVIDIA driver.")
-@click.option("--json", "form", flag_value="json", help="Print all of it as JSON, for programs.")
+@click.option("--json", "form", flag_value="json", help="Print everything as JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown, for a comment on a pull request.")
 @click.option("--html", "form", flag_value="html", help="Print one self-contained page.")
 @click.pass_context
@@ -103,8 +103,8 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
     STACK means its last image, as it is planned now and pushed. REF is an image in a registry, PATH an archive of
-    `docker save` or an OCI layout. Exits with 1 where there is a
-    fault: a library, a symbol or a version is missing, two packages own one library, or a GPU or driver does not do.
+    `docker save` or an OCI layout. Exits with 1 if there is a fault: a library, a symbol or a version is missing, two
+    packages own one library, or a GPU or driver does not fit.
     """
     from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
@@ -149,8 +149,8 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
 def scan(ctx: click.Context, stack: str, image: str | None) -> None:
     """Say which known vulnerabilities a stack's published images have.
 
-    Grype finds them. Exits with 1 where an image has one that slipway:vulnerabilities refuses. Without that key, these
-    are the critical ones that a newer package mends.
+    Grype finds them. Exits with 1 if an image has one that slipway:vulnerabilities refuses. Without that key,
+    these are the critical ones with a fixed package.
     """
     from cli.inspection import vulnerability_report
 

@@ -32,10 +32,10 @@ from stacks.errors import SlipwayError
     type=click.Choice(["tar", "oci", "sqsh"]),
     help="An archive for `docker load`, an OCI layout, or a squashfs for enroot.",
 )
-@click.option("--output", metavar="FILE", type=Path, help="What to write; a folder for oci.")
+@click.option("--output", metavar="FILE", type=Path, help="The file to write, or the folder for oci.")
 @click.option("--wheels", metavar="DIR", type=Path, help="Write the wheels that the image is made of to this folder.")
 @click.option("--platform", metavar="PLATFORM", help="The image or the wheels for this one, such as linux/arm64.")
-@click.option("--force", is_flag=True, help="Replace what an earlier export has written there.")
+@click.option("--force", is_flag=True, help="Replace an earlier export.")
 def export(
     targets: tuple[str, ...],
     form: str | None,
@@ -83,7 +83,7 @@ def export(
     cls=Command,
     examples=[
         ("slipway compose local --project ~/project", "then: docker compose up -d train"),
-        ("slipway compose universal-cu132 --cpu --force", "anew, for a machine without a GPU"),
+        ("slipway compose universal-cu132 --cpu --force", "again, for a machine without a GPU"),
     ],
 )
 @click.argument("stack", shell_complete=completion.stacks)
@@ -93,12 +93,12 @@ def export(
     metavar="DIR",
     type=Path,
     default=Path(),
-    help="The project's folder, which containers work in.  [default: this one]",
+    help="The project's folder, where containers work.  [default: this one]",
 )
 @click.option("--platform", metavar="PLATFORM", help="Of a stack for several platforms.  [default: this machine's]")
-@click.option("--cpu", is_flag=True, help="Ask for no GPU.")
+@click.option("--cpu", is_flag=True, help="Use no GPU.")
 @click.option("--host-network", is_flag=True, help="Share the machine's network.")
-@click.option("--force", is_flag=True, help="Replace what an earlier run has written there.")
+@click.option("--force", is_flag=True, help="Replace the files of an earlier run.")
 def compose(
     stack: str, image: str | None, project: Path, platform: str | None, *, cpu: bool, host_network: bool, force: bool
 ) -> None:

@@ -21,7 +21,7 @@ _HEAD: Final = """\
 
 <!-- Generated from the command itself by `slipway docs`. -->
 
-`slipway` is on PATH after `. .slipway/env`. `make` builds and previews; this is for all around it. `eval "$(slipway
+`slipway` is on PATH after `. .slipway/env`. `make up` and `make preview` build and preview a stack. `eval "$(slipway
 completion bash)"`, or `zsh`, completes commands, options, stacks and images.
 """
 

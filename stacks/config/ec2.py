@@ -143,7 +143,7 @@ class Ec2Runners(Model):
     kind: Literal["ec2"] = Field(description="Runners on EC2.")
     region: Region = Field(description="AWS region, such as eu-west-1.")
     account: str = Field(pattern="^[0-9]{12}$", description="AWS account, 12 digits; quote it.")
-    github: Ec2GitHub = Field(description="Whose jobs they take.")
+    github: Ec2GitHub = Field(description="Organization or repository whose jobs the runners take.")
     labels: tuple[RunnerLabel, ...] = Field(
         description="Labels by which jobs choose these runners, besides self-hosted, linux, and x64 or arm64."
     )
@@ -195,7 +195,7 @@ class Ec2Runners(Model):
     )
     permissions_boundary: Policy | None = Field(
         None,
-        description="ARN of the IAM policy that bounds the roles which the stack creates, such as that of "
+        description="ARN of the IAM policy that limits the roles of the stack, such as that of "
         "docs/runners/ec2-boundary.json. Default: none.",
     )
     alarm: Alarm = Field(

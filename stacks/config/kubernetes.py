@@ -110,7 +110,7 @@ class Toleration(Model):
     """A taint of nodes that pods may run on all the same, as Kubernetes writes it."""
 
     key: NonEmpty = Field(description="Key of the taint, such as dedicated.")
-    operator: Literal["Equal", "Exists"] = Field("Equal", description="Whether its value counts.")
+    operator: Literal["Equal", "Exists"] = Field("Equal", description="Equal compares the value, Exists ignores it.")
     value: str | None = Field(None, description="Value of the taint, for the operator Equal.")
     effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"] | None = Field(
         None, description="Effect of the taint. Default: any."
@@ -128,8 +128,8 @@ class Pool(Model):
 
     node_selector: dict[NodeLabel, str] = Field(
         default_factory=dict,
-        description="Labels of a pool of nodes for these pods alone. What is privileged needs them on nodes of the "
-        "profile cpu, because a job can get from there to the whole node.",
+        description="Labels of a pool of nodes for these pods only. Privileged pods need them on nodes of the "
+        "profile cpu, because a job can control the whole node.",
     )
     tolerations: tuple[Toleration, ...] = Field(
         (), description="Taints of that pool, which keep other pods away from it."
@@ -149,8 +149,8 @@ class BuildService(Pool):
 
     jobs: bool = Field(
         default=False,
-        description="Give jobs its key, so that they build on it. Who has the key is root over all that is built "
-        "there, so buildOn: runners refuses it.",
+        description="Give jobs its key, so that they can build on it. The key controls all that is built there, "
+        "so buildOn: runners refuses it.",
     )
     cache: Quantity = Field("500Gi", description="Size of the volume for its layers.")
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
@@ -161,11 +161,11 @@ class BuildService(Pool):
         description="Run a rootless BuildKit daemon instead. It has no Docker API, so buildOn: runners cannot use it.",
     )
     service: Literal["ClusterIP", "LoadBalancer", "NodePort"] = Field(
-        "ClusterIP", description="Type of the Kubernetes service that offers it."
+        "ClusterIP", description="Type of its Kubernetes service."
     )
     address: Host | None = Field(
         None,
-        description="host:port under which the machine that runs Pulumi reaches it. Default: its name in the cluster.",
+        description="host:port at which the machine that runs Pulumi reaches it. Default: its name in the cluster.",
     )
 
     @field_validator("address")
@@ -223,7 +223,7 @@ class KubernetesRunners(Pool):
         description="Image of GitHub's runner; the controller needs a recent one.",
     )
     docker_image: Reference = Field("docker:28.5.2-dind", description="Image of the Docker daemon and its client.")
-    github: GitHub = Field(description="Whose jobs they take.")
+    github: GitHub = Field(description="Organization or repository whose jobs the runners take.")
     min_runners: int = Field(0, ge=0, description="Runners that wait for jobs; 0 costs nothing while idle.")
     max_runners: int = Field(4, ge=1, description="Most runners at once.")
     group: str = Field("default", description="Runner group at GitHub.")
@@ -245,7 +245,9 @@ class KubernetesRunners(Pool):
     memory: Quantity = Field("16Gi", description="Memory that each Docker daemon requests; also its limit.")
     cache: Quantity = Field("200Gi", description="Size of the volume for each Docker daemon's layers.")
     disk: Quantity = Field(
-        "100Gi", description="Most that each job writes to its node's disk, beside that volume; a pod with more ends."
+        "100Gi",
+        description="Most that each job may write to its node's disk, besides that volume. A pod that "
+        "writes more is ended.",
     )
     storage_class: str | None = Field(None, description="Storage class of that volume. Default: the cluster's.")
     grace: int = Field(
@@ -256,7 +258,7 @@ class KubernetesRunners(Pool):
     )
 
     build: BuildService | None = Field(
-        None, description="A Docker daemon that builds share: those of jobs, or with buildOn the stack's own."
+        None, description="A shared Docker daemon for builds of jobs, or with buildOn for the stack's images."
     )
     validation: Validation | None = Field(None, description="GPU checks of an image, run on the cluster.")
 

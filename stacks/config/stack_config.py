@@ -78,8 +78,8 @@ class StackConfig(Model):
     build_secrets: dict[Annotated[str, AfterValidator(check_host)], BuildLogin] = Field(
         default_factory=dict,
         json_schema_extra=SENSITIVE,  # a password may stand where its block belongs
-        description="Logins of the hosts that builds fetch from, by host: those in slipway:mirrors. Only the embedded "
-        "docker provider takes them.",
+        description="Logins for builds, by host of an address in slipway:mirrors. Only the embedded docker "
+        "provider takes them.",
     )
     runs_on: tuple[Label, ...] = Field(
         (), description="Labels of the GitHub Actions runners that publish the stack. Default: GitHub's own."
@@ -108,8 +108,9 @@ class StackConfig(Model):
     )
     trust_registry: bool = Field(
         default=False,
-        description="Without signing: take build products from the registry by their tags, although whoever may push "
-        "there can replace them. Default: they are built here, unless the registry is on this machine.",
+        description="Without signing: take build products from the registry by their tags, although anyone who "
+        "can push there can replace them. Default: they are built here, unless the registry is on "
+        "this machine.",
     )
     inspection: Inspection = Field(
         default_factory=Inspection, description="What an image must load before it gets its tag."

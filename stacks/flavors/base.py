@@ -16,9 +16,7 @@ class Config(FamilyConfig):
     """The keys of a ``base`` stack."""
 
     flavor: Literal["base"] = "base"
-    slim: bool = Field(
-        default=False, description="Without g++ and Python's headers. torch.compile then has nothing to compile with."
-    )
+    slim: bool = Field(default=False, description="Omit g++ and Python's headers, which torch.compile needs.")
 
 
 def images(config: Config) -> list[ImageSpec]:

@@ -41,7 +41,7 @@ class Mirrors(Model):
     )
     ca_certificate: Certificate | None = Field(
         None,
-        description="PEM of more root certificates that builds and images trust, as behind an inspecting proxy.",
+        description="PEM of additional root certificates for builds and images, as behind an inspecting proxy.",
     )
 
     @field_validator("downloads")

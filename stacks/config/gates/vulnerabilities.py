@@ -43,7 +43,7 @@ class VulnerabilityException(Model):
     ] = Field(description="The vulnerability's identifier, such as CVE-2026-1234 or GHSA-....")
     packages: str = Field("*", description="Pattern of the packages' names that it is excepted in.")
     reason: Annotated[str, AfterValidator(_reason)] = Field(description="Why the image may be published with it.")
-    until: date = Field(description="The last day of the exception, such as 2027-01-31. It counts no more afterwards.")
+    until: date = Field(description="The last day of the exception (UTC), such as 2027-01-31.")
     justification: Justification | None = Field(
         None,
         description="Why the image is not affected, in OpenVEX's words. Default: it is, and the risk is accepted.",
@@ -53,8 +53,8 @@ class VulnerabilityException(Model):
 class Vulnerabilities(Model):
     """Which known vulnerabilities keep an image from its tag. Grype finds them."""
 
-    severity: Severity = Field("critical", description="The least severity that keeps an image from its tag.")
-    fixed_only: bool = Field(default=True, description="Whether only those count that a newer package mends.")
+    severity: Severity = Field("critical", description="The lowest severity with which an image gets no tag.")
+    fixed_only: bool = Field(default=True, description="Count only vulnerabilities with a fixed package.")
     database: Annotated[str, AfterValidator(_database)] | None = Field(
         None,
         description="Grype's database: the path of an archive, or the address of a mirror's latest.json. "

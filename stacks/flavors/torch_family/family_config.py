@@ -113,7 +113,10 @@ class FamilyConfig(StackConfig):
     )
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
     flash_attention3: CommitPin = Field(default=False, description="FlashAttention 3 in torch: commit or false.")
-    extras: Extras = Field(default_factory=Extras, description="Extensions in torch-extras; with none, no such image.")
+    extras: Extras = Field(
+        default_factory=Extras,
+        description="Extensions in torch-extras. Without any, there is no such image.",
+    )
     march: March | None = Field(
         None,
         description="Oldest processor that DeepSpeed's operators for the CPU run on, as gcc's -march names it. "
