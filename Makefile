@@ -2,12 +2,14 @@
 PYTHON ?= python3
 STACK  ?= local
 PYTEST_ARGS ?=
+SECONDS ?= 300
+HARNESS ?=
 TESTS  ?= $(if $(SHARD),$(or $(shard-$(SHARD)),$(error SHARD=$(SHARD) is none of: $(shards))))
 WORKERS ?= 4
 export STACK
 
 # All tests in parts that take about as long: by folder, as the tests of a folder share what they start and build.
-shard-unit := tests/unit tests/history tests/jobs tests/provider
+shard-unit := tests/unit tests/fuzzing tests/history tests/jobs tests/provider
 shard-engine := tests/engine tests/aws tests/attacks
 shard-toolchain := tests/toolchain tests/workflows
 shard-cluster := tests/cluster
@@ -21,7 +23,7 @@ toolchain := $(PYTHON) -m toolchain
 pytest     = python -m pytest --numprocesses $(WORKERS) --dist loadscope $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up preview down doctor ready lint test test-unit test-all bench lock
+.PHONY: help up preview down doctor ready lint test test-unit test-all fuzz bench lock
 
 help: # list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +61,12 @@ test-all: ## lint, then all tests (TESTS=tests/engine: only these; SHARD=engine:
 	@$(toolchain) packages
 	@$(MAKE) --no-print-directory --jobs=2 lint ready
 	@. .slipway/env && exec $(pytest) $(TESTS)
+
+fuzz: ## fuzz the parsers of outside input, guided by coverage (HARNESS=elf: only this one; SECONDS=300 for each)
+	@$(toolchain) packages
+	@.slipway/venv/bin/uv pip install --quiet --python .slipway/venv/bin/python --target .slipway/fuzzing/site \
+	  --require-hashes --requirements tests/fuzzing/requirements.txt
+	@PYTHONPATH=.slipway/fuzzing/site exec .slipway/venv/bin/python -m tests.fuzzing "$(SECONDS)" $(HARNESS)
 
 bench: ready ## measure against bare Pulumi, docker buildx bake and plain pip
 	@. .slipway/env && exec python -m bench

@@ -101,7 +101,7 @@ def fetch_each(reference: str, login: Login | None = None) -> list[Image]:
     manifest = Repository(reference, login).manifest()
     if manifest.media_type not in INDEXES:
         return [fetch(reference, login)]
-    digests = _platforms(manifest.content)
+    digests = _listed(reference, manifest.content)
     if not digests:
         raise SlipwayError(f"{reference}: an index without images")
     return [fetch(f"{split(reference)[0]}@{digest}", login) for digest in digests.values()]
@@ -115,7 +115,11 @@ def platforms(reference: str, login: Login | None = None) -> list[str]:
     """
     repository = Repository(reference, login)
     manifest = repository.manifest()
-    return [*_platforms(manifest.content)] if manifest.media_type in INDEXES else [of(repository, manifest).platform]
+    return (
+        [*_listed(reference, manifest.content)]
+        if manifest.media_type in INDEXES
+        else [of(repository, manifest).platform]
+    )
 
 
 def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> str:
@@ -124,10 +128,7 @@ def chosen(reference: str, content: Mapping[str, Any], platform: str | None) -> 
     Raises:
         SlipwayError: there is no such image, or there are several.
     """
-    try:
-        digests = _platforms(content)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SlipwayError(f"{reference}: malformed index: {one_line(repr(error))}") from None
+    digests = _listed(reference, content)
     if platform is None and len(digests) == 1:
         return next(iter(digests.values()))
     if platform not in digests:
@@ -148,6 +149,18 @@ def of(blobs: Blobs, manifest: Manifest) -> Image:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         why = one_line(repr(error))
         raise SlipwayError(f"{blobs.reference}: malformed manifest or configuration: {why}") from None
+
+
+def _listed(reference: str, content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digests of an index's images by platform.
+
+    Raises:
+        SlipwayError: the index is malformed.
+    """
+    try:
+        return _platforms(content)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SlipwayError(f"{reference}: malformed index: {one_line(repr(error))}") from None
 
 
 def _platforms(content: Mapping[str, Any]) -> dict[str, str]:

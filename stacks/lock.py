@@ -114,6 +114,10 @@ def _read(root: Path) -> Mapping[str, Any]:
         text = path(root).read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    except UnicodeDecodeError as error:
+        raise SlipwayError(
+            f"{_FILE}: byte {error.start + 1} is not UTF-8; run `slipway lock` to write it anew"
+        ) from None
     return _parsed(text)
 
 
@@ -123,6 +127,8 @@ def _parsed(text: str) -> Mapping[str, Any]:
         locked = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SlipwayError(f"{_FILE}: {error}; run `slipway lock` to write it anew") from None
+    except RecursionError:
+        raise SlipwayError(f"{_FILE}: nested too deep; run `slipway lock` to write it anew") from None
     for name, value in locked.items():
         if name in _TABLES and isinstance(value, dict):
             for key, entries in value.items():

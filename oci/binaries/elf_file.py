@@ -32,8 +32,16 @@ _MOST_TABLE: Final = 128 << 20
 _CHUNK: Final = 1 << 20
 _MOST_NAME: Final = 1 << 16
 """Bytes of the longest name other than a symbol's."""
+_MOST_NAMES: Final = 16 << 20
+"""Bytes of all names in a file other than symbols': structures may overlap, so that few bytes name many."""
 _MOST_VERSIONS: Final = 1 << 16
 """Structures of one chain of versions."""
+_MOST_TAGS: Final = 1 << 16
+"""Entries of the dynamic segment; real ones have some thirty."""
+_SMALLEST_SYMBOL: Final = 16
+"""Bytes of a symbol in a file of 32 bits."""
+_MOST_SECTION_NAME: Final = 256
+"""Bytes of a section's name that are compared."""
 
 _OBJECT, _PROGRAM, _SHARED = 1, 2, 3
 """Types of files: the second and third are loaded."""
@@ -222,7 +230,7 @@ class _Header:
 
     def section_name(self, section: _Section) -> bytes:
         """Return a section's name."""
-        return self._names[section.name : self._names.find(b"\0", section.name)]
+        return self._names[section.name : section.name + _MOST_SECTION_NAME].partition(b"\0")[0]
 
 
 def _table(content: IO[bytes], start: int, size: int, count: int, shape: struct.Struct) -> Iterator[tuple[int, ...]]:
@@ -284,9 +292,15 @@ def _without_content(header: _Header, dynamic: _Segment) -> bool:
 
 
 def _gpu_code(header: _Header, content: IO[bytes], size: int) -> Iterator[GpuCode]:
-    for section in header.sections:
-        if section.kind != _NO_CONTENT and header.section_name(section) == gpu_code.SECTION:
-            yield from gpu_code.read(content, section.start, min(section.start + section.size, size))
+    parts = sorted(
+        (section.start, min(section.start + section.size, size))
+        for section in header.sections
+        if section.kind != _NO_CONTENT and header.section_name(section) == gpu_code.SECTION
+    )
+    read = 0  # sections of a malformed file may overlap, tens of thousands of them
+    for start, end in parts:
+        yield from gpu_code.read(content, max(start, read), end)
+        read = max(read, end)
 
 
 def _held(header: _Header, content: IO[bytes], soname: str) -> tuple[tuple[str, ...], str]:
@@ -334,11 +348,11 @@ class _Tables:
         self.tags: dict[int, list[int]] = {}
         pairs = struct.Struct(self._order + ("QQ" if self._wide else "II"))
         table = _bytes(content, dynamic.start, dynamic.size)
-        for tag, value in pairs.iter_unpack(table[: len(table) // pairs.size * pairs.size]):
+        for tag, value in pairs.iter_unpack(table[: min(len(table) // pairs.size, _MOST_TAGS) * pairs.size]):
             if not tag:
                 break
             self.tags.setdefault(tag, []).append(value)
-        self._strings = b""
+        self._strings, self._length = b"", 0
         if _STRTAB in self.tags:
             self._strings = _bytes(content, self._offset(self.tags[_STRTAB][0]), self.tags.get(_STRSZ, [0])[0])
 
@@ -353,10 +367,14 @@ class _Tables:
 
     def versions_needed(self) -> Iterator[Version]:
         """Yield the symbol versions that the file needs of others."""
+        number = 0
         for place, (_, count, file, first, _) in self._chain(_VERNEED, _VERNEEDNUM, "HHIII"):
             library = self._string(file)
             part = place + first
             for _ in range(count):
+                number += 1
+                if number > _MOST_VERSIONS:
+                    raise ValueError(f"more than {_MOST_VERSIONS} symbol versions")
                 _, flags, _, name, step = self._unpack(part, "IHHII")
                 yield Version(library, self._string(name), bool(flags & _WEAK_VERSION))
                 if not step:
@@ -422,6 +440,8 @@ class _Tables:
             return 0
         place += buckets * 4 + (last - offset) * 4
         while not self._unpack(place, "I")[0] & 1:
+            if last * _SMALLEST_SYMBOL > _MOST_TABLE:
+                raise ValueError("a hash table without an end")
             last += 1
             place += 4
         return last + 1
@@ -443,7 +463,11 @@ class _Tables:
         return struct.unpack(shape, _bytes(self._content, place, struct.calcsize(shape)))
 
     def _string(self, offset: int) -> str:
-        return self._strings[offset : self._strings.index(b"\0", offset, offset + _MOST_NAME)].decode(errors="replace")
+        name = self._strings[offset : self._strings.index(b"\0", offset, offset + _MOST_NAME)]
+        self._length += len(name)
+        if self._length > _MOST_NAMES:
+            raise ValueError(f"names of more than {_MOST_NAMES} bytes")
+        return name.decode(errors="replace")
 
     def _offset(self, address: int) -> int:
         for segment in self._loads:

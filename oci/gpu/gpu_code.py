@@ -43,7 +43,7 @@ def read(file: IO[bytes], start: int, end: int) -> Iterator[GpuCode]:
     while place + _CONTAINER.size <= end:
         file.seek(place)
         magic, _, header, length = _CONTAINER.unpack(file.read(_CONTAINER.size))
-        if magic != _MAGIC:
+        if magic != _MAGIC or header < _CONTAINER.size:
             place += 8  # containers are aligned, with zeros between them
             continue
         entry, place = place + header, min(place + header + length, end)

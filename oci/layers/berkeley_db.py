@@ -32,6 +32,7 @@ def values(content: bytes) -> Iterator[bytes]:
     (last,) = struct.unpack_from("<I", content, 32)
     if len(content) != (last + 1) * size:
         raise ValueError(f"{len(content)} bytes, expected {last + 1} pages of {size}")
+    overflow: set[int] = set()
     for start in range(size, len(content), size):
         pairs, _, _, kind = struct.unpack_from("<HHBB", content, start + 20)
         if kind not in _HASH_PAGES:
@@ -42,15 +43,21 @@ def values(content: bytes) -> Iterator[bytes]:
             place = content[start + value]
             if place == _OVERFLOW:
                 page, length = struct.unpack_from("<II", content, start + value + 4)
-                yield _chain(content, size, page, length)
+                yield _chain(content, size, page, length, overflow)
             elif place == _INLINE and key - value > 8:
                 yield content[start + value + 1 : start + key]
 
 
-def _chain(content: bytes, size: int, page: int, length: int) -> bytes:
-    """Return a value of ``length`` bytes from the chain of overflow pages that begins at ``page``."""
+def _chain(content: bytes, size: int, page: int, length: int, read: set[int]) -> bytes:
+    """Return a value of ``length`` bytes from the chain of overflow pages that begins at ``page``.
+
+    ``read`` has the pages of other values: a page is of one value, or a few bytes would stand for endless chains.
+    """
     value = bytearray()
     while len(value) < min(length, len(content)):
+        if page in read:
+            raise ValueError(f"page {page} is of two values, or of a chain without an end")
+        read.add(page)
         next_page, _, used = struct.unpack_from("<IHH", content, page * size + 16)
         start = page * size + _HEADER
         value += content[start : start + used]

@@ -7,6 +7,7 @@ reads each scalar as text. It refuses a plain scalar that YAML would change.
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ _PREFIX = "Pulumi."
 
 _MOST_VALUES = 100_000
 """Values of a stack's file, those of aliases too."""
+_MOST_DEPTH = 500
+"""Brackets in one another; at some twice as many Python's own limit ends what reads them."""
+_BRACKETS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 # How Pulumi's YAML reader (Go, yaml.v3) takes a plain scalar for a number or a date: its resolve.go, and the
 # YAML 1.1 forms it still reads (leading-zero octal, underscores).
@@ -66,10 +70,13 @@ def read_stack(stack: str, root: Path = ROOT) -> dict[str, Any]:
 
 def parse(text: str, where: str) -> dict[str, Any]:
     """Read the ``slipway:`` keys of a stack file's ``text``; ``where`` names the file in errors."""
+    too_deep = SlipwayError(f"{where}: not YAML that a stack can have: it is nested too deep")
+    if _depth(text) > _MOST_DEPTH:  # PyYAML finds that out in minutes
+        raise too_deep
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except RecursionError:
-        raise SlipwayError(f"{where}: not YAML that a stack can have: it is nested too deep") from None
+        raise too_deep from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = f"{where}:{mark.line + 1}" if mark else where
@@ -92,6 +99,11 @@ def parse(text: str, where: str) -> dict[str, Any]:
             raise SlipwayError(f"{where}: unknown key '{one_line(key)}' (did you mean '{NAMESPACE}:{one_line(name)}'?)")
     prefix = f"{NAMESPACE}:"
     return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
+
+
+def _depth(text: str) -> int:
+    """Return how deep brackets are nested at most; those in quotes and comments count too."""
+    return max(accumulate(_BRACKETS.get(character, 0) for character in text), default=0)
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:

@@ -1,0 +1,209 @@
+"""A harness for each parser of outside input: what it is fed, and the errors that are its answer to a malformed one.
+
+Whatever else a harness raises is a fault of the parser.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import io
+import json
+import os
+import struct
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+from components.runners.ec2.scaler import aws, webhook
+from oci import registry_image
+from oci.binaries import elf_file
+from oci.blob import Unreadable
+from oci.client import Manifest
+from oci.gpu import gpu_code
+from oci.layers import layer, packages
+from stacks import lock, references
+from stacks.config import stack_file
+from stacks.errors import SlipwayError
+from tests.helpers import elf_writer, rpm_writer
+
+DIGEST = f"sha256:{'a' * 64}"
+
+
+@dataclass(frozen=True)
+class Harness:
+    """A parser: ``run`` feeds it bytes, and ``seeds`` are what it takes."""
+
+    run: Callable[[bytes], object]
+    seeds: Iterable[bytes]
+
+
+def elf(data: bytes) -> None:
+    """Read a program or library of an image."""
+    elf_file.read(io.BytesIO(data), len(data))
+
+
+def fatbin(data: bytes) -> None:
+    """Read GPU code of a library."""
+    list(gpu_code.read(io.BytesIO(data), 0, len(data)))
+
+
+def tar_layer(data: bytes) -> None:
+    """Read a layer of an image, plain or compressed."""
+    kind = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd"}.get(data[:2], "tar")
+    with suppress(Unreadable):
+        layer.index(io.BytesIO(data), kind)
+
+
+def database(path: str) -> Callable[[bytes], None]:
+    """Return the harness for a package database."""
+
+    def run(data: bytes) -> None:
+        parse = packages.database(path)
+        assert parse
+        with suppress(ValueError):
+            parse(data)
+
+    return run
+
+
+class _Blobs:
+    """A repository whose every blob is the same configuration."""
+
+    reference = "r.example/x:1"
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def blob(self, digest: str, read: Callable[[IO[bytes]], Any]) -> Any:
+        """Return what ``read`` makes of an empty blob."""
+        del digest
+        return read(io.BytesIO())
+
+    def json(self, digest: str) -> dict[str, Any]:
+        """Return the configuration, which the client knows to be an object."""
+        del digest
+        return self._config if isinstance(self._config, dict) else {}
+
+
+def oci_document(data: bytes) -> None:
+    """Read an index, or a manifest with its configuration, of an image in a registry."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(content, dict):  # the client refuses it
+        return
+    with suppress(SlipwayError):
+        registry_image.chosen("r.example/x:1", content, None)
+    with suppress(SlipwayError):
+        manifest = Manifest(DIGEST, "application/vnd.oci.image.manifest.v1+json", content, data)
+        registry_image.of(_Blobs(content.get("configuration")), manifest)
+
+
+def delivery(data: bytes) -> None:
+    """Take a webhook's call, signed, and not signed."""
+    os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "none", "LABELS": "none", "GITHUB_SCOPE": "acme"}
+    aws._SECRETS["arn"] = (time.time(), "key")
+    signature = f"sha256={hmac.new(b'key', data, hashlib.sha256).hexdigest()}"
+    headers = {"X-Hub-Signature-256": signature, "content-type": "application/json", "x-github-event": "workflow_job"}
+    signed = {"headers": headers, "body": base64.b64encode(data).decode(), "isBase64Encoded": True}
+    assert webhook.handle(signed, None)["statusCode"] in {200, 403, 422}
+    for encoded in (False, True):
+        forged = {"headers": headers, "body": data.decode("latin-1") + "x", "isBase64Encoded": encoded}
+        assert webhook.handle(forged, None)["statusCode"] in {400, 401}
+
+
+def stack_yaml(data: bytes) -> None:
+    """Read a stack's file."""
+    with suppress(SlipwayError, UnicodeDecodeError):
+        stack_file.parse(data.decode(), "stacks/Pulumi.x.yaml")
+
+
+def lock_file(data: bytes) -> None:
+    """Read the lock."""
+    with suppress(SlipwayError, UnicodeDecodeError):
+        lock._parsed(data.decode())
+
+
+def reference(data: bytes) -> None:
+    """Read an image's reference."""
+    with suppress(SlipwayError, ValueError):
+        references.qualified(data.decode())
+
+
+def _archive() -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, kind, target in (
+            ("usr/lib/x.so", tarfile.REGTYPE, ""),
+            ("usr/lib/y.so", tarfile.LNKTYPE, "usr/lib/x.so"),
+            ("usr/lib/z.so", tarfile.SYMTYPE, "../../../etc/passwd"),
+            ("usr/.wh.bin", tarfile.REGTYPE, ""),
+            ("é" * 200, tarfile.DIRTYPE, ""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, target, 3 if kind == tarfile.REGTYPE else 0
+            archive.addfile(member, io.BytesIO(b"abc"))
+    return content.getvalue()
+
+
+_JOB = {"id": 7, "labels": ["a"], "created_at": "2027-01-15T08:00:00Z", "conclusion": None, "runner_name": None}
+_PAYLOAD = {"action": "queued", "repository": {"full_name": "acme/x"}, "workflow_job": {**_JOB, "run_attempt": 1}}
+_INDEX = {"manifests": [{"digest": DIGEST, "platform": {"os": "linux", "architecture": "arm64", "variant": "v8"}}]}
+_MANIFEST = {
+    "config": {"digest": DIGEST, "size": 2},
+    "layers": [{"digest": DIGEST, "size": 2, "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip"}],
+    "configuration": {
+        "os": "linux",
+        "architecture": "amd64",
+        "rootfs": {"diff_ids": [DIGEST]},
+        "history": [{"created_by": "RUN"}],
+        "config": {"Env": ["A=b"]},
+    },
+}
+_HEADER = rpm_writer.header("bash", "5.1", "1")
+
+
+def _berkeley_db() -> bytes:
+    """Return a hash file of three pages: its metadata, a key with a value elsewhere, and that value."""
+    metadata = struct.pack("<12xIII8xI", 0x061561, 9, 512, 2).ljust(512, b"\0")
+    item = struct.pack("<B3xII", 3, 2, len(_HEADER))
+    pairs = struct.pack("<20xHHBB2H", 2, 0, 0, 13, 507, 495).ljust(495, b"\0") + item + b"\1key\0"
+    value = struct.pack("<16xIHH2x", 0, 0, len(_HEADER)) + _HEADER
+    return metadata + pairs.ljust(512, b"\0") + value.ljust(512, b"\0")
+
+
+HARNESSES: Mapping[str, Harness] = {
+    "elf": Harness(
+        elf,
+        [
+            elf_writer.elf(
+                "libx.so.1",
+                ("libc.so.6",),
+                runpath="$ORIGIN",
+                interpreter=elf_writer.LOADER,
+                defined=("f",),
+                undefined=("g",),
+                needs={"libc.so.6": ("GLIBC_2.17",)},
+                provides=("X_1",),
+            ),
+            elf_writer.elf(gpu=elf_writer.fatbin((2, 90, 0))),
+            elf_writer.loader(),
+        ],
+    ),
+    "fatbin": Harness(fatbin, [elf_writer.fatbin((2, 90, 0), (1, 80, 0))]),
+    "layer": Harness(tar_layer, [_archive()]),
+    "dpkg": Harness(database("var/lib/dpkg/status"), [b"Package: a\nStatus: install ok installed\nVersion: 1\n\n"]),
+    "rpm": Harness(database("var/lib/rpm/Packages"), [_berkeley_db()]),
+    "rpm-sqlite": Harness(database("var/lib/rpm/rpmdb.sqlite"), [rpm_writer.rpmdb(_HEADER)]),
+    "oci": Harness(oci_document, [json.dumps(each).encode() for each in (_INDEX, _MANIFEST)]),
+    "webhook": Harness(delivery, [json.dumps(_PAYLOAD).encode()]),
+    "stack": Harness(stack_yaml, [b"config:\n  slipway:flavor: local\n  slipway:torch: &t {version: 2.6.0}\n"]),
+    "lock": Harness(lock_file, [f'"docker.io/library/debian:12" = "{DIGEST}"\n'.encode()]),
+    "reference": Harness(reference, [b"ghcr.io/acme/x:1@" + DIGEST.encode()]),
+}
