@@ -17,6 +17,20 @@ from typing import Any
 from stacks.errors import SlipwayError, one_line
 
 _TIMEOUT = 60
+_LONGEST = 64 << 20
+"""Most bytes of a response."""
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """Follows GitHub to a repository's new name, and to no other host: the job's token would go there too."""
+
+    def redirect_request(self, req: urllib.request.Request, *response: Any) -> urllib.request.Request | None:
+        """Return the request to make instead; none makes an error of the redirection."""
+        here, there = (urllib.parse.urlsplit(url)[:2] for url in (req.full_url, response[-1]))
+        return super().redirect_request(req, *response) if here == there else None
+
+
+_OPENER = urllib.request.build_opener(_SameHost)
 
 PAGE = 100
 """Largest number of items on one page of GitHub's API."""
@@ -74,7 +88,10 @@ def api(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - GitHub's
     response = send(request, f"{method} {path}")
-    return json.loads(response) if response else None
+    try:
+        return json.loads(response) if response else None
+    except (ValueError, RecursionError):
+        raise SlipwayError(f"{method} {path}: {request.host} responds with something other than JSON") from None
 
 
 def owner() -> str:
@@ -96,11 +113,13 @@ def send(request: urllib.request.Request, subject: str) -> bytes:
         SlipwayError: the server rejects the request, or is unreachable.
     """
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310 - addresses are GitHub's own
-            body: bytes = response.read()
+        with _OPENER.open(request, timeout=_TIMEOUT) as response:
+            body: bytes = response.read(_LONGEST + 1)
     except urllib.error.HTTPError as error:
         reason = one_line(error.read().decode(errors="replace"))
         raise SlipwayError(f"{subject}: {request.host} responds {error.code}: {reason}") from None
     except OSError as error:
         raise SlipwayError(f"{subject}: {request.host} is unreachable: {getattr(error, 'reason', error)}") from None
+    if len(body) > _LONGEST:
+        raise SlipwayError(f"{subject}: {request.host} responds with more than {_LONGEST >> 20} MiB")
     return body

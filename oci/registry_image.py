@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, Final, Protocol, TypeVar
 
 from oci.client import IMAGES, INDEXES, Manifest, Repository
 from oci.credentials import Login
@@ -178,6 +178,29 @@ def _platform(platform: Mapping[str, Any]) -> str:
     return "/".join(part for part in (platform["os"], platform["architecture"], variant) if part)
 
 
+def _check_settings(settings: Any) -> None:
+    """Check the types of what a container is started with (opencontainers/image-spec v1.1.1, config.md).
+
+    Raises:
+        TypeError: one is of another type.
+    """
+    if not isinstance(settings, dict):
+        raise TypeError(f"config is {type(settings).__name__}")
+    for name, kind in _SETTINGS.items():
+        value = settings.get(name)
+        inner = value if kind is list else value.values() if name == "Labels" and isinstance(value, dict) else ()
+        if value is not None and not (isinstance(value, kind) and all(isinstance(each, str) for each in inner or ())):
+            raise TypeError(f"config.{name} is of another type")
+
+
+_SETTINGS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("Env", "Entrypoint", "Cmd"), list),
+    **dict.fromkeys(("Volumes", "Labels"), dict),
+    **dict.fromkeys(("WorkingDir", "User"), str),
+}
+"""The settings that are read, with their types; of the lists and of the labels each value is text."""
+
+
 def _image(repository: Blobs, manifest: Manifest) -> Image:
     descriptor = manifest.content["config"]
     config = repository.json(descriptor["digest"])
@@ -192,6 +215,5 @@ def _image(repository: Blobs, manifest: Manifest) -> Image:
         for blob, diff_id, command in zip(blobs, diff_ids, commands, strict=True)
     )
     size, settings = int(descriptor["size"]), config.get("config") or {}
-    if not isinstance(settings, dict):
-        raise TypeError(f"config is {type(settings).__name__}")
+    _check_settings(settings)
     return Image(repository, manifest.digest, _platform(config), settings, layers, size, manifest)

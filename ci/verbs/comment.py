@@ -18,6 +18,10 @@ MARK = "<!-- slipway: preview -->"
 """Marks our comment."""
 
 _AUTHOR = "github-actions[bot]"
+_FILES = 100
+"""Most reports in a comment: each has room for a few lines then."""
+_PAGES = 50
+"""Most pages of comments that are looked through; ours is among the first."""
 _LIMIT = 60_000
 """Characters of a comment; GitHub's limit is 65,536."""
 
@@ -30,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """
     workflow_run = actions.event()["workflow_run"]
     # A link could lead to a file of this machine.
-    files = [file for file in sorted(options.folder.glob("*.txt")) if file.is_file() and not file.is_symlink()]
+    files = [file for file in sorted(options.folder.glob("*.txt")) if file.is_file() and not file.is_symlink()][:_FILES]
     body = text(workflow_run, files)
     numbers = _pull_requests(workflow_run)
     for number in numbers:
@@ -61,7 +65,8 @@ def text(workflow_run: Mapping[str, Any], reports: Iterable[Path]) -> str:
 
 
 def _report(file: Path, limit: int) -> str:
-    content = file.read_bytes()[: limit * 4].decode(errors="replace")
+    with file.open("rb") as opened:
+        content = opened.read(limit * 4).decode(errors="replace")
     printable = "".join(character for character in content if character.isprintable() or character == "\n")
     name = re.sub(r"[^A-Za-z0-9._-]", "", file.stem)
     fence = "`" * (max([2, *map(len, re.findall(r"`+", printable))]) + 1)
@@ -79,11 +84,13 @@ def _pull_requests(workflow_run: Mapping[str, Any]) -> list[int]:
 
 def _existing(number: int) -> int | None:
     """Return the id of our comment on a pull request, if there is one."""
-    page = 1
-    while comments := actions.api("GET", f"issues/{number}/comments?per_page={actions.PAGE}&page={page}"):
+    for page in range(1, _PAGES + 1):
+        comments = actions.api("GET", f"issues/{number}/comments?per_page={actions.PAGE}&page={page}")
         for comment in comments:
-            if comment["user"]["login"] == _AUTHOR and comment["body"].startswith(MARK):
+            author = (comment["user"] or {}).get("login")  # none where the account is gone
+            if author == _AUTHOR and (comment["body"] or "").startswith(MARK):
                 id_: int = comment["id"]
                 return id_
-        page += 1
+        if len(comments) < actions.PAGE:
+            break
     return None

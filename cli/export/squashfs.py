@@ -13,6 +13,7 @@ import io
 import itertools
 import os
 import posixpath
+import re
 import shlex
 import subprocess
 import tarfile
@@ -53,6 +54,11 @@ else
     {default}
 fi
 """
+_VOLUME: Final = re.compile(r"(/[\w.+@:,=-]+)+", re.ASCII)
+_LATEST: Final = (1 << 32) - 1
+"""The latest time of a file in a squashfs, in seconds since 1970."""
+_HIGHEST: Final = (1 << 20) - 1
+"""The highest number of a device."""
 _RC_LOCAL: Final = """\
 # This file is sourced by /etc/rc when the container starts.
 # It can be used to manipulate the entrypoint or the command of the container.
@@ -156,9 +162,10 @@ def _add(
     member.type = kind
     member.mode = (header.mode if header else 0o755) | (_FOLDER_RIGHTS if kind == tarfile.DIRTYPE else _FILE_RIGHTS)
     if header:
-        member.mtime = max(0, int(header.mtime))
+        # Out of a pax record it is any number, or none.
+        member.mtime = int(header.mtime) if 0 <= header.mtime <= _LATEST else 0
         member.linkname = header.linkname if target is None else target
-        member.devmajor, member.devminor = header.devmajor, header.devminor
+        member.devmajor, member.devminor = (min(each, _HIGHEST) for each in (header.devmajor, header.devminor))
         member.size = header.size if content else 0
     archive.addfile(member, content)
 
@@ -178,7 +185,7 @@ def configuration(config: Mapping[str, Any]) -> dict[str, str]:
     labels = [f"# {one_line(f'{key} {value}', 1000)}\n" for key, value in (config.get("Labels") or {}).items()]
     volumes = [
         f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev\n"
-        for path in config.get("Volumes") or {}
+        for path in map(_volume, config.get("Volumes") or {})
     ]
     script = _RC.format(
         folder=shlex.quote(folder),
@@ -191,6 +198,20 @@ def configuration(config: Mapping[str, Any]) -> dict[str, str]:
         "etc/rc": "".join([*labels, *(["\n"] if labels else []), script]),
         "etc/rc.local": _RC_LOCAL,
     }
+
+
+def _volume(name: str) -> str:
+    """Return the path of a volume for a line of fstab(5).
+
+    What leads out of the container's root, or ends the line, would have enroot mount a folder of the host.
+
+    Raises:
+        SlipwayError: it is no such path.
+    """
+    path = "/" + posixpath.normpath(f"/{name}").lstrip("/")  # two slashes at the beginning stay (POSIX)
+    if not _VOLUME.fullmatch(path):
+        raise SlipwayError(f"volume '{one_line(name)}' of the image: expected a path of letters, digits and ._+@:,=/-")
+    return path
 
 
 def _folder(config: Mapping[str, Any]) -> str:

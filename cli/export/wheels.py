@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,10 @@ from stacks.errors import SlipwayError
 
 _FOLDERS: Final = {"dist", "tmp/dist"}
 """The folders with wheels, relative to an image's root."""
+
+
+_WHEEL: Final = re.compile(r"[\w.+!-]{1,200}\.whl", re.ASCII)
+"""Names of wheels (PyPA, binary distribution format). Another is no wheel, and may hold what a terminal obeys."""
 
 
 def write(images: Sequence[Image], output: Path) -> list[str]:
@@ -40,4 +45,4 @@ def only_wheels(folder: Path) -> bool:
 
 
 def _is_wheel(path: str) -> bool:
-    return path.endswith(".whl") and posixpath.dirname(path) in _FOLDERS
+    return posixpath.dirname(path) in _FOLDERS and bool(_WHEEL.fullmatch(posixpath.basename(path)))

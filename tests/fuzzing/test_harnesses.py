@@ -78,16 +78,16 @@ def test_malformed_index_is_refused_wherever_it_is_read(entries: object, monkeyp
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff", "byte 1 is not UTF-8"),
-        (b"a = [1]", "'a' is no text but list"),
-        (b"a = " + b"[" * 9_999, "nested too deep"),
+        (b"\xff", "byte 1 is not UTF-8; run `slipway lock` to write it anew"),
+        (b"a = [1]", r"a: '\[1\]' is not a digest such as .*"),
+        (b"a = " + b"[" * 9_999, "nested too deep; run `slipway lock` to write it anew"),
     ],
 )
 def test_lock_of_another_shape_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     file = lock.path(tmp_path)
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    with pytest.raises(SlipwayError, match=f"{message}; run `slipway lock` to write it anew"):
+    with pytest.raises(SlipwayError, match=f"^stacks/lock.toml: {message}$"):
         lock.read(tmp_path)
 
 

@@ -1,0 +1,159 @@
+"""An image from a stranger is exported: its files, links and settings reach nothing outside of what is written."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.export import squashfs, wheels
+from cli.export.filesystem import Filesystem
+from oci.registry_image import fetch
+from stacks.errors import SlipwayError
+from tests.fakes.registry import Registry, serve, skip_retry_waits
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    skip_retry_waits(monkeypatch)
+    with serve() as served:
+        yield served
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", **more: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, target, 5 if kind == tarfile.REGTYPE else 0
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info
+
+
+def layer(*members: tarfile.TarInfo) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for each in members:
+            archive.addfile(each, io.BytesIO(b"owned"))
+    return content.getvalue()
+
+
+def image(registry: Registry, *layers: bytes, **settings: Any) -> str:
+    registry.image("a/b:1", list(layers), settings)
+    return f"{registry.address}/a/b:1"
+
+
+@pytest.mark.parametrize("conflicts", [[], ["etc", "work"]], ids=["", "with what is written too"])
+def test_squashfs_of_escaping_paths_and_links_stays_inside(
+    registry: Registry, tmp_path: Path, conflicts: list[str]
+) -> None:
+    """Each layer writes through what an earlier one has put in the way, to the folder of a victim."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("genuine")
+    up = "../" * 30
+    reference = image(
+        registry,
+        layer(
+            member("d", tarfile.SYMTYPE, str(victim)),
+            member("e", tarfile.SYMTYPE, f"{up}{victim}"),
+            *(member(path, tarfile.SYMTYPE, str(victim)) for path in conflicts),
+            member("f", tarfile.SYMTYPE, f"{victim}/file"),
+        ),
+        layer(
+            *(member(f"{link}/written") for link in "de"),
+            member("f"),
+            member(f"{up}{victim}/written"),
+            member(f"{victim}/absolute"),
+            member(f"d/{up}{victim}/nested"),
+        ),
+        WorkingDir="/work/deep",
+    )
+    (tmp_path / "out").mkdir()
+    if conflicts:
+        with pytest.raises(SlipwayError, match=r"^mksquashfs: [^\n]*$"):
+            squashfs.write(fetch(reference), tmp_path / "out/image.sqsh")
+    else:
+        squashfs.write(fetch(reference), tmp_path / "out/image.sqsh")
+    assert {path.name: path.read_text() for path in victim.iterdir()} == {"file": "genuine"}
+    assert {path.name for path in tmp_path.iterdir()} == {"victim", "out"}
+    words = ["unsquashfs", "-no-xattrs", "-d", str(tmp_path / "root"), str(tmp_path / "out/image.sqsh")]
+    subprocess.run(words, check=False, capture_output=True)
+    assert {path.name: path.read_text() for path in victim.iterdir()} == {"file": "genuine"}
+
+
+@pytest.mark.parametrize("target", ["/etc/shadow", "../../etc/shadow", "missing", "d/../../x"])
+def test_hard_link_to_a_file_that_no_layer_has_is_refused(registry: Registry, tmp_path: Path, target: str) -> None:
+    reference = image(registry, layer(member("x", tarfile.LNKTYPE, target)))
+    with pytest.raises(SlipwayError, match=r"/x is a hard link to a missing file$"):
+        squashfs.fill(io.BytesIO(), Filesystem(fetch(reference), tmp_path / "layers"), fetch(reference))
+
+
+@pytest.mark.parametrize("mtime", ["inf", "nan", "-1", "1e300", "99999999999999999999"])
+def test_file_of_any_time_and_device_is_exported(registry: Registry, tmp_path: Path, mtime: str) -> None:
+    names = (("file", tarfile.REGTYPE), ("folder", tarfile.DIRTYPE), ("device", tarfile.CHRTYPE))
+    members = [member(name, kind, pax_headers={"mtime": mtime}) for name, kind in names]
+    reference = image(registry, layer(*members))
+    written = io.BytesIO()
+    squashfs.fill(written, Filesystem(fetch(reference), tmp_path / "layers"), fetch(reference))
+    with tarfile.open(fileobj=io.BytesIO(written.getvalue())) as archive:
+        assert {name for name, _ in names} <= set(archive.getnames())
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        "/data none none\n/root/.ssh /stolen none bind",
+        "/data /x none bind\t0",
+        "/data#",
+        "/${HOME}",
+        "/data\\040x",
+        "/x\x1b]0;title\x07",
+        "/",
+    ],
+)
+def test_volume_that_mounts_the_host_is_refused(volume: str) -> None:
+    with pytest.raises(SlipwayError, match=r"^volume '.*' of the image: expected a path of ") as error:
+        squashfs.configuration({"Volumes": {volume: {}}})
+    assert "\n" not in str(error.value)
+    assert "\x1b" not in str(error.value)
+
+
+@pytest.mark.parametrize("volume", ["/../../../root/.ssh", "../../root/.ssh", "/a/../../root/.ssh", "//root/.ssh"])
+def test_volume_leads_nowhere_above_the_container(volume: str) -> None:
+    lines = squashfs.configuration({"Volumes": {volume: {}}})["etc/fstab"]
+    assert lines == "${ENROOT_ROOTFS}/root/.ssh /root/.ssh none x-create=dir,bind,rw,nosuid,nodev\n"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"Env": 5},
+        {"Env": ["A=b", 5]},
+        {"Env": {"A": "b"}},
+        {"Entrypoint": "sh"},
+        {"Cmd": [None]},
+        {"Volumes": ["/data"]},
+        {"Labels": {"a": 1}},
+        {"Labels": "x"},
+        {"WorkingDir": 5},
+        {"User": []},
+    ],
+    ids=str,
+)
+def test_settings_of_another_type_are_one_line(registry: Registry, settings: dict[str, Any]) -> None:
+    reference = image(registry, layer(member("x")), **settings)
+    with pytest.raises(SlipwayError, match="malformed manifest or configuration: .*is of another type") as error:
+        fetch(reference)
+    assert "\n" not in str(error.value)
+
+
+def test_wheels_of_names_that_no_wheel_has_are_left(registry: Registry, tmp_path: Path) -> None:
+    hostile = ["a\x1b[2J.whl", "b\n.whl", "c c.whl", "x" * 300 + ".whl", "\udcff.whl", "é.whl", ".whl"]
+    names = ["dist/good-1-py3-none-any.whl", *(f"dist/{name}" for name in hostile), "dist/../../../escaped.whl"]
+    reference = image(registry, layer(*map(member, names)))
+    assert wheels.write([fetch(reference)], tmp_path / "out") == ["good-1-py3-none-any.whl"]
+    assert not list(tmp_path.rglob("*escaped*"))
