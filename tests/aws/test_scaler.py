@@ -317,7 +317,7 @@ def test_burst_of_jobs_is_stored_and_bounded_by_maximum(scaler: Scaler) -> None:
     done = scaler.round()
     assert done.desired == {"spot": 4, "on-demand": 0}
     assert len(scaler.instances()) == 4
-    assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting) == 500
+    assert len(Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").rows().waiting) == 500
 
 
 def test_lowered_maximum_keeps_busy_machines(scaler: Scaler) -> None:
@@ -392,7 +392,7 @@ def test_job_completed_on_github_is_dropped(scaler: Scaler) -> None:
     scaler.job(1, ago=200)
     scaler.github.jobs[1] = "completed"
     scaler.round()  # which has a machine before GitHub is asked
-    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting == []
+    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").rows().waiting == []
 
 
 @pytest.mark.parametrize(("state", "ago"), [("waiting", 130), ("pending", 130), ("waiting", 25 * 3600)])
@@ -401,10 +401,10 @@ def test_job_awaiting_approval_gets_machine_after_it(scaler: Scaler, state: str,
     scaler.job(1, ago=130)
     scaler.github.jobs[1] = state
     scaler.round()  # which has a machine before GitHub is asked
-    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting == []
+    assert Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").rows().waiting == []
     assert scaler.job(1, ago=ago) == 202
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
-    (job,) = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting
+    (job,) = Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").rows().waiting
     assert time.time() - job.since < 60
 
 
@@ -424,10 +424,10 @@ def test_approval_without_delivery_is_polled(scaler: Scaler, monkeypatch: pytest
     count = len(scaler.github.requests)
     scaler.round()
     assert "GET /repos/acme/images/actions/jobs/1" not in scaler.github.requests[count:]
-    monkeypatch.setattr(keeper, "LATER", -1)
+    monkeypatch.setattr(keeper, "POSTPONED_RECHECK_SECONDS", -1)
     scaler.round()
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
-    assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting] == [1]
+    assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").rows().waiting] == [1]
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -454,14 +454,14 @@ def test_job_never_assigned_to_a_runner_keeps_no_machine(scaler: Scaler, capsys:
     assert scaler.round().end == {}
     older(1200 + 601)
     done = scaler.round()
-    assert (done.left, done.end) == ([1], {machine: "no job came"})
+    assert (done.unassigned, done.end) == ([1], {machine: "no job came"})
     assert [one["job"] for one in logged(capsys) if one["did"] == "left"] == [1]
     assert scaler.round().desired == {"spot": 0, "on-demand": 0}
     assert scaler.metric() > 3000  # it waits on: the alarm is to ring
     scaler.job(2)
     assert scaler.round().desired == {"spot": 1, "on-demand": 0}
     scaler.job(1, "in_progress")
-    assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").known().waiting] == [2]
+    assert [job.id for job in Jobs(scaler.api("dynamodb"), f"{NAME}-jobs").rows().waiting] == [2]
 
 
 def test_machine_without_runner_is_replaced(scaler: Scaler) -> None:
@@ -685,7 +685,7 @@ def test_job_failed_by_itself_stays_failed_after_a_crash(
     scaler.job(1, "completed", conclusion="failure", runner_name=name, run_attempt=1)
     if dies:
         with monkeypatch.context() as patch:
-            patch.setattr(keeper.Keeper, "_over", lambda *_: 1 / 0)
+            patch.setattr(keeper.Keeper, "_remove_configuration", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 scaler.round()
         assert machine in scaler.configs()

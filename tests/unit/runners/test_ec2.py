@@ -16,7 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.runners.ec2.scaler.decide import LEFT, ON_DEMAND, SPOT, Decision, Machine, Rules, Runner, decide
+from components.runners.ec2.scaler.decide import (
+    ON_DEMAND,
+    SPOT,
+    UNASSIGNED_SECONDS,
+    Decision,
+    Machine,
+    Rules,
+    Runner,
+    decide,
+)
 from components.runners.ec2.scaler.jobs import Job
 from components.runners.ec2.user_data import user_data
 from stacks import flavors, plan
@@ -315,10 +324,10 @@ def test_decide_with_an_unassigned_job_retries_later() -> None:
     now = RULES.boot + RULES.idle + 1
     jobs = [Job(1, "a/b", 0), Job(2, "a/b", now - 60)]
     done = decide(now, RULES, jobs, there, runners, {"i-0"})
-    assert (done.left, done.desired) == ([1], {SPOT: 1, ON_DEMAND: 0})
-    left = replace(jobs[0], left=now)
-    assert decide(now + LEFT, RULES, [left], [], [], set()).desired == {SPOT: 0, ON_DEMAND: 0}
-    assert sum(decide(now + LEFT + 1, RULES, [left], [], [], set()).desired.values()) == 1
+    assert (done.unassigned, done.desired) == ([1], {SPOT: 1, ON_DEMAND: 0})
+    unassigned = replace(jobs[0], unassigned_since=now)
+    assert decide(now + UNASSIGNED_SECONDS, RULES, [unassigned], [], [], set()).desired == {SPOT: 0, ON_DEMAND: 0}
+    assert sum(decide(now + UNASSIGNED_SECONDS + 1, RULES, [unassigned], [], [], set()).desired.values()) == 1
 
 
 def test_decide_without_spot_takes_on_demand_at_once() -> None:
@@ -387,7 +396,7 @@ def test_decide_ends_no_busy_machine_and_starts_none_in_vain(
     for group in (SPOT, ON_DEMAND):  # never fewer than there are: Auto Scaling would have to choose one to end
         assert done.desired[group] >= sum(machine.group == group for machine in remaining)
     working = sum(machine.id in busy for machine in remaining)
-    counted = len(jobs) - len(done.left)
+    counted = len(jobs) - len(done.unassigned)
     assert sum(done.desired.values()) == max(len(remaining), min(working + counted, RULES.most))
     assert not set(done.forget) & {runner.id for runner in runners}
 
@@ -486,7 +495,7 @@ class Day:
             if m not in self.over
         ]
         done = decide(now, self.rules, jobs, list(self.machines.values()), runners, self.prepared)
-        assert done.left == []
+        assert done.unassigned == []
         for machine in done.end:
             if machine in self.busy:
                 self.killed.append(machine)

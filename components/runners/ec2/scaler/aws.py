@@ -11,10 +11,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 FAILURES = (BotoCoreError, ClientError)
-"""What a call raises that AWS refuses or does not answer."""
+"""What a call raises if AWS refuses it or does not answer."""
 
-_FRESH = 300
-"""Seconds for which a secret is not read again."""
+_SECRET_SECONDS = 300
+"""Seconds for which a secret that was read is used."""
 
 _SECRETS: dict[str, tuple[float, str]] = {}
 """By ARN: when a secret was read, and its text."""
@@ -22,13 +22,13 @@ _SECRETS: dict[str, tuple[float, str]] = {}
 
 @functools.cache
 def client(service: str) -> Any:
-    """Return the client of a service. A call that hangs costs a part of a round, and not the round."""
+    """Return the client of a service, whose timeouts are short: a call that hangs must not take the whole round."""
     retries = {"mode": "standard", "total_max_attempts": 2}
     return boto3.client(service, config=Config(connect_timeout=3, read_timeout=5, retries=retries))
 
 
-def secret(arn: str, *, fresh: float = _FRESH) -> str:
-    """Return a secret's text, at most ``fresh`` seconds old, or older where AWS does not give it just now."""
+def secret(arn: str, *, fresh: float = _SECRET_SECONDS) -> str:
+    """Return a secret's text, at most ``fresh`` seconds old, or older if AWS does not answer."""
     read, text = _SECRETS.get(arn, (0.0, ""))
     if time.time() - read > fresh:
         try:

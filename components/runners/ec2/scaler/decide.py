@@ -1,11 +1,10 @@
-"""What to do, given what there is: no clock, no network, nothing kept between two calls.
+"""Decides what to do from the jobs, machines and runners that exist. A pure function: no clock, no network, no memory.
 
-Every minute the same question is asked anew, so that whatever was lost (a delivery, a call that failed, a machine) is
-made good by the next answer. No machine is ended but after GitHub agreed to forget its runner, which it does not while
-that has a job, or where EC2 ended it; the number of machines asked for is never below those that there are.
+It decides anew every minute, so the next decision makes up for a lost delivery, call or machine. A machine is ended
+only after EC2 stopped it, or after GitHub removed its runner, which GitHub refuses while the runner has a job. The
+desired number of machines is never below the existing ones.
 
-What could not be looked at is None. Then machines are started for the jobs all the same, and none is ended that may be
-at work.
+What could not be read is None. Then machines are still started for the jobs, and none is ended that may be working.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from .jobs import Job
 ON_DEMAND = "on-demand"
 SPOT = "spot"
 
-LEFT = 2 * 3600
-"""Seconds after which another machine is made for a job that GitHub gave to none: it too is out of order at times."""
+UNASSIGNED_SECONDS = 2 * 3600
+"""Seconds after which an unassigned job gets another machine: GitHub may have been out of order."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the configuration says; times in seconds.
+    """The configuration; times in seconds.
 
-    ``groups`` are the kinds of capacity there are, :data:`SPOT` and :data:`ON_DEMAND` or the latter alone.
+    ``groups`` are the kinds of capacity: :data:`SPOT` and :data:`ON_DEMAND`, or only the latter.
     """
 
     groups: Sequence[str]
@@ -40,10 +39,10 @@ class Rules:
 
 @dataclass(frozen=True)
 class Machine:
-    """An instance: the kind of capacity it is of, when it started, and how it stands.
+    """An instance: its kind of capacity, when it started, and its state.
 
-    It is ``leaving`` once Auto Scaling ends it, which ``waits`` for the keeper's word at one point of that and at no
-    other. It is ``gone`` where EC2 does not run it any more.
+    It is ``leaving`` once Auto Scaling ends it. It ``waits`` while Auto Scaling's lifecycle hook waits for the keeper.
+    It is ``gone`` once EC2 no longer runs it.
     """
 
     id: str
@@ -56,7 +55,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Runner:
-    """What GitHub says of a runner; ``machine`` is the instance that its name speaks of."""
+    """A runner at GitHub; ``machine`` is the instance in its name."""
 
     id: int
     machine: str
@@ -66,11 +65,12 @@ class Runner:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do: ``desired`` machines by kind of capacity, after all else.
+    """What to do: first all else, then the ``desired`` number of machines by kind of capacity.
 
-    ``prepare`` are machines that are to be registered; ``end`` maps those to be ended to why; ``release`` may go now
-    that wait to, ``hold`` are to wait on; ``lost`` are those whose runner may not have ended its job; ``forget`` are
-    runners at GitHub that have no machine, ``left`` jobs that it gives to none of these runners.
+    ``prepare`` are the machines to register. ``end`` maps the machines to end to the reason. Of the waiting machines,
+    ``release`` may go and ``hold`` must wait on. ``lost`` are machines whose runner may not have finished its job.
+    ``forget`` are runners at GitHub without a machine. ``unassigned`` are jobs that GitHub assigns to none of these
+    runners.
     """
 
     desired: Mapping[str, int]
@@ -80,7 +80,7 @@ class Decision:
     hold: Sequence[str] = ()
     lost: Collection[str] = ()
     forget: Sequence[int] = ()
-    left: Sequence[int] = ()
+    unassigned: Sequence[int] = ()
 
 
 def decide(
@@ -96,44 +96,48 @@ def decide(
     Args:
         now: seconds since 1970.
         rules: the configuration.
-        jobs: those that wait, the longest waiting first; None where it is not known.
+        jobs: those that wait, the longest waiting first; None if they could not be read.
         machines: all instances of the groups.
-        runners: all at GitHub that are these machines', or were; None where it is not known.
-        prepared: machines that have been registered once; None where it is not known.
+        runners: all runners at GitHub of these machines, or of former ones; None if they could not be read.
+        prepared: machines that have a registration; None if these could not be read.
     """
-    known = {runner.machine: runner for runner in runners or ()}
+    by_machine = {runner.machine: runner for runner in runners or ()}
     registered = {machine.id for machine in machines} if prepared is None else set(prepared)
     staying = [machine for machine in machines if not machine.leaving]
-    # What GitHub says of a runner whose machine is gone is what was, for minutes.
-    there = [machine for machine in machines if not machine.gone]
+    # GitHub lists the runner of a gone machine as it was, for minutes.
+    running = [machine for machine in machines if not machine.gone]
     if runners is None:
-        unsure = {machine.id for machine in there if machine.id in registered}
-        # One that is up for so long has its job, as it seems. A younger one is counted on for those that wait.
-        busy = {machine.id for machine in there if machine.id in unsure and now - machine.started > rules.boot}
+        maybe_busy = {machine.id for machine in running if machine.id in registered}
+        # A machine that has run for so long probably has a job. A younger one is counted as free for a waiting job.
+        busy = {machine.id for machine in running if machine.id in maybe_busy and now - machine.started > rules.boot}
     else:
-        busy = unsure = {machine.id for machine in there if machine.id in known and known[machine.id].busy}
-    online = {machine.id for machine in there if machine.id in known and known[machine.id].online}
+        busy = maybe_busy = {
+            machine.id for machine in running if machine.id in by_machine and by_machine[machine.id].busy
+        }
+    online = {machine.id for machine in running if machine.id in by_machine and by_machine[machine.id].online}
 
     end: dict[str, str] = {}
     for machine in staying:
         age = now - machine.started
-        if machine.id in unsure:
+        if machine.id in maybe_busy:
             continue
         if machine.gone:
             end[machine.id] = "it was taken away"
-        elif machine.id not in known and prepared is not None and machine.id in prepared:
+        elif machine.id not in by_machine and prepared is not None and machine.id in prepared:
             end[machine.id] = "its job is over"
         elif machine.id not in online and age > rules.boot:
             end[machine.id] = "no runner came up on it"
         elif machine.id in online and age > rules.lifetime:
             end[machine.id] = "it is as old as it may be"
-    # Whoever is neither busy nor at its end can take a job: it starts, or waits for one.
+    # A machine that is neither busy nor ended can take a job: it starts, or waits for one.
     free = [machine for machine in staying if machine.id not in busy and machine.id not in end]
-    # One that was not ended after its time to come up has been online since: what waits all that time is not for it.
+    # Such a machine has been online for `idle` seconds: a job that waited all that time is not for it.
     idle = any(machine.id in online and now - machine.started > rules.boot + rules.idle for machine in free)
-    waiting = [job for job in jobs or () if job.left is None or now - job.left > LEFT]
-    left = {job.id for job in waiting if idle and now - job.since > rules.idle}
-    waiting = [job for job in waiting if job.id not in left]
+    waiting = [
+        job for job in jobs or () if job.unassigned_since is None or now - job.unassigned_since > UNASSIGNED_SECONDS
+    ]
+    unassigned = {job.id for job in waiting if idle and now - job.since > rules.idle}
+    waiting = [job for job in waiting if job.id not in unassigned]
     working = sum(machine.id in busy for machine in staying)
     needed = working + (len(free) if jobs is None else len(waiting))
     target = min(max(needed, rules.least), rules.most)
@@ -142,24 +146,26 @@ def decide(
             end[machine.id] = "no job came"
     free = [machine for machine in free if machine.id not in end]
 
-    alive = dict.fromkeys(rules.groups, 0)
+    counts = dict.fromkeys(rules.groups, 0)
     for machine in staying:
         if machine.id not in end:
-            alive[machine.group] += 1
-    more = max(target - sum(alive.values()), 0)
-    # Either kind of capacity may be away: each is asked for in its turn.
-    late = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
-    firm = min(more, max(late - len(free), 0)) if SPOT in rules.groups else more
-    release = [machine.id for machine in machines if machine.waits and machine.id not in unsure]
-    going = {*end, *release}
+            counts[machine.group] += 1
+    new = max(target - sum(counts.values()), 0)
+    # Either kind of capacity may be unavailable: a waiting job asks for each in turn.
+    on_demand_turn = sum(int(max(now - job.since, 0) // rules.patience) % 2 for job in waiting)
+    on_demand = min(new, max(on_demand_turn - len(free), 0)) if SPOT in rules.groups else new
+    release = [machine.id for machine in machines if machine.waits and machine.id not in maybe_busy]
+    leaving = {*end, *release}
     complete = runners is not None and prepared is not None
     return Decision(
-        desired={group: count + (firm if group == ON_DEMAND else more - firm) for group, count in alive.items()},
+        desired={
+            group: count + (on_demand if group == ON_DEMAND else new - on_demand) for group, count in counts.items()
+        },
         prepare=[machine.id for machine in free if machine.id not in registered],
         end=end,
         release=release,
-        hold=[machine.id for machine in machines if machine.waits and machine.id in unsure],
-        lost=registered - {m.id for m in there if m.id not in going or m.id not in known or m.id in online}
+        hold=[machine.id for machine in machines if machine.waits and machine.id in maybe_busy],
+        lost=registered - {m.id for m in running if m.id not in leaving or m.id not in by_machine or m.id in online}
         if complete
         else (),
         forget=[
@@ -167,5 +173,5 @@ def decide(
             for runner in runners or ()
             if not runner.busy and runner.machine not in {machine.id for machine in machines}
         ],
-        left=sorted(left),
+        unassigned=sorted(unassigned),
     )

@@ -1,4 +1,4 @@
-"""GitHub's API for self-hosted runners: who is there, a new one's configuration, and the end of one."""
+"""GitHub's API for self-hosted runners: list them, register one, remove one, and run a job again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from typing import Any
 Credentials = Mapping[str, str]
 """``token``, or ``app``, ``installation`` and ``privateKey`` (PEM) of a GitHub App."""
 
-_TRIES = 4
-"""Times that a delivery is tried: an address that answers to none is not asked for ever."""
+_MOST_ATTEMPTS = 4
+"""Most attempts of a delivery, so that an address that never answers is given up."""
 
-_PAGES, _LATELY, _AT_ONCE = 5, 1800, 20
-"""Most pages of deliveries that are looked at, seconds that they go back, and most that are made again at once."""
+_MOST_PAGES, _RECENT_SECONDS, _MOST_REDELIVERED = 5, 1800, 20
+"""Most pages of deliveries that are read, seconds that they go back, and most deliveries that are repeated at once."""
 
 _SECONDS = 8.0
 """Longest wait for one answer."""
@@ -45,7 +45,7 @@ _OPENER = urllib.request.build_opener(_SameHost)
 
 
 class Refused(Exception):
-    """A request that GitHub did not carry out; ``status`` is that of HTTP, or 0 where there is no answer."""
+    """A request that failed at GitHub; ``status`` is that of HTTP, or 0 without a usable answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"GitHub answers {status}: {message}" if status else f"GitHub does not answer: {message}")
@@ -54,15 +54,15 @@ class Refused(Exception):
 
     @property
     def passes(self) -> bool:
-        """Whether the same may be carried out later ("Rate limits for the REST API": 403 as well as 429).
+        """Whether the same request may succeed later ("Rate limits for the REST API": 403 as well as 429).
 
-        401 is for who asks and not for what is asked: it passes with another key.
+        401 concerns the key, not the request: with another key it succeeds.
         """
         return self.status in {0, 401, 429} or self.status >= 500 or "rate limit" in self._message
 
     @property
     def running(self) -> bool:
-        """Whether it is for the workflow run that still goes on ("... is already running")."""
+        """Whether the reason is that the workflow run is not done ("... is already running")."""
         return self.status == 403 and "already running" in self._message
 
 
@@ -72,8 +72,8 @@ class GitHub:
     Args:
         api: address, ``https://api.github.com``, ``https://api.<name>.ghe.com`` or ``https://<host>/api/v3``.
         scope: ``owner`` or ``owner/repository``.
-        credentials: who asks, once something is asked.
-        until: the time after which nothing is asked any more, in seconds since 1970.
+        credentials: returns the credentials, at the first request.
+        until: the time after which no request is made, in seconds since 1970.
     """
 
     def __init__(self, api: str, scope: str, credentials: Callable[[], Credentials], until: float) -> None:
@@ -83,48 +83,48 @@ class GitHub:
         self._runners = f"/{'repos' if '/' in scope else 'orgs'}/{scope}/actions/runners"
 
     @functools.cached_property
-    def _who(self) -> Credentials:
+    def _login(self) -> Credentials:
         return self._credentials()
 
     @functools.cached_property
     def _app(self) -> str | None:
-        if self._who.get("token"):
+        if self._login.get("token"):
             return None
         try:
-            return _app(self._who)
+            return _app(self._login)
         except (KeyError, IndexError, ValueError) as error:
             raise Refused(0, f"the secret has no token and no key of an App: {type(error).__name__}") from None
 
     @functools.cached_property
     def _authorization(self) -> str:
-        token = self._who.get("token")
-        return f"Bearer {token}" if token else self._installation(_member(self._who, "installation"))
+        token = self._login.get("token")
+        return f"Bearer {token}" if token else self._installation(_member(self._login, "installation"))
 
     def runners(self) -> Iterator[dict[str, Any]]:
         """Yield every runner: ``id``, ``name``, ``status`` and ``busy``."""
         page = 1
         while True:
-            runners = _member(self._ask("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
+            runners = _member(self._send("GET", f"{self._runners}?per_page=100&page={page}"), "runners")
             yield from runners
             if len(runners) < 100:
                 return
             page += 1
 
     def register(self, name: str, labels: list[str], group: int) -> str:
-        """Return the configuration with which one runner may come up once, encoded as the runner takes it.
+        """Return the configuration of one runner for one start, encoded as the runner expects it.
 
         Raises:
-            Refused: 409 where there is a runner of that name.
+            Refused: 409 if a runner has that name.
         """
         body = {"name": name, "labels": labels, "runner_group_id": group, "work_folder": "_work"}
-        answer = self._ask("POST", f"{self._runners}/generate-jitconfig", body)
+        answer = self._send("POST", f"{self._runners}/generate-jitconfig", body)
         config: str = _member(answer, "encoded_jit_config")
         return config
 
     def forget(self, runner: int) -> bool:
-        """Take a runner off the list, so that it gets no job any more; return false where it has one now."""
+        """Remove a runner, so that it gets no job; return false if it has one now."""
         try:
-            self._ask("DELETE", f"{self._runners}/{runner}")
+            self._send("DELETE", f"{self._runners}/{runner}")
         except Refused as refused:
             if refused.status == 422:  # "Runner is currently running a job and cannot be deleted"
                 return False
@@ -133,49 +133,49 @@ class GitHub:
         return True
 
     def state(self, repository: str, job: int) -> str:
-        """Return how a job stands: ``queued``, ``in_progress``, ``completed``, or what else it waits for.
+        """Return the state of a job: ``queued``, ``in_progress``, ``completed``, or what else it waits for.
 
         Raises:
-            Refused: 404 where it is gone, and where who asks may not read the repository.
+            Refused: 404 if it is gone, or if the credentials do not allow to read the repository.
         """
-        state: str = _member(self._ask("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
+        state: str = _member(self._send("GET", f"/repos/{repository}/actions/jobs/{job}"), "status")
         return state
 
-    def again(self, repository: str, job: int) -> bool:
-        """Run a job again; return false where that cannot be yet, since others of its workflow run still go on."""
+    def rerun(self, repository: str, job: int) -> bool:
+        """Run a job again; return false if other jobs of its workflow run are not done yet."""
         try:
-            self._ask("POST", f"/repos/{repository}/actions/jobs/{job}/rerun")
+            self._send("POST", f"/repos/{repository}/actions/jobs/{job}/rerun")
         except Refused as refused:
             if refused.running:
                 return False
             raise
         return True
 
-    def deliver_again(self) -> list[int]:
-        """Have GitHub deliver again what did not arrive of late, and return the deliveries; an App's webhook alone can.
+    def redeliver(self) -> list[int]:
+        """Have GitHub repeat recent failed deliveries, and return these; only for an App's webhook.
 
         "GitHub does not automatically redeliver failed webhook deliveries" ("Handling failed webhook deliveries").
         """
         if self._app is None:
             return []
-        tried: dict[str, list[dict[str, Any]]] = {}
+        by_guid: dict[str, list[dict[str, Any]]] = {}
         for one in self._deliveries(self._app):
             if one["event"] == "workflow_job":
-                tried.setdefault(one["guid"], []).append(one)
+                by_guid.setdefault(one["guid"], []).append(one)
         lost = [
-            tries[0]["id"]
-            for tries in reversed(tried.values())  # the oldest first
-            if len(tries) < _TRIES and not any(one["status"] == "OK" for one in tries)
-        ][:_AT_ONCE]
+            attempts[0]["id"]
+            for attempts in reversed(by_guid.values())  # the oldest first
+            if len(attempts) < _MOST_ATTEMPTS and not any(one["status"] == "OK" for one in attempts)
+        ][:_MOST_REDELIVERED]
         for delivery in lost:
-            self._ask("POST", f"/app/hook/deliveries/{delivery}/attempts", by=self._app)
+            self._send("POST", f"/app/hook/deliveries/{delivery}/attempts", by=self._app)
         return lost
 
     def _deliveries(self, app: str) -> Iterator[dict[str, Any]]:
-        """Yield what was delivered of late, the newest first."""
+        """Yield the recent deliveries, the newest first."""
         query: str | None = "per_page=100"
-        for _ in range(_PAGES):
-            deliveries, headers = self._answer("GET", f"/app/hook/deliveries?{query}", by=app)
+        for _ in range(_MOST_PAGES):
+            deliveries, headers = self._request("GET", f"/app/hook/deliveries?{query}", by=app)
             if not isinstance(deliveries, list):
                 raise Refused(0, "the answer is no list of deliveries")
             yield from deliveries
@@ -183,25 +183,25 @@ class GitHub:
             if (
                 more is None
                 or not deliveries
-                or datetime.fromisoformat(deliveries[-1]["delivered_at"]).timestamp() < time.time() - _LATELY
+                or datetime.fromisoformat(deliveries[-1]["delivered_at"]).timestamp() < time.time() - _RECENT_SECONDS
             ):
                 return
             query = more[1]
 
     def _installation(self, number: str) -> str:
-        answer = self._ask("POST", f"/app/installations/{number}/access_tokens", by=self._app)
+        answer = self._send("POST", f"/app/installations/{number}/access_tokens", by=self._app)
         return f"Bearer {_member(answer, 'token')}"
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
-        """Return what is answered, or nothing where nothing is."""
-        return self._answer(method, path, body, by=by)[0]
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None) -> Any:
+        """Send a request and return the body of the answer; None if it is empty."""
+        return self._request(method, path, body, by=by)[0]
 
-    def _answer(
+    def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, by: str | None = None
     ) -> tuple[Any, Mapping[str, str]]:
         left = self._until - time.time()
         if left < 1:
-            raise Refused(0, f"{method} {path}: this round has no time left; the next one asks")
+            raise Refused(0, f"{method} {path}: this round has no time left; the next one tries again")
         authorization = by or self._authorization
         request = urllib.request.Request(  # noqa: S310 - the address is the configuration's, and https
             f"{self._api}{path}",
@@ -224,7 +224,7 @@ class GitHub:
             raise Refused(0, f"{method} {path}: {type(error).__name__}: {error}") from None
 
     def _content(self, answer: Any) -> bytes:
-        """Read an answer. Raises Refused where it is too long, or still comes in when the round has no time left."""
+        """Read an answer. Raises Refused if it is too long, or has not ended when the round has no time left."""
         content = bytearray()
         while chunk := answer.read1(1 << 16):
             content += chunk
@@ -243,14 +243,14 @@ def _text(error: urllib.error.HTTPError) -> str:
 
 
 def _member(answer: Any, name: str) -> Any:
-    """Return a member of an answer. Raises Refused where it has none, as something between here and GitHub answers."""
+    """Return a member of an answer. Raises Refused if it is missing, as in the answer of a proxy."""
     if not isinstance(answer, dict) or name not in answer:
         raise Refused(0, f"the answer has no '{name}'")
     return answer[name]
 
 
 def _app(credentials: Credentials) -> str:
-    """Return how an App itself asks, which not all may be asked by."""
+    """Return the authorization of the App itself, which only some requests accept."""
     now = int(time.time())
     # A minute back, for clocks that differ, and at most ten ahead ("Generating a JSON Web Token for a GitHub App").
     return f"Bearer {jwt({'iat': now - 60, 'exp': now + 540, 'iss': credentials['app']}, credentials['privateKey'])}"
@@ -296,7 +296,7 @@ def _numbers(pem: str) -> tuple[int, int, int]:
 
 
 def _element(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return the tag of the DER element at a place, and where its content starts and ends."""
+    """Return the tag of the DER element at an offset, and the start and end of its content."""
     length, start = data[at + 1], at + 2
     if length & 0x80:
         count = length & 0x7F

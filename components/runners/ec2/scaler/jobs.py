@@ -1,9 +1,16 @@
-"""The table of jobs: one row for each, ``queued`` until a runner has it or it is over, then ``taken``.
+"""The table of jobs: a row for each job, and a row for each lost runner.
 
-One is ``later`` while GitHub has it wait for something else (an approval), and ``left`` where GitHub gives it to none
-of these runners. One that failed is ``failed`` where it may be run again, for which its runner must be among those that
-are ``lost``, and ``again`` after that. A row stays for as long as its job could have been queued, and its state changes
-as :data:`_FROM` says alone: a delivery that comes late, or twice, or is played again by somebody else, does nothing.
+The states of a job's row:
+
+- ``queued``: it waits for a runner.
+- ``later``: it waits for something else, such as an approval.
+- ``left``: GitHub assigns it to none of these runners.
+- ``taken``: a runner has it, or it is over.
+- ``failed``: it failed on a runner. If that runner is ``lost``, the job is run again.
+- ``again``: it was run again, or cannot be.
+
+A row stays for as long as its job can be queued. Its state changes only as :data:`_FROM` allows, so a delivery that is
+late, repeated or replayed does nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 LONGEST_QUEUED = 24 * 3600
-"""Seconds after which GitHub ends a job that no self-hosted runner took ("Usage limits", self-hosted runners)."""
+"""Seconds after which GitHub ends a job without a self-hosted runner ("Usage limits", self-hosted runners)."""
 
 _FROM = {
     "queued": ("later",),
@@ -24,33 +31,35 @@ _FROM = {
     "failed": ("queued", "left", "later", "taken"),
     "again": ("failed",),
 }
-"""The states that a row may come from, by that to which it goes."""
+"""The former states that a row may have, by its new state."""
 
 
 @dataclass(frozen=True)
 class Job:
     """A job that waits: its id and repository (``owner/name``) at GitHub, and since when, in seconds since 1970.
 
-    ``left`` is when it was last seen that GitHub gives it to none of these runners.
+    ``unassigned_since`` is when the keeper last noted that GitHub assigns it to none of these runners.
     """
 
     id: int
     repository: str
     since: float
-    left: float | None = None
+    unassigned_since: float | None = None
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the table says: jobs that wait, the oldest first; jobs that failed, each with its runner; lost runners.
+class Rows:
+    """The rows of the table.
 
-    ``later`` are jobs that wait for something else than a runner, since GitHub was last asked.
+    ``waiting`` are the jobs that wait for a runner, the oldest first. ``postponed`` are those that wait for something
+    else, since GitHub was last asked. ``failed`` has each failed job after its runner, ``lost_runners`` the names of
+    lost runners.
     """
 
     waiting: list[Job]
-    later: list[Job]
+    postponed: list[Job]
     failed: list[tuple[str, Job]]
-    lost: set[str]
+    lost_runners: set[str]
 
 
 class Jobs:
@@ -66,44 +75,44 @@ class Jobs:
         self._table = table
 
     def queue(self, job: Job) -> bool:
-        """Note a job, unless it is known or too old to be queued still; return whether it was noted.
+        """Note a job, unless it has a row or is too old to be queued; return whether it was noted.
 
-        One that was to come later is queued from now on: GitHub says when a job was made, and not when it was approved.
+        A postponed job is queued from now on: GitHub says when a job was created, not when it was approved.
         """
-        if job.since + LONGEST_QUEUED >= time.time() and self._put(job, "queued", known=False):
+        if job.since + LONGEST_QUEUED >= time.time() and self._put(job, "queued", update=False):
             return True
-        return self._put(replace(job, since=time.time()), "queued", new=False)
+        return self._put(replace(job, since=time.time()), "queued", insert=False)
 
     def postpone(self, job: Job) -> None:
-        """Note that a job waits for something else than a runner, as GitHub says just now."""
+        """Note that a job waits for something else than a runner, as of now."""
         self._put(replace(job, since=time.time()), "later")
 
-    def leave(self, job: Job) -> None:
-        """Note that GitHub gives a job to none of these runners, as is seen just now."""
+    def unassign(self, job: Job) -> None:
+        """Note that GitHub assigns a job to none of these runners, as of now."""
         self._put(job, "left", {"left": {"N": str(int(time.time()))}})
 
-    def take(self, job: Job) -> None:
-        """Note that a job waits no more, whether or not it was known."""
+    def dequeue(self, job: Job) -> None:
+        """Note that a job no longer waits, whether or not it has a row."""
         self._put(job, "taken")
 
     def fail(self, job: Job, runner: str) -> None:
-        """Note that a job failed on a runner, and is to be run again if that was lost."""
+        """Note that a job failed on a runner. It is run again if the runner is lost."""
         self._put(job, "failed", {"runner": {"S": runner}})
 
-    def again(self, job: Job) -> None:
-        """Note that a job that failed was run again, or cannot be."""
+    def note_rerun(self, job: Job) -> None:
+        """Note that a failed job was run again, or cannot be."""
         self._put(job, "again")
 
-    def lose(self, runner: str) -> None:
-        """Note that a runner is gone, its machine with it, and may not have ended its job."""
+    def note_lost_runner(self, runner: str) -> None:
+        """Note that a runner's machine is gone, perhaps before its job was done."""
         expires = str(int(time.time()) + LONGEST_QUEUED)
         row = {"id": {"S": runner}, "state": {"S": "lost"}, "expires": {"N": expires}}
         self._client.put_item(TableName=self._table, Item=row)
 
-    def known(self) -> Known:
-        """Return what the table says, without the jobs that GitHub has ended by now for having waited too long."""
+    def rows(self) -> Rows:
+        """Return the rows, without the waiting jobs that GitHub has ended because they waited too long."""
         oldest = time.time() - LONGEST_QUEUED
-        known = Known([], [], [], set())
+        rows = Rows([], [], [], set())
         request: dict[str, Any] = {
             "TableName": self._table,
             "ConsistentRead": True,
@@ -115,41 +124,47 @@ class Jobs:
             answer = self._client.scan(**request)
             for row in answer["Items"]:
                 if row["state"]["S"] == "lost":
-                    known.lost.add(row["id"]["S"])
+                    rows.lost_runners.add(row["id"]["S"])
                     continue
-                left = float(row["left"]["N"]) if "left" in row else None
-                job = Job(int(row["id"]["S"]), row["repository"]["S"], float(row["since"]["N"]), left)
+                unassigned_since = float(row["left"]["N"]) if "left" in row else None
+                job = Job(int(row["id"]["S"]), row["repository"]["S"], float(row["since"]["N"]), unassigned_since)
                 if row["state"]["S"] == "later":
-                    known.later.append(job)
+                    rows.postponed.append(job)
                 elif row["state"]["S"] == "failed":
-                    known.failed.append((row["runner"]["S"], job))
+                    rows.failed.append((row["runner"]["S"], job))
                 elif job.since > oldest:
-                    known.waiting.append(job)
+                    rows.waiting.append(job)
             if "LastEvaluatedKey" not in answer:
-                known.waiting.sort(key=lambda job: (job.since, job.id))
-                return known
+                rows.waiting.sort(key=lambda job: (job.since, job.id))
+                return rows
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def _put(
-        self, job: Job, state: str, more: Mapping[str, Any] | None = None, *, new: bool = True, known: bool = True
+        self,
+        job: Job,
+        state: str,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        insert: bool = True,
+        update: bool = True,
     ) -> bool:
-        """Write a job's row where there is none (``new``) or one that may go to that state; return whether it did."""
+        """Insert a job's row, or update one that may have the new state; return whether the table changed."""
         row = {
             "id": {"S": str(job.id)},
             "state": {"S": state},
             "repository": {"S": job.repository},
             "since": {"N": str(int(job.since))},
             "expires": {"N": str(int(max(job.since, time.time())) + LONGEST_QUEUED + 3600)},
-            **(more or {}),
+            **(attributes or {}),
         }
         request: dict[str, Any] = {"TableName": self._table, "Item": row}
-        where = ["attribute_not_exists(id)"] if new else []
-        if known:
+        conditions = ["attribute_not_exists(id)"] if insert else []
+        if update:
             before = {f":{name}": {"S": name} for name in _FROM[state]}
-            where.append(f"#s IN ({', '.join(before)})")
+            conditions.append(f"#s IN ({', '.join(before)})")
             request |= {"ExpressionAttributeNames": {"#s": "state"}, "ExpressionAttributeValues": before}
         try:
-            self._client.put_item(**request, ConditionExpression=" OR ".join(where))
+            self._client.put_item(**request, ConditionExpression=" OR ".join(conditions))
         except self._client.exceptions.ConditionalCheckFailedException:
             return False
         return True

@@ -1,4 +1,4 @@
-"""Keeps as many machines as the jobs take: every minute it looks at all there is, and does what ``decide`` says."""
+"""Keeps as many machines as the jobs need: every minute it reads what exists, and does what ``decide`` says."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from botocore.exceptions import ClientError
 from .aws import FAILURES, client, secret
 from .decide import Decision, Machine, Rules, Runner, decide
 from .github import Credentials, GitHub, Refused
-from .jobs import Job, Jobs, Known
+from .jobs import Job, Jobs, Rows
 
-CERTAIN = 120
-"""Seconds after which GitHub is asked whether a job is still queued: that it was taken may have got lost on its way."""
+RECHECK_SECONDS = 120
+"""Seconds after which GitHub is asked whether a job is still queued, because a delivery may have been lost."""
 
-LATER = 600
-"""Seconds after which GitHub is asked anew for a job that waits for something else than a runner: likewise."""
+POSTPONED_RECHECK_SECONDS = 600
+"""The same for a job that waits for something else than a runner."""
 
-_ASKED = 50
-"""Most jobs that GitHub is asked for at once, the longest waiting first."""
+_MOST_RECHECKED = 50
+"""Most jobs of each kind that GitHub is asked about in one round, the longest waiting first."""
 
 
-_ROUND = 42.0
-"""Seconds of a round in which GitHub is asked. Lambda ends it at 55, and AWS's own calls take the rest at most."""
+_GITHUB_SECONDS = 42.0
+"""Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
 
 _SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 """What is raised where an answer is not of the shape that GitHub or AWS documents."""
 
-_LEFT = "GitHub gives it to no runner here: may the runner group its repository?"
-
 Groups = dict[str, dict[str, Any]]
-"""What AWS says of each group, by kind of capacity."""
+"""AWS's description of each group, by kind of capacity."""
 
 
 def handle(_event: object, _context: object) -> None:
@@ -46,12 +44,10 @@ def handle(_event: object, _context: object) -> None:
 
 
 class Keeper:
-    """One round's view of AWS and GitHub.
-
-    Whatever fails of either, or of the network, costs the call that it fails, and what stands on its answer.
+    """One round's view of AWS and GitHub. A call that fails costs only what needs its answer.
 
     Args:
-        environment: of the function, as ``components.runners.ec2.component`` writes it.
+        environment: the function's variables, which ``components.runners.ec2.scaler_functions`` sets.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -69,149 +65,151 @@ class Keeper:
         self._ssm = client("ssm")
         self._jobs = Jobs(client("dynamodb"), environment["JOBS"])
         credentials = partial(_credentials, environment["GITHUB_SECRET"])
-        until = time.time() + _ROUND
+        until = time.time() + _GITHUB_SECONDS
         self._github = GitHub(environment["GITHUB_API"], environment["GITHUB_SCOPE"], credentials, until)
 
     def round(self) -> Decision | None:
-        """Look, decide and act, then tell CloudWatch how long the oldest job has waited.
+        """Read, decide and act, then tell CloudWatch how long the oldest job has waited.
 
         Returns:
-            The decision; None where AWS does not tell of the groups.
+            The decision; None if the groups could not be read.
         """
-        known = _answer("read the jobs", self._jobs.known)
-        jobs = known.waiting if known else []
+        rows = _result("read the jobs", self._jobs.rows)
+        jobs = rows.waiting if rows else []
         try:
-            # In this order: a machine that has a configuration had its runner before, and one whose runner signs off
-            # since AWS takes it away is seen to be gone.
-            prepared = _answer("read the configurations", self._prepared)
-            runners = _answer("list the runners", self._runners)
-            groups = _answer("describe the groups", self._described)
-            done = None
-            machines = None if groups is None else _answer("list the machines", partial(self._machines, groups))
+            # The order matters: a machine gets its runner before its configuration, and a runner that signs off because
+            # AWS takes its machine away must be listed before that machine.
+            prepared = _result("read the configurations", self._configured)
+            runners = _result("list the runners", self._runners)
+            groups = _result("describe the groups", self._group_descriptions)
+            decision = None
+            machines = None if groups is None else _result("list the machines", partial(self._machines, groups))
             if groups is not None and machines is not None:
-                done = decide(time.time(), self._rules, known.waiting if known else None, machines, runners, prepared)
-                # A configuration stays for as long as it is not known whether its machine was lost.
+                decision = decide(time.time(), self._rules, rows.waiting if rows else None, machines, runners, prepared)
+                # A configuration stays until it is known whether its machine was lost.
                 configured = prepared or set() if runners is not None else set()
-                self._act(done, groups, machines, runners or [], jobs, configured)
-            if known:
-                self._still_queued(known)
-                self._again(known)
+                self._act(decision, groups, machines, runners or [], jobs, configured)
+            if rows:
+                self._recheck(rows)
+                self._rerun(rows)
             with _refusal("deliver again"):
-                for delivery in self._github.deliver_again():
-                    _say("delivered again", delivery=delivery)
+                for delivery in self._github.redeliver():
+                    _log("delivered again", delivery=delivery)
             with _refusal("explain"):
-                self._explain([job for job in jobs if job.left is None])
-            return done
+                self._explain([job for job in jobs if job.unassigned_since is None])
+            return decision
         finally:
-            if known:  # else the alarm rings for want of a word
+            if rows:  # without a measurement, the alarm is raised
                 waited = time.time() - jobs[0].since if jobs else 0
                 with _refusal("measure"):
                     self._measure({"LongestQueued": (waited, "Seconds"), "Queued": (len(jobs), "Count")})
 
     def _act(
         self,
-        done: Decision,
+        decision: Decision,
         groups: Groups,
         machines: Sequence[Machine],
         runners: Sequence[Runner],
         jobs: Sequence[Job],
         prepared: Collection[str],
     ) -> None:
-        """Do what was decided: first what takes AWS alone, since GitHub may take all the time that there is."""
-        gone = {machine.id for machine in machines if machine.gone}  # GitHub has nothing to agree to
+        """Do what was decided: first what needs only AWS, because GitHub may take all the time."""
+        gone = {machine.id for machine in machines if machine.gone}  # GitHub need not agree to their end
         ids = {runner.machine: runner.id for runner in runners if runner.machine not in gone}
         kinds = {machine.id: machine.group for machine in machines}
-        desired = dict(done.desired)
-        for machine in done.end:
-            desired[kinds[machine]] += 1  # until it is ended, it counts
+        desired = dict(decision.desired)
+        for machine in decision.end:
+            desired[kinds[machine]] += 1  # it counts until it is ended
         for kind, count in desired.items():
             with _refusal("resize", group=self._groups[kind]):
                 self._resize(groups[kind], max(count, groups[kind]["DesiredCapacity"]))
-        for machine in done.hold:
+        for machine in decision.hold:
             with _refusal("hold", machine=machine):
                 self._hooked(self._scaling.record_lifecycle_action_heartbeat, self._groups[kinds[machine]], machine)
-        for machine in done.prepare:
+        for machine in decision.prepare:
             with _refusal("register", machine=machine):
                 self._prepare(machine)
         for job in jobs:
-            if job.id in done.left:
+            if job.id in decision.unassigned:
                 with _refusal("leave", job=job.id):
-                    self._jobs.leave(job)
-                    _say(
+                    self._jobs.unassign(job)
+                    _log(
                         "left",
                         job=job.id,
                         why="GitHub gives it to no runner here: may the runner group its repository?",
                     )
-        for runner in done.forget:
+        for runner in decision.forget:
             with _refusal("forget", runner=runner):
                 self._github.forget(runner)
-                _say("forgotten", runner=runner)
-        self._let_go(done, groups, desired, kinds, ids, prepared)
+                _log("forgotten", runner=runner)
+        self._end_machines(decision, groups, desired, kinds, ids, prepared)
         for kind, count in desired.items():
             with _refusal("resize", group=self._groups[kind]):
                 self._resize(groups[kind], count)
-        for machine in set(done.lost) - {*done.end, *done.release}:
+        for machine in set(decision.lost) - {*decision.end, *decision.release}:
             with _refusal("lose", machine=machine):
-                self._over(machine, prepared, done.lost)
+                self._remove_configuration(machine, prepared, decision.lost)
 
-    def _let_go(
+    def _end_machines(
         self,
-        done: Decision,
+        decision: Decision,
         groups: Groups,
         desired: dict[str, int],
         kinds: Mapping[str, str],
         ids: Mapping[str, int],
         prepared: Collection[str],
     ) -> None:
-        """End machines and let those go that wait to, where GitHub forgets their runners; ``ids`` are the runners'."""
-        for machine, why in done.end.items():
+        """End machines, and release waiting ones, once GitHub removed their runners; ``ids`` are the runners'."""
+        for machine, why in decision.end.items():
             group = groups[kinds[machine]]
             with _refusal("end", machine=machine):
                 if machine in ids and not self._github.forget(ids[machine]):
-                    continue  # it got a job since
-                fewer = group["DesiredCapacity"] > 0  # AWS refuses to have fewer than none
+                    continue  # meanwhile it got a job
+                fewer = group["DesiredCapacity"] > 0  # AWS refuses a number below 0
                 self._scaling.terminate_instance_in_auto_scaling_group(
                     InstanceId=machine, ShouldDecrementDesiredCapacity=fewer
                 )
                 group["DesiredCapacity"] -= fewer
                 desired[kinds[machine]] -= 1
-                self._over(machine, prepared, done.lost)
-                _say("ended", machine=machine, why=why)
-        for machine in done.release:
+                self._remove_configuration(machine, prepared, decision.lost)
+                _log("ended", machine=machine, why=why)
+        for machine in decision.release:
             with _refusal("release", machine=machine):
                 if machine not in ids or self._github.forget(ids[machine]):
-                    self._over(machine, prepared, done.lost)  # first: after it, that the machine is gone is no loss
+                    self._remove_configuration(
+                        machine, prepared, decision.lost
+                    )  # first: from then on, the machine's end is not a loss
                     go = self._scaling.complete_lifecycle_action
                     self._hooked(go, self._groups[kinds[machine]], machine, LifecycleActionResult="CONTINUE")
-                    _say("released", machine=machine)
+                    _log("released", machine=machine)
 
     @property
     def _prefix(self) -> str:
         return f"{self._name}-"
 
-    def _still_queued(self, known: Known) -> None:
-        """Note of the jobs that wait which of them do not, or not for a runner, as GitHub says: the next round sees it.
+    def _recheck(self, rows: Rows) -> None:
+        """Ask GitHub about jobs that have waited for long, and note those that no longer wait for a runner.
 
-        Where it does not say (the repository is none that the App may read), a job waits on.
+        Without an answer, as for a repository that the App may not read, the job waits on.
         """
         now = time.time()
-        waiting = [job for job in known.waiting if now - job.since > CERTAIN][:_ASKED]
-        later = [job for job in known.later if now - job.since > LATER][:_ASKED]
-        for job in waiting + later:
+        waiting = [job for job in rows.waiting if now - job.since > RECHECK_SECONDS][:_MOST_RECHECKED]
+        postponed = [job for job in rows.postponed if now - job.since > POSTPONED_RECHECK_SECONDS][:_MOST_RECHECKED]
+        for job in waiting + postponed:
             with _refusal("ask for", job=job.id):
                 state = self._github.state(job.repository, job.id)
                 if state == "queued":
-                    if job in later:
+                    if job in postponed:
                         self._jobs.queue(job)
                     continue
                 if state in {"in_progress", "completed"}:
-                    self._jobs.take(job)
+                    self._jobs.dequeue(job)
                 else:
                     self._jobs.postpone(job)
-                _say("not queued", job=job.id, state=state)
+                _log("not queued", job=job.id, state=state)
 
     def _runners(self) -> list[Runner]:
-        """Return the runners at GitHub that are of this stack's machines; another's name may begin alike."""
+        """Return the runners at GitHub of this stack's machines. A runner of another stack may have the same prefix."""
         name = re.compile(rf"{re.escape(self._prefix)}(i-[0-9a-f]+)")
         return [
             Runner(int(one["id"]), match[1], one["status"] == "online", bool(one["busy"]))
@@ -219,8 +217,8 @@ class Keeper:
             if (match := name.fullmatch(one["name"]))
         ]
 
-    def _described(self) -> Groups:
-        """Return what AWS says of each group. Raises Refused where it has none of that name, or not yet."""
+    def _group_descriptions(self) -> Groups:
+        """Return AWS's description of each group. Raises Refused if a group does not exist, or not yet."""
         answer = self._scaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(self._groups.values()))
         groups = {group["AutoScalingGroupName"]: group for group in answer["AutoScalingGroups"]}
         if missing := set(self._groups.values()) - set(groups):
@@ -228,12 +226,14 @@ class Keeper:
         return {kind: groups[name] for kind, name in self._groups.items()}
 
     def _machines(self, groups: Mapping[str, Mapping[str, Any]]) -> list[Machine]:
-        known = _answer("describe the machines", self._instances) or {}
+        instances = _result("describe the machines", self._instances) or {}
         machines = []
         for kind, group in groups.items():
             for one in group["Instances"]:
                 machine, state = one["InstanceId"], one["LifecycleState"]
-                started, runs = known.get(machine, (time.time(), "pending"))  # EC2 tells of a new one a moment later
+                started, state_at_ec2 = instances.get(
+                    machine, (time.time(), "pending")
+                )  # EC2 lists a new one a moment later
                 machines.append(
                     Machine(
                         machine,
@@ -241,13 +241,13 @@ class Keeper:
                         started,
                         leaving=state.startswith("Terminat"),
                         waits=state == "Terminating:Wait",
-                        gone=runs not in {"pending", "running"},
+                        gone=state_at_ec2 not in {"pending", "running"},
                     )
                 )
         return sorted(machines, key=lambda machine: machine.id)
 
     def _instances(self) -> dict[str, tuple[float, str]]:
-        """Return when each machine started and how it stands, by EC2's word."""
+        """Return the start and the state of each machine at EC2."""
         pages = self._ec2.get_paginator("describe_instances").paginate(
             Filters=[{"Name": "tag:aws:autoscaling:groupName", "Values": list(self._groups.values())}]
         )
@@ -258,16 +258,18 @@ class Keeper:
             for one in reservation["Instances"]
         }
 
-    def _prepared(self) -> set[str]:
+    def _configured(self) -> set[str]:
         pages = self._ssm.get_paginator("get_parameters_by_path").paginate(Path=self._path, WithDecryption=False)
         return {one["Name"].rpartition("/")[2] for page in pages for one in page["Parameters"]}
 
     def _prepare(self, machine: str) -> None:
-        """Register a runner for a machine and put its configuration where that machine alone may read it."""
+        """Register a runner for a machine, and store its configuration where only that machine may read it."""
         try:
             config = self._github.register(f"{self._prefix}{machine}", self._labels, self._runner_group)
         except Refused as refused:
-            if refused.status == 409:  # made by a round that ended before it could say so: the next one makes it anew
+            if (
+                refused.status == 409
+            ):  # registered by a round that ended before it stored it: the next round starts again
                 for one in self._github.runners():
                     if one["name"] == f"{self._prefix}{machine}":
                         self._github.forget(one["id"])
@@ -280,56 +282,56 @@ class Keeper:
             Tier="Intelligent-Tiering",  # more than 4 KiB take the advanced tier
             Tags=[{"Key": "runner", "Value": f"{self._role}:{machine}"}],
         )
-        _say("registered", machine=machine)
+        _log("registered", machine=machine)
 
-    def _over(self, machine: str, prepared: Collection[str], lost: Collection[str]) -> None:
-        """Take away the configuration of a machine that goes; while it is there, the machine may yet be lost."""
+    def _remove_configuration(self, machine: str, prepared: Collection[str], lost: Collection[str]) -> None:
+        """Delete the configuration of a machine that ends. Until then, the machine may still count as lost."""
         if machine in lost:
-            self._jobs.lose(f"{self._prefix}{machine}")
-            _say("lost", machine=machine)
+            self._jobs.note_lost_runner(f"{self._prefix}{machine}")
+            _log("lost", machine=machine)
         if machine in prepared:
             self._ssm.delete_parameter(Name=f"{self._path}/{machine}")
 
-    def _again(self, known: Known) -> None:
-        """Run the jobs again that failed on a machine that was lost: taken back by AWS, or broken."""
-        for runner, job in known.failed:
-            if runner not in known.lost:
+    def _rerun(self, rows: Rows) -> None:
+        """Run the jobs again that failed on a lost machine: taken back by AWS, or broken."""
+        for runner, job in rows.failed:
+            if runner not in rows.lost_runners:
                 continue
             with _refusal("run again", job=job.id):
                 try:
-                    if not self._github.again(job.repository, job.id):
+                    if not self._github.rerun(job.repository, job.id):
                         continue
-                    _say("run again", job=job.id)
+                    _log("run again", job=job.id)
                 except Refused as refused:
                     if refused.passes:
                         raise
-                    _say("not run again", job=job.id, why=str(refused))
-                self._jobs.again(job)
+                    _log("not run again", job=job.id, why=str(refused))
+                self._jobs.note_rerun(job)
 
     def _resize(self, group: dict[str, Any], count: int) -> None:
         name = group["AutoScalingGroupName"]
-        count = min(count, group["MaxSize"])  # there are more where the most was lowered: they end with their jobs
+        count = min(count, group["MaxSize"])  # more exist after a lower maxRunners: they end with their jobs
         if group["DesiredCapacity"] != count:
             self._scaling.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=count, HonorCooldown=False)
             group["DesiredCapacity"] = count
-            _say("resized", group=name, machines=count)
+            _log("resized", group=name, machines=count)
 
     def _hooked(self, call: Any, group: str, machine: str, **more: str) -> None:
         try:
             call(AutoScalingGroupName=group, LifecycleHookName=self._hook, InstanceId=machine, **more)
         except ClientError as error:
-            if "No active Lifecycle Action" not in str(error):  # it has gone on since it was looked at
+            if "No active Lifecycle Action" not in str(error):  # it has continued meanwhile
                 raise
 
     def _explain(self, jobs: list[Job]) -> None:
-        """Say why there is no machine for a job that has waited longer than capacity may take."""
+        """Log why a job has no machine, if it has waited longer than a start may take."""
         if not jobs or time.time() - jobs[0].since < self._rules.patience:
             return
         for group in self._groups.values():
             answer = self._scaling.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=5)
             for activity in answer["Activities"]:
                 if activity["StatusCode"] == "Failed":
-                    _say("refused", group=group, why=activity.get("StatusMessage", ""))
+                    _log("refused", group=group, why=activity.get("StatusMessage", ""))
 
     def _measure(self, values: Mapping[str, tuple[float, str]]) -> None:
         dimensions = [{"Name": "Runners", "Value": self._name}]
@@ -342,29 +344,29 @@ class Keeper:
         )
 
 
-Seen = TypeVar("Seen")
+T = TypeVar("T")
 
 
-def _answer(what: str, look: Callable[[], Seen]) -> Seen | None:
-    """Return what there is to see, or None where GitHub or AWS does not show it."""
+def _result(what: str, call: Callable[[], T]) -> T | None:
+    """Return the result of a call, or None if GitHub or AWS refuses it."""
     with _refusal(what):
-        return look()
+        return call()
     return None
 
 
 @contextmanager
 def _refusal(what: str, **about: object) -> Iterator[None]:
-    """Go on with the rest where GitHub or AWS refuses one thing, and say so: the next round tries it again."""
+    """Log a refusal of GitHub or AWS and continue with the rest: the next round tries it again."""
     try:
         yield
     except (Refused, *FAILURES) as refused:
-        _say("refused", to=what, why=str(refused), **about)
+        _log("refused", to=what, why=str(refused), **about)
     except _SHAPE as error:
-        _say("refused", to=what, why=f"the answer has another shape than documented: {error!r}"[:300], **about)
+        _log("refused", to=what, why=f"the answer has another shape than documented: {error!r}"[:300], **about)
 
 
 def _credentials(arn: str) -> Credentials:
-    """Return who asks GitHub, from Secrets Manager. Raises Refused where the secret is not JSON."""
+    """Return the credentials for GitHub from Secrets Manager. Raises Refused if the secret is not JSON."""
     try:
         credentials = json.loads(secret(arn))
     except ValueError:
@@ -374,5 +376,5 @@ def _credentials(arn: str) -> Credentials:
     return credentials
 
 
-def _say(what: str, **about: object) -> None:
+def _log(what: str, **about: object) -> None:
     print(json.dumps({"did": what, **about}))  # noqa: T201 - what a function prints is its log

@@ -100,7 +100,7 @@ def _noted(delivery: _Delivery) -> Answer:
         jobs.fail(job, delivery.runner)
         return _answer(202, "noted")
     if delivery.action in {"in_progress", "completed"}:
-        jobs.take(job)
+        jobs.dequeue(job)
         return _answer(202, "noted")
     if delivery.action == "waiting":  # for somebody's approval, however long; `queued` comes after it
         jobs.postpone(job)
