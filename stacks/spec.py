@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from stacks.errors import SlipwayError, one_line
 from stacks.tags import Suffix
+from stacks.versions.cuda_toolkit import least_driver
+from stacks.versions.tables import line
 
 CONTEXT = "dockerfiles"
 """The build context of every image, relative to the checkout; each Dockerfile's own ignore file narrows it."""
@@ -24,6 +26,12 @@ CHECKED_ARG = "CHECKED_IMAGE"
 
 LABEL_PREFIX = "org.opencontainers.image."
 """Prefix of an image's labels (OCI image specification, annotations)."""
+
+DRIVER_LABEL = "slipway.driver"
+"""The label with the oldest driver of NVIDIA's that runs an image."""
+
+_LABEL_ARG = "LABEL_"
+"""Prefix of the build arguments that carry labels."""
 
 
 class _Frozen(BaseModel):
@@ -69,6 +77,32 @@ class Packages(_Frozen):
     files: Mapping[str, str] = Field(default_factory=dict)
 
 
+class Cuda(_Frozen):
+    """The CUDA that an image's libraries are of: a release, ``12.1.1``, or a release line, ``13.0``.
+
+    ``forward`` says that the image has NVIDIA's compatibility libraries, as images of NVIDIA have. They let drivers of
+    older branches run it.
+    """
+
+    version: str
+    forward: bool = True
+
+    @property
+    def least_driver(self) -> str | None:
+        """The oldest driver that runs machine code of this CUDA without those libraries; None if not known."""
+        return least_driver(self.version.partition(".")[0])
+
+    @property
+    def requirement(self) -> str:
+        """What the image asks of a host's driver, as NVIDIA's images do in ``NVIDIA_REQUIRE_CUDA``; empty: nothing.
+
+        Words are alternatives (NVIDIA/nvidia-container-toolkit d34b3046, internal/requirements/constraints/factory.go
+        :56). NVIDIA's images name branches of drivers alone, by their first number.
+        """
+        least = self.least_driver
+        return f"cuda>={line(self.version)} driver>={least.partition('.')[0]}" if least else ""
+
+
 class ImageSpec(_Frozen):
     """One image: everything that decides its content except the files of its context.
 
@@ -79,6 +113,7 @@ class ImageSpec(_Frozen):
     product; the label ``base.name`` names it. ``branches`` maps arguments to branches; the lock replaces them with
     commits. ``commits`` maps git tags, as ``owner/name tag``, to the commits that the lock has for them.
     ``packages`` is what it installs from Python indexes, None where nobody knows it before the build.
+    ``cuda`` is the CUDA that it runs; None for the CPU alone.
 
     A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
     number of parallel jobs, change the speed of a build and not its result.
@@ -97,6 +132,7 @@ class ImageSpec(_Frozen):
     branches: Mapping[str, Branch] = Field(default_factory=dict)
     commits: Mapping[str, str] = Field(default_factory=dict)
     packages: Packages | None = None
+    cuda: Cuda | None = None
     description: str
     licenses: str
     suffix: Suffix
@@ -127,7 +163,7 @@ class ImageSpec(_Frozen):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The image's OCI labels: what it is and its versions, never a date or a revision.
+        """The image's labels: what it is, its versions and the driver it needs, never a date or a revision.
 
         A revision or a date would change the digest of every parent, and so rebuild its children. A product has no
         labels: nobody runs it, and a reworded description would compile everything built on it again.
@@ -143,7 +179,8 @@ class ImageSpec(_Frozen):
         base = self.parents.get("BASE_IMAGE")
         if name := base.reference if isinstance(base, Outside) else self.base_name:
             labels["base.name"] = name
-        return {LABEL_PREFIX + key: value for key, value in labels.items()}
+        least = self.cuda and self.cuda.least_driver
+        return {LABEL_PREFIX + key: value for key, value in labels.items()} | ({DRIVER_LABEL: least} if least else {})
 
     @property
     def label_args(self) -> dict[str, str]:
@@ -158,8 +195,17 @@ class ImageSpec(_Frozen):
 
 def label_args(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the build arguments that carry labels: LABEL_TITLE, ... docker.Image has no input for labels."""
-    names = {key: key.removeprefix(LABEL_PREFIX).upper().replace(".", "_") for key in labels}
-    return {f"LABEL_{names[key]}": value for key, value in labels.items()}
+    return {
+        _LABEL_ARG + key.removeprefix(LABEL_PREFIX).upper().replace(".", "_"): value for key, value in labels.items()
+    }
+
+
+def label_name(argument: str) -> str | None:
+    """Return the label that a build argument carries; None if it carries none."""
+    if not argument.startswith(_LABEL_ARG):
+        return None
+    name = argument.removeprefix(_LABEL_ARG).lower().replace("_", ".")
+    return name if name == DRIVER_LABEL else LABEL_PREFIX + name
 
 
 def parents_first(specs: Iterable[ImageSpec]) -> list[ImageSpec]:

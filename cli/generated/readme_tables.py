@@ -21,7 +21,7 @@ from stacks.identity.dockerfile import declarations
 from stacks.identity.dockerfile.declarations import ArgumentComment
 from stacks.lock import REFRESH_ARG
 from stacks.plan import MIRROR_ARGS
-from stacks.spec import CONTEXT, LABEL_PREFIX, PRODUCT_ARG
+from stacks.spec import CONTEXT, PRODUCT_ARG, label_name
 
 MARK: Final = re.compile(r"(?P<mark><!-- keys: (?P<flavors>[a-z ]+) -->\n)(?:\|.*\n)*")
 """The line that names the flavors, and the table below it."""
@@ -92,8 +92,7 @@ def arguments(path: Path) -> str:
 
 
 def _shared(name: str) -> ArgumentComment | None:
-    if name.startswith("LABEL_"):
-        label = LABEL_PREFIX + name.removeprefix("LABEL_").lower().replace("_", ".")
+    if label := label_name(name):
         return ArgumentComment("the stack", f"The label `{label}`.")
     return _SHARED.get(name)
 

@@ -33,6 +33,7 @@ class Contents:
 
     tree: FileTree
     environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     folder: str = "/"
     binaries: dict[str, Binary] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
@@ -66,7 +67,8 @@ def of(indexes: list[Index], config: Mapping[str, Any]) -> Contents:
     """Return the contents of stacked layers, whose entries have :func:`facts`; ``config`` is the image's."""
     variables = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or [])
     tree = FileTree(indexes)
-    contents = Contents(tree, variables, str(config.get("WorkingDir") or "/"), space=space(indexes, tree))
+    labels = {str(name): str(value) for name, value in (config.get("Labels") or {}).items()}
+    contents = Contents(tree, variables, labels, str(config.get("WorkingDir") or "/"), space=space(indexes, tree))
     for path, entry in contents.tree.paths():
         if entry is None or entry.facts is None:
             continue

@@ -64,7 +64,7 @@ class Inspection:
     @property
     def faults(self) -> list[Fault]:
         """The faults, those of the loader first."""
-        drivers = self.driver.faults(self.question.driver) if self.driver and self.question.driver else []
+        drivers = self.driver.faults(self.question.driver) if self.driver else []
         owners = [contested.fault() for contested in self.contested if contested.binary]
         return [*self.loading.faults, *owners, *self.coverage.faults(), *drivers]
 

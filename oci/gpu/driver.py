@@ -8,8 +8,9 @@ from typing import Final
 
 from oci.binaries.contents import Contents
 from oci.binaries.loading import Fault
-from stacks.versions.cuda_toolkit import least_driver
-from stacks.versions.tables import line, older, order, table
+from stacks.spec import DRIVER_LABEL
+from stacks.versions.cuda_toolkit import least_driver, line_driver
+from stacks.versions.tables import line, older, order
 
 _RUNTIME: Final = re.compile(r"lib(?:cudart|nvrtc|cublas|cublasLt)\.so\.(?P<major>\d+)")
 """Sonames with the toolkit's major version."""
@@ -23,7 +24,8 @@ class Driver:
     """The least driver: of the newest major version of CUDA in the image, which ``library`` is a file of.
 
     ``cuda`` is its release line, if a file or package names it, and ``belongs`` the driver that came with it: PTX of
-    that toolkit needs it. ``forward`` is a compatibility library, which replaces an older driver's.
+    that toolkit needs it. ``forward`` is a compatibility library, which replaces an older driver's. ``labelled`` is the
+    driver that the image's own label names.
     """
 
     least: str
@@ -32,14 +34,16 @@ class Driver:
     cuda: str = ""
     belongs: str = ""
     forward: str = ""
+    labelled: str = ""
 
     def faults(self, driver: str) -> list[Fault]:
-        """Return the fault of a driver that is too old."""
-        if self.forward or not older(driver, self.least):
-            return []
-        return [
-            Fault("driver", self.library, f"misses driver {self.least}", f"{driver} is too old for CUDA {self.major}")
-        ]
+        """Return the fault of a driver that is too old, and that of a label with such a one; empty for no driver."""
+        reasons = []
+        if driver and not self.forward and older(driver, self.least):
+            reasons.append(f"{driver} is too old for CUDA {self.major}")
+        if self.labelled and older(self.labelled, self.least):
+            reasons.append(f"the image's label {DRIVER_LABEL} is {self.labelled}, too old for CUDA {self.major}")
+        return [Fault("driver", self.library, f"misses driver {self.least}", reason) for reason in reasons]
 
 
 def needed(contents: Contents) -> Driver | None:
@@ -57,10 +61,10 @@ def needed(contents: Contents) -> Driver | None:
         return None
     lines = sorted({one for one in _lines(contents) if order(one)[0] == number}, key=order)
     cuda = lines[-1] if lines else ""
-    releases = table("cuda")["release"]
-    of_line = [release["driver"] for version, release in releases.items() if line(version) == cuda]
     forward = next((f"/{path}" for path in sorted(contents.binaries) if _FORWARD.search(path)), "")
-    return Driver(least, library, str(number), cuda, min(of_line, key=order, default=""), forward)
+    return Driver(
+        least, library, str(number), cuda, line_driver(cuda) or "", forward, contents.labels.get(DRIVER_LABEL, "")
+    )
 
 
 def _lines(contents: Contents) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from stacks.checks import budgets, clusters, ec2_site, pushes, trust
+from stacks.checks import budgets, clusters, drivers, ec2_site, pushes, trust
 from stacks.errors import SlipwayError
 from stacks.graph import Graph
 
@@ -23,6 +23,7 @@ GRAPH_RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
     clusters.unnamed_pools,
     clusters.unused_build_service,
     clusters.shared_pool,
+    drivers.too_old,
     pushes.products,
 )
 """Rules for every stack."""

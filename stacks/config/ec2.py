@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
 from stacks.config.model import SENSITIVE, Model, matching
+from stacks.config.values import Driver
 from stacks.errors import one_line
 from stacks.versions.checksums import runner_names
 
@@ -157,6 +158,11 @@ class Ec2Runners(Model):
         0, description="EFA interfaces of each machine: a number, or all that its type has."
     )
     image: Ami | None = Field(None, description="Id of the machine image. Default: the newest Deep Learning AMI.")
+    driver: Driver | None = Field(
+        None,
+        description="NVIDIA's driver of that machine image, such as 570.172.08. It must run the stack's images. "
+        "Default: not known.",
+    )
     push: tuple[RepositoryName, ...] = Field(
         (),
         description="Repositories below the path of slipway:registry, of kind ecr, that jobs may push to, such as "
@@ -247,6 +253,11 @@ class Ec2Runners(Model):
                 "github.webhookSecret is the same as github.secret; create a secret of its own for it, and give its ARN"
             )
         return self
+
+    @property
+    def nodes_driver(self) -> tuple[str, str] | None:
+        """NVIDIA's driver of the machines, and the key that says so; None if nothing does."""
+        return (self.driver, "driver") if self.driver else None
 
     def runner_labels(self, platform: str) -> tuple[str, ...]:
         """Return all labels of a runner, GitHub's own first."""

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from stacks.config import github_url
 from stacks.config.model import SENSITIVE, Model, NonEmpty, Secret, matching
+from stacks.config.values import Driver
 from stacks.errors import one_line
 from stacks.references import Host, Reference, check_reference
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, check_count, node
@@ -26,6 +27,13 @@ _QUANTITY = re.compile(r"[1-9][0-9]*(?:\.[0-9]+)?(?:Ki|Mi|Gi|Ti)")
 _NODE_LABEL = re.compile(r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?")
 _ANY_NODE = frozenset({"kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch"})
 """Labels that the kubelet gives to every node ("Well-Known Labels, Annotations and Taints")."""
+_DRIVER_LABELS = (
+    "nvidia.com/cuda.driver-version.full",
+    "nvidia.com/cuda.driver-version.major",
+    "nvidia.com/cuda.driver.major",
+)
+"""Labels that NVIDIA's GPU feature discovery gives to nodes, the most exact one first (NVIDIA/k8s-device-plugin
+1b826acc, docs/gpu-feature-discovery/README.md:201-207)."""
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -231,6 +239,11 @@ class KubernetesRunners(Pool):
         (), description="Labels by which jobs choose these runners, besides the scale set's name."
     )
     gpus: int | None = Field(None, ge=0, description="GPUs of each runner. Default: all of the node.")
+    driver: Driver | None = Field(
+        None,
+        description="NVIDIA's driver of the nodes, such as 570.172.08. It must run the stack's images. Default: what "
+        "NVIDIA's labels in nodeSelector say, else the driver in the cloud's own machine image of today.",
+    )
     efa: int | None = Field(None, ge=0, description="EFA interfaces of each runner. Default: all of the node.")
     infiniband: int | None = Field(
         None, ge=0, description="InfiniBand devices of each runner. Default: all of the node."
@@ -332,6 +345,15 @@ class KubernetesRunners(Pool):
             if platform == of_nodes
             else f"nodes of {self.profile} are {of_nodes}, and slipway:platform is {platform}"
         )
+
+    @property
+    def nodes_driver(self) -> tuple[str, str] | None:
+        """NVIDIA's driver of the nodes, and the key that says so; None if nothing does, or no runner has a GPU."""
+        if not self.devices.get(GPU):
+            return None
+        labels = [(f"nodeSelector.{name}", self.node_selector.get(name)) for name in _DRIVER_LABELS]
+        known = [("driver", self.driver), *labels, ("profile", node(self.profile).driver)]
+        return next(((driver, key) for key, driver in known if driver), None)
 
     @property
     def devices(self) -> dict[str, int]:

@@ -106,6 +106,10 @@ Release = Annotated[str, AfterValidator(_release)]
 """A version that is in no table. It is part of a download's name, so a wrong one fails in the build."""
 SwitchedVersion = Annotated[str | Literal[False], switched(_version)]
 SwitchedRelease = Annotated[str | Literal[False], switched(_release)]
+Driver = Annotated[
+    str,
+    AfterValidator(matching(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", "a driver of NVIDIA's such as 570.172.08, or 570")),
+]
 TorchRelease = Annotated[str, AfterValidator(_torch_release)]
 """A release of torch or of its companions: PyTorch's tag without the v, such as 2.0.1 or 2.0.1-rc1."""
 DefaultedTorchRelease = Annotated[str | Literal[False] | None, switched(_torch_release, null=True)]

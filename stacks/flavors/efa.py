@@ -14,7 +14,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.values import ArchList, JobCount, Pin, Release, SwitchedRelease, SwitchedVersion, Version, ref
 from stacks.errors import SlipwayError
 from stacks.jobs.mpi_job import mpi_job
-from stacks.spec import ImageSpec, Outside
+from stacks.spec import Cuda, ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.efa_ngc import (
@@ -210,6 +210,7 @@ def images(config: Config) -> list[ImageSpec]:
             },
             tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
             parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
+            cuda=Cuda(version=compiling_cuda(config.ngc)),
             description=f"NVIDIA's PyTorch {config.ngc} on Elastic Fabric Adapter",
             licenses="Apache-2.0 AND BSD-3-Clause AND LicenseRef-NVIDIA-Deep-Learning-Container",
             suffix=Suffix(

@@ -11,7 +11,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
 from stacks.flavors.torch_family.components import features
 from stacks.references import Reference
-from stacks.spec import ImageSpec, Outside, Packages
+from stacks.spec import Cuda, ImageSpec, Outside, Packages
 from stacks.tags import Suffix
 from stacks.versions.pytorch import check_audio_wheel, constraints, torch_release
 
@@ -44,6 +44,9 @@ def images(config: Config) -> list[ImageSpec]:
     """Return the one image of a ``local`` stack."""
     torch = config.torch
     vision, audio = torch.companion("vision"), torch.companion("audio")
+    release = torch_release(torch.version)
+    line = release.cuda if config.machine == "amd64" else release.cuda_arm64
+    cuda = Cuda(version=line, forward=False) if line else None
     return [
         ImageSpec(
             name="torch",
@@ -54,10 +57,12 @@ def images(config: Config) -> list[ImageSpec]:
                 "TORCHVISION_VERSION": vision or "",
                 "TORCHAUDIO_VERSION": audio or "",
                 "CONSTRAINTS": constraints(torch.version),
+                "REQUIRE_CUDA": cuda.requirement if cuda else "",
                 **features(torch.version, config.machine),
             },
             parents={"BASE_IMAGE": Outside(reference=config.base)},
             packages=_packages(config),
+            cuda=cuda,
             description="PyTorch, torchvision and torchaudio from published wheels",
             licenses="BSD-3-Clause",
             suffix=Suffix(variant="local", torch=torch.version, vision=vision, audio=audio, tail=config.tag_suffix),

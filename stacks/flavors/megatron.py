@@ -13,7 +13,7 @@ from stacks.config.stack_config import StackConfig
 from stacks.config.values import ArchList, Commit, JobCount, Pin, Release, SwitchedVersion, Version, ref
 from stacks.jobs.pytorch_job import pytorch_job
 from stacks.jobs.requirements import Requirements
-from stacks.spec import ImageSpec, Outside
+from stacks.spec import Cuda, ImageSpec, Outside
 from stacks.tags import Suffix
 from stacks.versions.aks import (
     aks_node,
@@ -173,6 +173,7 @@ def images(config: Config) -> list[ImageSpec]:
             },
             tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
             parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
+            cuda=Cuda(version=compiling_cuda(config.ngc)),
             description=f"Megatron-LM on NVIDIA's PyTorch {config.ngc} for AKS",
             licenses="Apache-2.0 AND BSD-3-Clause AND LicenseRef-NVIDIA-Deep-Learning-Container",
             suffix=Suffix(

@@ -17,7 +17,7 @@ from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
 from stacks.flavors.torch_family.family_images import Variant, suffix
 from stacks.flavors.torch_family.family_images import images as family
 from stacks.references import Reference
-from stacks.spec import ImageSpec, Outside, Parent, Sibling
+from stacks.spec import Cuda, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.torch_libraries import (
@@ -204,6 +204,7 @@ def _nccl_tests(config: Config) -> ImageSpec:
         platform=config.platform,
         parents={"BASE_IMAGE": Sibling(image="nccl-builder"), **tools},
         base_name=_devel(config).reference,
+        cuda=Cuda(version=config.cuda),
         description=f"NCCL, HPC-X, OpenMPI and their tests for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=suffix(config, "nccl", nccl=config.nccl),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -168,3 +168,27 @@ def least_driver(major: str) -> str | None:
     """Return the oldest driver that programs of a major version of CUDA run with; None for an unknown one."""
     drivers: Mapping[str, str] = table("gpus")["driver"]
     return drivers.get(major)
+
+
+def line_driver(release_line: str) -> str | None:
+    """Return the driver that came with a release line of CUDA, such as ``12.1``; None for an unknown one."""
+    drivers = [
+        release["driver"] for version, release in table("cuda")["release"].items() if line(version) == release_line
+    ]
+    return min(drivers, key=order, default=None)
+
+
+@functools.cache
+def older_branches(release_line: str) -> Sequence[int]:
+    """Return the branches of drivers before a release line's own with which NVIDIA's images of it start.
+
+    Of a line without a row, all from the oldest one of the line before on.
+    """
+    rows: Mapping[str, list[int]] = table("gpus")["branches"]
+    row = newest_from(rows, release_line)
+    if row is None:
+        return ()
+    if row == release_line:
+        return rows[row]
+    own = line_driver(release_line)
+    return range(rows[row][0], order(own)[0]) if own else ()

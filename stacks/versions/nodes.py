@@ -27,6 +27,7 @@ class Node:
         pool: whether labels and taints set such nodes apart from the cluster's other nodes.
         arch: of its CPUs, such as ``amd64``.
         limits: the most of each extended resource that one pod can have.
+        driver: NVIDIA's in the cloud's own machine image for them; None without GPUs.
         hugepages: size of the 2 MiB pages that go with EFA; None where there is none.
         cores: CPUs; None where nodes of this name differ.
         memory: GiB; None likewise.
@@ -39,6 +40,7 @@ class Node:
     pool: bool
     arch: str
     limits: Mapping[str, int]
+    driver: str | None = None
     hugepages: str | None = None
     cores: int | None = None
     memory: int | None = None

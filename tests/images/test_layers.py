@@ -125,7 +125,9 @@ def test_user_installs_and_removes_packages(built: Built, shared_index: Index) -
 
 def test_environment_is_that_of_the_readme(built: Built) -> None:
     base = parent("USER root")
-    assert variables(Image(base), built(BASE_IMAGE=base, ARCH_LIST="8.0 9.0+PTX")) == {
+    assert variables(
+        Image(base), built(BASE_IMAGE=base, ARCH_LIST="8.0 9.0+PTX", REQUIRE_CUDA="cuda>=13.0 driver>=580")
+    ) == {
         "VIRTUAL_ENV": "/opt/venv",
         "PATH": f"/opt/venv/bin:{environment(Image(base))['PATH']}",
         "TORCH_VERSION": VERSIONS["TORCH_VERSION"],
@@ -134,6 +136,7 @@ def test_environment_is_that_of_the_readme(built: Built) -> None:
         "TORCH_CUDA_ARCH_LIST": "8.0 9.0+PTX",
         "NVIDIA_VISIBLE_DEVICES": "all",
         "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        "NVIDIA_REQUIRE_CUDA": "cuda>=13.0 driver>=580",
     }
     docker("rmi", base)
 

@@ -136,6 +136,8 @@ def test_labels_have_title_version_and_base(local: Published, image: Image) -> N
     assert labels["title"] == "torch" == planned["LABEL_TITLE"]
     assert labels["version"] == planned["LABEL_VERSION"]
     assert labels["base.name"] == "debian:bookworm-slim"
+    assert labels["slipway.driver"] == planned["LABEL_SLIPWAY_DRIVER"]
+    assert f"NVIDIA_REQUIRE_CUDA={local.outputs()['plan']['torch']['args']['REQUIRE_CUDA']}" in config["Env"]
     assert config["WorkingDir"] == "/workspace"
     assert (config["User"], config["Cmd"]) == ("1000:1000", ["python"])
 

@@ -22,7 +22,7 @@ from stacks.flavors.torch_family.components import (
     wheels,
 )
 from stacks.flavors.torch_family.family_config import FamilyConfig
-from stacks.spec import ImageSpec, Parent, Sibling
+from stacks.spec import Cuda, ImageSpec, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.extras import Image, extra_archs, extras, extras_of
@@ -122,7 +122,7 @@ def _torch_args(config: FamilyConfig, variant: Variant) -> dict[str, str]:
 
 
 def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Component]) -> ImageSpec:
-    versions = config.torch.versions
+    versions, cuda = config.torch.versions, Cuda(version=config.cuda)
     return ImageSpec(
         name="torch",
         dockerfile="torch/Dockerfile",
@@ -136,12 +136,14 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
             "PYTHON": f"python{config.python_version}",
             "VARIANT": variant.name,
             "ARCH_LIST": config.archs,
+            "REQUIRE_CUDA": cuda.requirement,
             **_index(config),
             **_features(config),
             **variant.parent_args,
             **variant.compiler_args,
         },
         parents={"BASE_IMAGE": variant.base, **wheels(components)},
+        cuda=cuda,
         description=f"{titles([*config.torch.components, *_extras(config, 'torch')])} for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=_final_suffix(config, variant),
@@ -156,6 +158,7 @@ def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[C
         platform=config.platform,
         args={"VARIANT": variant.name, **variant.compiler_args},
         parents={"BASE_IMAGE": Sibling(image="torch"), **wheels(components)},
+        cuda=Cuda(version=config.cuda),
         description=f"{titles(components)} on PyTorch",
         licenses="Apache-2.0 AND BSD-3-Clause",
         suffix=_final_suffix(config, variant),

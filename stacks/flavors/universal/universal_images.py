@@ -21,7 +21,7 @@ from stacks.flavors.torch_family.components import (
 from stacks.flavors.universal.train import Train
 from stacks.flavors.universal.universal_config import Config
 from stacks.jobs.requirements import Requirements, Workspace
-from stacks.spec import ImageSpec, Outside, Sibling
+from stacks.spec import Cuda, ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
 from stacks.versions.pytorch import constraints
 
@@ -164,6 +164,7 @@ def _train(config: Config, train: Train) -> ImageSpec:
             "BASE_IMAGE": Outside(reference=config.parent(config.train_image)),
             "DIST_IMAGE": Sibling(image="dist"),
         },
+        cuda=Cuda(version=config.cuda) if config.cuda else None,
         description=f"{titles(config.torch.components)} from source for {cuda}, to train with",
         licenses="BSD-3-Clause",
         suffix=_suffix(config, **{name: version for name, version in versions.items() if name != "text"}),

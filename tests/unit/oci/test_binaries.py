@@ -15,6 +15,7 @@ from oci.gpu.gpu_code import GpuCode
 from oci.layers.layer import Entry, Index
 from oci.owners import ownership
 from stacks.errors import SlipwayError
+from stacks.spec import DRIVER_LABEL
 from stacks.versions.archs import capability
 from stacks.versions.incompatible import Incompatible
 from tests.helpers.elf_writer import LOADER, elf, fatbin
@@ -247,7 +248,15 @@ def test_driver_of_newest_cuda_is_least() -> None:
     assert [str(fault) for fault in needed.faults("570.86")] == [
         f"/{SITE}/nvidia/cu13/lib/libcudart.so.13: misses driver 580: 570.86 is too old for CUDA 13"
     ]
-    assert needed.faults("580.65.06") == []
+    assert needed.faults("580.65.06") == needed.faults("") == []
+    labelled = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "525.60.13"}}))
+    assert labelled
+    assert [fault.reason for fault in labelled.faults("")] == [
+        "the image's label slipway.driver is 525.60.13, too old for CUDA 13"
+    ]
+    right = driver.needed(image(files, {"Labels": {DRIVER_LABEL: "580"}}))
+    assert right
+    assert right.faults("") == []
     assert driver.needed(image({})) is None
 
 
