@@ -118,7 +118,7 @@ class ImageVariant(pulumi.ComponentResource):
         exceptions = [row.model_dump() for row in args.inspection.exceptions] if inspected else None
         scanned = None if args.image.spec.product else args.vulnerabilities
         policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
-        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions, policy)
+        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions, policy, args.image.spec.compiled)
         checked = CheckedTag(f"{name}-tag", tag, below)
         if inspected:
             self.loading = checked.loading

@@ -114,6 +114,8 @@ class ImageSpec(_Frozen):
     commits. ``commits`` maps git tags, as ``owner/name tag``, to the commits that the lock has for them.
     ``packages`` is what it installs from Python indexes, None where nobody knows it before the build.
     ``cuda`` is the CUDA that it runs; None for the CPU alone.
+    ``compiled`` has what the stack itself compiled of it for GPUs: by the name of a Python package, or by a pattern of
+    paths, the compute capabilities, ``8.0 9.0+PTX``.
 
     A ``product`` (a source, a wheel, a tool) is mounted by other builds and not run. ``tuning`` arguments, such as the
     number of parallel jobs, change the speed of a build and not its result.
@@ -133,6 +135,7 @@ class ImageSpec(_Frozen):
     commits: Mapping[str, str] = Field(default_factory=dict)
     packages: Packages | None = None
     cuda: Cuda | None = None
+    compiled: Mapping[str, str] = Field(default_factory=dict)
     description: str
     licenses: str
     suffix: Suffix

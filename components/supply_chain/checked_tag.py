@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
@@ -22,7 +22,8 @@ class CheckedTagArgs:
 
     ``checked`` is the hexadecimal part of a digest. ``exceptions`` are the faults of loading that do not count, as
     ``slipway:inspection`` lists them; None if the image is not inspected. ``vulnerabilities`` is
-    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned.
+    ``slipway:vulnerabilities`` as JSON; None if the image is not scanned. ``compiled`` has the compute capabilities
+    that the stack compiled parts of the image for, as :class:`stacks.spec.ImageSpec` has it.
     """
 
     ref: pulumi.Input[str]
@@ -31,6 +32,7 @@ class CheckedTagArgs:
     login: Login
     exceptions: Sequence[Mapping[str, str]] | None
     vulnerabilities: Mapping[str, Any] | None = None
+    compiled: Mapping[str, str] = field(default_factory=dict)
 
 
 class TagChecked(TagImage):
@@ -61,7 +63,7 @@ class TagChecked(TagImage):
         if props.get("exceptions") is not None:
             from components.supply_chain.gates import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
 
-            loading = loading_gate.check(ref, login, props["exceptions"])
+            loading = loading_gate.check(ref, login, props["exceptions"], props.get("compiled"))
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
             return {"name": name, "loading": loading}
@@ -88,6 +90,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "tag": args.tag,
             "exceptions": args.exceptions,
             "vulnerabilities": args.vulnerabilities,
+            "compiled": args.compiled,
             "name": None,
             "loading": None,
             **login_inputs(args.login),

@@ -35,11 +35,13 @@ class Question:
     Args:
         gpus: compute capabilities by GPU, each of which must be able to run all GPU code.
         driver: the version of the host's driver, empty for none.
+        compiled: compute capabilities by what was compiled for them: see :func:`gpu_coverage.lacking`.
         level: the level of the processor, which decides between variants of a library.
     """
 
     gpus: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
+    compiled: Mapping[str, str] = field(default_factory=dict)
     level: str = DEFAULT_LEVEL
 
 
@@ -56,6 +58,7 @@ class Inspection:
     loading: Loading
     coverage: Coverage
     arch_list: Coverage
+    lacking: Sequence[Fault]
     driver: Driver | None
     contested: Sequence[Contested]
     unread: Mapping[str, str]
@@ -66,7 +69,7 @@ class Inspection:
         """The faults, those of the loader first."""
         drivers = self.driver.faults(self.question.driver) if self.driver else []
         owners = [contested.fault() for contested in self.contested if contested.binary]
-        return [*self.loading.faults, *owners, *self.coverage.faults(), *drivers]
+        return [*self.loading.faults, *owners, *self.coverage.faults(), *self.lacking, *drivers]
 
     def as_json(self) -> dict[str, Any]:
         """Return the inspection as JSON."""
@@ -127,6 +130,7 @@ def inspect(image: Image, question: Question | None = None, platform: str | None
         loading.resolve(read, machine, question.level),
         gpu_coverage.cover(read, question.gpus),
         gpu_coverage.cover(read, {arch: arch for arch in _ARCH.findall(read.environment.get(_ARCH_LIST, ""))}),
+        list(gpu_coverage.lacking(read, question.compiled)),
         driver.needed(read),
         ownership.contested(read),
         read.unread,

@@ -85,12 +85,16 @@ class Loading:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """What is no fault: patterns of paths and names, and ``symbols`` that a process brings itself."""
+    """What is no fault: patterns of paths and names, and ``symbols`` that a process brings itself.
+
+    ``archs`` has the least compute capability, 80 for 8.0, that files are compiled for.
+    """
 
     host: tuple[str, ...]
     gpu: tuple[str, ...]
     optional: tuple[tuple[str, str], ...]
     symbols: tuple[tuple[str, re.Pattern[bytes]], ...]
+    archs: tuple[tuple[str, int], ...]
 
     def is_host(self, library: str) -> bool:
         """Return whether only a host provides a library."""
@@ -99,6 +103,10 @@ class Exceptions:
     def hides_gpu_code(self, soname: str) -> bool:
         """Return whether a library has GPU code in a format of its own."""
         return any(fnmatch.fnmatchcase(soname, pattern) for pattern in self.gpu)
+
+    def leaves_out(self, path: str, capability: int) -> bool:
+        """Return whether a file at a path is not compiled for a compute capability, 80 for 8.0."""
+        return any(capability < least and fnmatch.fnmatchcase(path, file) for file, least in self.archs)
 
     def is_optional(self, file: str, library: str) -> bool:
         """Return whether a file at a path may lack a library."""
@@ -125,6 +133,7 @@ def exceptions() -> Exceptions:
             for library in row["libraries"]
         ),
         tuple((file, re.compile(row["symbols"].encode())) for row in table["process"] for file in row["files"]),
+        tuple((file, row["least"]) for row in table["arch"] for file in row["files"]),
     )
 
 

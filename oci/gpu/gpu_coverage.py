@@ -5,12 +5,18 @@ Source: CUDA C++ Programming Guide 13, "Binary Compatibility", "PTX Compatibilit
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from oci.binaries.contents import Contents
 from oci.binaries.loading import Fault, exceptions
 from oci.gpu.gpu_code import GpuCode
+
+_CAPABILITY: Final = re.compile(r"(\d+)\.(\d)")
+"""The number in a compute capability as torch writes it, such as 9.0a+PTX."""
 
 
 @dataclass
@@ -55,6 +61,29 @@ def cover(contents: Contents, gpus: Mapping[str, str]) -> Coverage:
             elif "sm" not in kinds:
                 coverage.compiled.setdefault(label, []).append(path)
     return coverage
+
+
+def lacking(contents: Contents, compiled: Mapping[str, str]) -> Iterator[Fault]:
+    """Yield a fault for each library without code for a compute capability that it was to be compiled for.
+
+    ``compiled`` has these, ``8.0 9.0a+PTX``, by the name of a Python package, or by a pattern of paths. The first one
+    that has a library counts.
+    """
+    packages = {
+        f"/{file}": owned.owner.name
+        for owned in contents.owned.values()
+        if owned.owner.manager == "pip" and owned.owner.name in compiled
+        for file in owned.files
+    }
+    patterns = [pattern for pattern in compiled if pattern.startswith("/")]
+    for path, codes in cover(contents, {}).libraries.items():
+        name = packages.get(path) or next((one for one in patterns if fnmatch.fnmatchcase(path, one)), "")
+        for arch in compiled.get(name, "").replace("+PTX", "").split():
+            match = _CAPABILITY.match(arch)
+            capability = int("".join(match.groups())) if match else 0
+            if not any(runs(code, capability) for code in codes) and not exceptions().leaves_out(path, capability):
+                reason = f"it has {', '.join(map(str, codes))}; {name} is compiled for {compiled[name]}"
+                yield Fault("gpu", path, f"misses code for {arch}", reason, names=(arch,))
 
 
 def gpu_label(name: str, capability: str) -> str:

@@ -211,6 +211,10 @@ def images(config: Config) -> list[ImageSpec]:
             tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
             parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
             cuda=Cuda(version=compiling_cuda(config.ngc)),
+            compiled={
+                **({"/opt/nccl-tests/*": config.archs} if nccl.tests else {}),
+                **({"xformers": config.archs} if config.extras.xformers else {}),
+            },
             description=f"NVIDIA's PyTorch {config.ngc} on Elastic Fabric Adapter",
             licenses="Apache-2.0 AND BSD-3-Clause AND LicenseRef-NVIDIA-Deep-Learning-Container",
             suffix=Suffix(

@@ -174,6 +174,7 @@ def images(config: Config) -> list[ImageSpec]:
             tuning={"MAX_JOBS": str(config.max_jobs)} if config.max_jobs else {},
             parents={"BASE_IMAGE": Outside(reference=f"nvcr.io/nvidia/pytorch:{config.ngc}-py3")},
             cuda=Cuda(version=compiling_cuda(config.ngc)),
+            compiled={"transformer-engine": config.archs} if config.transformer_engine else {},
             description=f"Megatron-LM on NVIDIA's PyTorch {config.ngc} for AKS",
             licenses="Apache-2.0 AND BSD-3-Clause AND LicenseRef-NVIDIA-Deep-Learning-Container",
             suffix=Suffix(

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from stacks.config.model import matching
 from stacks.config.values import JobCount, Version
 from stacks.errors import SlipwayError
-from stacks.flavors.torch_family.components import tuning
+from stacks.flavors.torch_family.components import compiled_tools, tuning
 from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
 from stacks.flavors.torch_family.family_images import Variant, suffix
 from stacks.flavors.torch_family.family_images import images as family
@@ -205,6 +205,7 @@ def _nccl_tests(config: Config) -> ImageSpec:
         parents={"BASE_IMAGE": Sibling(image="nccl-builder"), **tools},
         base_name=_devel(config).reference,
         cuda=Cuda(version=config.cuda),
+        compiled=compiled_tools(config.archs),
         description=f"NCCL, HPC-X, OpenMPI and their tests for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=suffix(config, "nccl", nccl=config.nccl),

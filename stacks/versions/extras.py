@@ -22,6 +22,7 @@ class Extra:
     Attributes:
         name: of its recipe, such as ``flash-attention``.
         title: its name as people write it.
+        distribution: the name of the Python package that its wheel is.
         image: the image that it is in.
         default: the version or commit for a stack that names none; False leaves the extra out.
         description: of its key.
@@ -33,6 +34,7 @@ class Extra:
 
     name: str
     title: str
+    distribution: str
     image: Image
     default: str | Literal[False]
     description: str
@@ -69,6 +71,7 @@ def extras() -> Mapping[str, Extra]:
         name: Extra(
             name=name,
             title=row["title"],
+            distribution=row.get("distribution", name),
             image=row.get("image", "torch-extras"),
             default=row.get("default", False),
             description=row.get("description", f"{row['title']}."),

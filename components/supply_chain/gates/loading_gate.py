@@ -14,24 +14,38 @@ from stacks.config.gates.inspection_gate import InspectionException
 from stacks.errors import SlipwayError, listing
 
 
-def evidence(ref: str, login: credentials.Login | None, exceptions: Sequence[InspectionException]) -> dict[str, Any]:
+def evidence(
+    ref: str,
+    login: credentials.Login | None,
+    exceptions: Sequence[InspectionException],
+    compiled: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Inspect a pushed image, ``repository@sha256:...``, or each image of an index; return the result as evidence.
+
+    ``compiled`` is what the stack compiled, and for which GPUs: see :class:`stacks.spec.ImageSpec`.
 
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    inspections = [inspection.inspect(image) for image in fetch_each(ref, login)]
+    question = inspection.Question(compiled=compiled or {})
+    inspections = [inspection.inspect(image, question) for image in fetch_each(ref, login)]
     return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))
 
 
-def check(ref: str, login: credentials.Login | None, exceptions: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def check(
+    ref: str,
+    login: credentials.Login | None,
+    exceptions: Sequence[Mapping[str, str]],
+    compiled: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Return the evidence of a pushed image in which everything loads; ``exceptions`` are of ``slipway:inspection``.
 
     Raises:
-        SlipwayError: something in the image does not load, with a line for each fault; or a layer cannot be read.
+        SlipwayError: something in the image does not load, or has no code for a GPU that it was compiled for, with a
+            line for each fault; or a layer cannot be read.
     """
     rows = [InspectionException.model_validate(row) for row in exceptions]
-    result = evidence(ref, login, rows)
+    result = evidence(ref, login, rows, compiled)
     faults = loading_evidence.counting(result, rows)
     if faults:
         number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"

@@ -13,7 +13,7 @@ from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import Machine
-from stacks.versions.extras import extras
+from stacks.versions.extras import extra_archs, extras
 from stacks.versions.pytorch import built_libraries, missing_triton, published_features, torch_release
 
 FETCHER = Outside(reference="debian:bookworm-slim")
@@ -23,6 +23,8 @@ _ANY_MACHINE = "linux/amd64"
 """Platform of the sources, which are the same for every machine; the engine fetches them on its own platform."""
 
 _TITLES = {"torch": "PyTorch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
+
+_DISTRIBUTIONS = {"torch": "torch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Component:
     def title(self) -> str:
         """Its name in texts."""
         return _TITLES.get(self.name) or extras()[self.name].title
+
+    @property
+    def distribution(self) -> str:
+        """The name of the Python package that its wheel is."""
+        return _DISTRIBUTIONS.get(self.name) or extras()[self.name].distribution
 
     @property
     def pin(self) -> str:
@@ -63,6 +70,23 @@ class Component:
         if self.branch:
             tail = "b_" + re.sub(r"[^A-Za-z0-9_.]", "_", self.branch.name)
         return {**field, "tail": tail}
+
+
+def compiled(components: Iterable[Component], archs: str) -> dict[str, str]:
+    """Return the Python packages of components with the compute capabilities that they have code for.
+
+    A component without code for GPUs, such as torchtext, is none.
+    """
+    return {
+        part.distribution: extra_archs(part.name, part.pin, archs)
+        for part in components
+        if archs and part.name != "text"
+    }
+
+
+def compiled_tools(archs: str) -> dict[str, str]:
+    """Return the paths of the tools in nccl-tests that run on GPUs, with their compute capabilities."""
+    return dict.fromkeys(("/opt/nccl-tests/*", "/usr/bin/nvbandwidth"), archs)
 
 
 def torch_components(versions: Mapping[str, str], commits: Model) -> list[Component]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from stacks.flavors.torch_family.components import (
     Component,
+    compiled,
+    compiled_tools,
     features,
     libraries,
     pinned,
@@ -61,8 +63,7 @@ class Variant:
 
 def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
     """Return torch, torch-extras and the products that they are made of."""
-    built = config.torch.components if config.torch.source == "build" else []
-    in_torch, in_extras = [*built, *_extras(config, "torch")], _extras(config, "torch-extras")
+    in_torch, in_extras = [*_built(config), *_extras(config, "torch")], _extras(config, "torch-extras")
     specs = [*_products(config, variant, in_torch), _torch(config, variant, in_torch)]
     if in_extras:
         specs += [*_products(config, variant, in_extras), _torch_extras(config, variant, in_extras)]
@@ -73,6 +74,15 @@ def suffix(config: FamilyConfig, variant: str, **fields: str | None) -> Suffix:
     """Return the tag's suffix of one of a stack's images, with the optional fields that the stack chooses."""
     distro = config.distro if "distro" in config.tag_fields else None
     return Suffix(variant=variant, cuda=config.cuda, distro=distro, **{"tail": config.tag_suffix, **fields})
+
+
+def _built(config: FamilyConfig) -> list[Component]:
+    return config.torch.components if config.torch.source == "build" else []
+
+
+def _system_code(config: FamilyConfig, variant: Variant) -> dict[str, str]:
+    """Return what the stack compiled for GPUs of the image below torch."""
+    return compiled_tools(config.archs) if isinstance(variant.base, Sibling) else {}
 
 
 def _extras(config: FamilyConfig, image: Image) -> list[Component]:
@@ -144,6 +154,7 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
         },
         parents={"BASE_IMAGE": variant.base, **wheels(components)},
         cuda=cuda,
+        compiled={**_system_code(config, variant), **compiled(components, config.archs)},
         description=f"{titles([*config.torch.components, *_extras(config, 'torch')])} for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=_final_suffix(config, variant),
@@ -159,6 +170,10 @@ def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[C
         args={"VARIANT": variant.name, **variant.compiler_args},
         parents={"BASE_IMAGE": Sibling(image="torch"), **wheels(components)},
         cuda=Cuda(version=config.cuda),
+        compiled={
+            **_system_code(config, variant),
+            **compiled([*_built(config), *_extras(config, "torch"), *components], config.archs),
+        },
         description=f"{titles(components)} on PyTorch",
         licenses="Apache-2.0 AND BSD-3-Clause",
         suffix=_final_suffix(config, variant),

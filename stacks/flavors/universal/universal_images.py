@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from stacks.flavors.torch_family.components import (
     FETCHER,
+    compiled,
     features,
     libraries,
     source_of,
@@ -165,6 +166,7 @@ def _train(config: Config, train: Train) -> ImageSpec:
             "DIST_IMAGE": Sibling(image="dist"),
         },
         cuda=Cuda(version=config.cuda) if config.cuda else None,
+        compiled=compiled(config.torch.components, config.archs),
         description=f"{titles(config.torch.components)} from source for {cuda}, to train with",
         licenses="BSD-3-Clause",
         suffix=_suffix(config, **{name: version for name, version in versions.items() if name != "text"}),

@@ -50,9 +50,7 @@ def refusal(stack: dict[str, Any], **runners: Any) -> str:
         ({"flavor": "universal", "cuda": False}, "470.57.02", ""),
     ],
 )
-def test_driver_of_runners_runs_the_stacks_images_or_is_refused(
-    stack: dict[str, Any], driver: str, needed: str
-) -> None:
+def test_driver_of_runners_runs_the_images_or_is_refused(stack: dict[str, Any], driver: str, needed: str) -> None:
     message = refusal(stack, driver=driver)
     if needed:
         assert message.startswith(f"stack x: slipway:runners.driver: driver {driver} does not run {needed}")

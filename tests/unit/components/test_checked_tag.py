@@ -19,7 +19,7 @@ from stacks.errors import SlipwayError
 from tests.fakes import vulnerability_scanner
 from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
 from tests.fakes.vulnerability_scanner import Scanner
-from tests.helpers.elf_writer import LOADER, elf, loader
+from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 from tests.helpers.layers import files_archive
 
 PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
@@ -85,6 +85,18 @@ def test_image_without_a_library_gets_no_tag(registry: Registry) -> None:
     assert "slipway:inspection.exceptions" in lines[0]
     assert lines[1:] == [f"  /opt/{name}: misses libgone.so.1: not in the image" for name in "ab"]
     assert "a/loads:x1" not in registry.digests
+
+
+def test_image_without_an_asked_architecture_gets_no_tag(registry: Registry) -> None:
+    library = elf("_C.so", gpu=fatbin((2, 80, 0)))
+    row = {"files": "/opt/x/_C.so", "missing": "9.0", "reason": "it runs on A100 alone"}
+    given = inspected(registry, {"opt/x/_C.so": library}) | {"compiled": {"/opt/x/*": "8.0 9.0"}}
+    with pytest.raises(SlipwayError) as refusal:
+        TagChecked().create(given)
+    fault = "/opt/x/_C.so: misses code for 9.0: it has sm_80; /opt/x/* is compiled for 8.0 9.0"
+    assert str(refusal.value).split("\n")[1:] == [f"  {fault}"]
+    TagChecked().create(given | {"exceptions": [row]})
+    TagChecked().create(given | {"compiled": {"/opt/x/*": "8.0 8.6"}})
 
 
 def test_faults_beyond_the_first_are_counted(registry: Registry) -> None:

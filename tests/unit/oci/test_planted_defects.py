@@ -113,6 +113,57 @@ def test_extension_without_a_wanted_architecture_is_a_fault() -> None:
     assert [str(fault).replace(", ", " ") for fault in covered.faults()] == [expected]
 
 
+def lacking(files: Files, compiled: dict[str, str]) -> list[str]:
+    return [str(fault) for fault in gpu_coverage.lacking(image(files), compiled)]
+
+
+def test_compiled_library_without_an_architecture_is_a_fault() -> None:
+    sm80, record = elf("_C.so", gpu=fatbin((2, 80, 0))), "ext/_C.so,sha256=AAAA,7\n"
+    files: Files = {
+        f"{SITE}/ext/_C.so": sm80,
+        f"{SITE}/my_ext-1.0.dist-info/RECORD": record,
+        f"{SITE}/nvidia/cublas/lib/libcublas.so.13": sm80,
+        "opt/nccl-tests/build/all_reduce_perf": elf("", gpu=fatbin((2, 80, 0), (1, 90, 0))),
+    }
+    extension = f"/{SITE}/ext/_C.so: misses code for 9.0: it has sm_80; my-ext is compiled for 8.0 9.0+PTX"
+    assert lacking(files, {"my-ext": "8.0 9.0+PTX", "/opt/nccl-tests/*": "8.0 9.0 10.0"}) == [extension]
+    program = "/opt/nccl-tests/build/all_reduce_perf: misses code for 7.5: it has compute_90, sm_80"
+    assert lacking(files, {"/opt/nccl-tests/*": "7.5 8.6 9.0a"}) == [
+        f"{program}; /opt/nccl-tests/* is compiled for 7.5 8.6 9.0a"
+    ]
+    assert lacking(files, {"my-ext": "8.0 8.6"}) == lacking(files, {"torch": "9.0"}) == lacking(files, {}) == []
+
+
+def test_library_that_leaves_out_old_architectures_is_no_fault() -> None:
+    files: Files = {
+        f"{SITE}/deepspeed/ops/{name}.cpython-311-x86_64-linux-gnu.so": elf(name, gpu=fatbin((2, 80, 0)))
+        for name in ("fp_quantizer/fp_quantizer_op", "adam/fused_adam_op")
+    }
+    records = "".join(f"{path.removeprefix(f'{SITE}/')},sha256=AAAA,7\n" for path in files)
+    (fault,) = lacking({**files, f"{SITE}/deepspeed-0.19.7.dist-info/RECORD": records}, {"deepspeed": "7.5 8.0"})
+    assert "fused_adam_op" in fault
+    assert fault.endswith("misses code for 7.5: it has sm_80; deepspeed is compiled for 7.5 8.0")
+
+
+@pytest.mark.parametrize(
+    ("flavor", "keys", "compiled"),
+    [
+        ("local", {}, {}),
+        ("universal", {"cuda": False}, {}),
+        ("efa", {"archList": "9.0"}, {"/opt/nccl-tests/*": "9.0"}),
+        ("efa", {"archList": "9.0", "nccl": {"tests": False}, "extras": {"xformers": "0.0.35"}}, {"xformers": "9.0"}),
+        (
+            "base",
+            {"archList": "7.5 9.0+PTX", "extras": {"deepspeed": False, "apex": False}},
+            {"torch": "7.5 9.0+PTX", "torchvision": "7.5 9.0+PTX", "torchaudio": "7.5 9.0+PTX", "flash-attn": "9.0"},
+        ),
+    ],
+)
+def test_stack_says_what_it_compiles_for_which_gpus(flavor: str, keys: dict[str, object], compiled: object) -> None:
+    *_, last = flavors.flavor(flavor).images(flavors.load({"flavor": flavor, **keys}, "stack x"))
+    assert last.compiled == compiled
+
+
 @pytest.mark.parametrize(
     ("flavor", "keys", "message"),
     [
