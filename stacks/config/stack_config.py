@@ -34,6 +34,7 @@ from stacks.references import check_prefixes, covering, on_loopback, qualified
 from stacks.tags import check_extra, check_tail
 from stacks.versions.cuda_toolkit import Machine
 from stacks.versions.incompatible import Unverified
+from stacks.versions.tables import Reliance, weak_line
 
 Runners = Annotated[KubernetesRunners | Ec2Runners, Field(discriminator="kind")]
 """What ``runners`` may be."""
@@ -175,6 +176,10 @@ class StackConfig(Model):
         """Yield a check for each release of the stack: it raises ``Unverified`` if no table confirms the release."""
         yield from ()
 
+    def reliances(self) -> Iterator[Reliance]:
+        """Yield what the stack takes from tables whose rows may be weak: no public source confirms them."""
+        yield from ()
+
     @property
     def _unlisted(self) -> list[Unverified]:
         refusals = []
@@ -207,6 +212,7 @@ class StackConfig(Model):
         accepted = [f"{release.field} '{release.value}' {release.instead}" for release in self._unlisted]
         if accepted:
             lines.append(f"{NAMESPACE}:unverified: at your own risk, as no table has it: {'; '.join(accepted)}")
+        lines += weak_line(self.reliances())
         unused = sorted(set(self.build_secrets) - self.mirrors.hosts.keys())
         if unused:
             lines.append(f"{KEY}: {', '.join(unused)}: no address in {NAMESPACE}:mirrors is of that host: unused login")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Literal, Self, cast, get_args
+from typing import Final, Literal, Self, cast, get_args
 
 from pydantic import Field, model_validator
 
@@ -22,10 +22,17 @@ Package = Literal["vision", "audio"]
 """The companions of torch that images carry."""
 
 
+NEWEST: Final = "2.15.0"
+"""The default of stacks that compile torch, with which all extras build."""
+
+PUBLISHED: Final = "2.14.1"
+"""The default of stacks that install wheels: those of 2.15.0 are for CUDA 13.2, and torchaudio has none for it."""
+
+
 class Torch(Model):
     """The releases of torch, torchvision and torchaudio."""
 
-    version: TorchRelease = Field("2.14.1", description="Release of torch.")
+    version: TorchRelease = Field(PUBLISHED, description="Release of torch.")
     vision: TorchRelease | None = Field(
         None, description="Release of torchvision. Default: the newest that goes with this torch."
     )

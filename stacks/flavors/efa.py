@@ -34,7 +34,7 @@ from stacks.versions.efa_ngc import (
 )
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import node
-from stacks.versions.tables import order
+from stacks.versions.tables import Reliance, order
 from stacks.versions.torch_libraries import (
     check_nccl_listed,
     check_nccl_package,
@@ -139,6 +139,10 @@ class Config(StackConfig):
         yield partial(check_efa_listed, self.efa.installer)
         if self.nccl.version:
             yield partial(check_nccl_listed, self.nccl.version, field="nccl.version")
+
+    def reliances(self) -> Iterator[Reliance]:
+        """Yield what the stack takes from tables: of its parent."""
+        yield Reliance("ngc", (self.ngc,), ("ubuntu", "cuda", "nccl"))
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

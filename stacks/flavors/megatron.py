@@ -30,6 +30,7 @@ from stacks.versions.archs import arch_list
 from stacks.versions.efa_ngc import check_ngc_listed, compiling_cuda, ngc_release
 from stacks.versions.extras import check_extra
 from stacks.versions.incompatible import Incompatible
+from stacks.versions.tables import Reliance
 
 
 class Launcher(Model):
@@ -86,7 +87,8 @@ class Config(StackConfig):
     )
     launcher: Launcher = Field(default_factory=Launcher, description="NeMo Framework Launcher.")
     nodes: str = Field(
-        "aks-ndv5", description="GPU nodes of AKS that the image is for: aks-ndv5, aks-gb200, aks-gb300."
+        "aks-ndv5",
+        description="GPU nodes of AKS that the image is for: aks-ndv5, aks-nd-h200-v5, aks-gb200, aks-gb300.",
     )
     topology: Topology | None = Field(None, description="A topology file for NCCL in place of the pinned one.")
     doca: SwitchedVersion = Field("3.2.1", description="DOCA's userspace with SHARP, or false for none.")
@@ -107,6 +109,12 @@ class Config(StackConfig):
         yield partial(check_launcher_listed, self.launcher.version)
         if self.launcher.nemo:
             yield partial(check_nemo_listed, self.launcher.nemo)
+
+    def reliances(self) -> Iterator[Reliance]:
+        """Yield what the stack takes from tables: of its parent, and of DOCA."""
+        yield Reliance("ngc", (self.ngc,), ("ubuntu", "cuda") if self.doca else ("cuda",))
+        if self.doca:
+            yield Reliance("doca", ("release", self.doca), ("ubuntu",))
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -199,7 +207,7 @@ def job(config: Config, images: Mapping[str, str], nodes: int) -> list[dict[str,
     # The operator gives the first pod, and the service before it, this name.
     meeting = f"{name}-master-0:29400"
     command = (
-        *("with-profile", kind.name, "--"),
+        *("with-profile", kind.profile, "--"),
         *("torchrun", "--nnodes", nodes, "--nproc-per-node", kind.gpus),
         *("--rdzv-id", name, "--rdzv-backend", "c10d", "--rdzv-endpoint", meeting),
         *("pretrain_gpt.py", "--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", 32000),

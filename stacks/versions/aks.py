@@ -45,6 +45,7 @@ class AksNode:
         gpus: how many ``nvidia.com/gpu`` it has.
         rdma: how many ``rdma/ib`` it has.
         topology: None where NCCL reads it from the system.
+        profile: the settings that its jobs run with, a file of ``dockerfiles/megatron/profiles``.
     """
 
     name: str
@@ -54,6 +55,7 @@ class AksNode:
     gpus: int
     rdma: int
     topology: Topology | None
+    profile: str
 
 
 @functools.cache
@@ -65,7 +67,7 @@ def aks_node(name: str, *, field: str = "nodes") -> AksNode:
     """
     values = row(table("aks"), name, field, "is no known GPU node of AKS", _AKS)
     topology = Topology(**values["topology"]) if "topology" in values else None
-    return AksNode(**{**values, "name": name, "topology": topology})
+    return AksNode(**{"profile": name, **values, "name": name, "topology": topology})
 
 
 def check_platform(name: str, platform: str, *, field: str = "platform") -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import gcc_min
-from stacks.versions.tables import table
+from stacks.versions.tables import facts, table
 
 _SOURCE = "stacks/versions/distros.toml"
 
@@ -57,7 +57,7 @@ def distro_release(name: str, *, field: str = "distro") -> Distro:
         raise Incompatible(field, name, "is not a known distribution", distro_names(), _SOURCE, known=False)
     if "refused" in row:
         raise Incompatible(field, name, f"cannot be built on ({row['refused']})", distro_names(), _SOURCE)
-    return Distro(name, **{**row, "pythons": (row["python"], *row.get("pythons", ()))})
+    return Distro(name, **{**facts(row), "pythons": (row["python"], *row.get("pythons", ()))})
 
 
 def distro_python(name: str, python: str | None, *, field: str = "python") -> str:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -16,6 +16,39 @@ T = TypeVar("T")
 def table(name: str) -> Mapping[str, Any]:
     """Return the parsed ``<name>.toml``. Callers must not change it."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+class Reliance(NamedTuple):
+    """What a stack takes from a table.
+
+    Attributes:
+        table: its name.
+        row: its row, with a dot between the keys that lead to it.
+        keys: those of the row's keys that the stack relies on.
+    """
+
+    table: str
+    row: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row without what it says of itself: its ``source``, and its ``weak`` keys."""
+    return {key: value for key, value in row.items() if key not in {"source", "weak"}}
+
+
+def weak_keys(reliance: Reliance) -> tuple[str, ...]:
+    """Return the keys that a stack relies on and that no public source confirms; none of a row that is not there."""
+    row: Any = functools.reduce(lambda rows, key: rows.get(key, {}), reliance.row, table(reliance.table))
+    return tuple(key for key in reliance.keys if key in row and key in row.get("weak", ()))
+
+
+def weak_line(reliances: Iterable[Reliance]) -> list[str]:
+    """Return one line that names all weak keys; no line without any."""
+    weak = [(reliance, keys) for reliance in reliances if (keys := weak_keys(reliance))]
+    named = "; ".join(f"{'.'.join((of.table, *of.row))}: {', '.join(keys)}" for of, keys in weak)
+    files = ", ".join(dict.fromkeys(f"stacks/versions/{of.table}.toml" for of, _ in weak))
+    return [f"no public source confirms {named}; check before you rely on it, {files}"] if weak else []
 
 
 @functools.cache

@@ -10,8 +10,8 @@ from pydantic import Field, create_model, model_validator
 
 from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
-from stacks.config.torch import Package, Torch, check_published
-from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, Url, Version
+from stacks.config.torch import NEWEST, PUBLISHED, Package, Torch, check_published
+from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, TorchRelease, Url, Version
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
@@ -30,6 +30,7 @@ from stacks.versions.pytorch import (
     triton_warnings,
     wheel_abi,
 )
+from stacks.versions.tables import Reliance
 from stacks.versions.torch_libraries import check_cudnn_release, cudnn_warnings, magma_archive
 
 TagField = Literal["distro", "abi"]
@@ -46,10 +47,19 @@ class Commits(Model):
 class TorchBuild(Torch):
     """The releases of torch, torchvision and torchaudio, and where they come from."""
 
+    version: TorchRelease = Field(NEWEST, description="Release of torch.")
     source: Literal["build", "wheel"] = Field(
-        "build", description="build compiles them for archList; wheel installs the published wheels."
+        "build",
+        description="build compiles them for archList; wheel installs the published wheels, by default of torch "
+        f"{PUBLISHED}.",
     )
     commits: Commits = Field(default_factory=Commits, description="Commits to build instead of the releases' own.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _published_default(cls, values: Any) -> Any:
+        wheel = isinstance(values, Mapping) and values.get("source") == "wheel"
+        return {"version": PUBLISHED, **values} if wheel else values
 
     @model_validator(mode="after")
     def _only_what_is_built(self) -> Self:
@@ -144,6 +154,11 @@ class FamilyConfig(StackConfig):
             pin = self.pin(extra)
             if extra.pins_torch and pin and "." in pin:
                 yield partial(check_companion, self.torch.version, cast("Companion", extra.name), pin, field=extra.key)
+
+    def reliances(self) -> Iterator[Reliance]:
+        """Yield what the stack takes from tables: the Python of its distribution, and the compiler."""
+        python = "python" if self.python in {None, distro_release(self.distro).python} else "pythons"
+        yield Reliance("distros", (self.distro,), (python, "gcc") if self.torch.source == "build" else (python,))
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from stacks.config.model import Model, matching
-from stacks.config.torch import Torch
-from stacks.config.values import DefaultedTorchRelease
+from stacks.config.torch import NEWEST, Torch
+from stacks.config.values import DefaultedTorchRelease, TorchRelease
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.versions.pytorch import torch_release
 
@@ -31,6 +31,7 @@ class Commits(Model):
 class TorchSource(Torch):
     """Which torch, torchvision, torchaudio and torchtext to build."""
 
+    version: TorchRelease = Field(NEWEST, description="Release of torch.")
     text: DefaultedTorchRelease = Field(
         None,
         description="Release of torchtext, or false for none. Default: the newest that goes with this torch, if any.",

@@ -21,6 +21,7 @@ from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent
 from stacks.versions.distros import check_gcc, distro_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import check_cudnn, check_torch_cuda, torch_release, triton_warnings
+from stacks.versions.tables import Reliance
 from stacks.versions.torch_libraries import Magma, magma
 
 _cache_key = matching(r"[A-Za-z0-9._-]+", "letters, digits, '.', '_' and '-', such as a date")
@@ -117,6 +118,10 @@ class Config(StackConfig):
         if self.cuda:
             yield partial(check_cuda_listed, self.cuda)
         yield from self.torch.listed()
+
+    def reliances(self) -> Iterator[Reliance]:
+        """Yield what the stack takes from tables: the compiler of its distribution. Its Python is conda's."""
+        yield Reliance("distros", (self.distro,), ("gcc",))
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:

@@ -19,7 +19,7 @@ from tests.helpers.contents import checkout_fingerprints
 
 def built(stack: str, flavor: str = "base", repository: str = "r.example/ml", **values: Any) -> StackImages:
     # A CUDA that has wheels of all three.
-    config = flavors.load({"flavor": flavor, "cuda": "13.0.2", **values}, stack)
+    config = flavors.load({"flavor": flavor, "cuda": "13.0.2", "torch": {"version": "2.14.1"}, **values}, stack)
     return StackImages(stack, repository, parents_first(flavors.flavor(flavor).images(config)))
 
 
@@ -90,8 +90,8 @@ def test_check_with_collision_fails(tmp_path: Path) -> None:
         [sys.executable, "-m", "stacks", "check"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("stacks base-cu121 and other: torch, torch-extras would have equal tags in ")
-    assert len(done.stderr.splitlines()) == 1
+    [line] = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+    assert line.startswith("stacks base-cu121 and other: torch, torch-extras would have equal tags in ")
 
 
 def test_repository_created_by_two_stacks_is_reported() -> None:

@@ -13,6 +13,7 @@ import pytest
 from stacks import flavors, plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
+from stacks.flavors.torch_family.family_config import FamilyConfig
 from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling, parents_first
 from tests.helpers import refusals
 from tests.helpers.contents import checkout_fingerprints
@@ -710,3 +711,10 @@ def test_torch_wheel_version_is_checked_by_its_own_name(
         check=False,
     )
     assert (done.stderr, done.returncode) == (fragment, int(bool(fragment)))
+
+
+@pytest.mark.parametrize(("source", "version"), [("build", "2.15.0"), ("wheel", "2.14.1")])
+def test_torch_by_default_is_one_that_the_source_has(source: str, version: str) -> None:
+    config = flavors.load({"flavor": "base", "cuda": "12.6.3", "torch": {"source": source}, "extras": {}}, "stack x")
+    assert isinstance(config, FamilyConfig)
+    assert config.torch.version == version

@@ -136,10 +136,10 @@ def test_tables_hold_full_hashes_and_commits() -> None:
         ({"launcher": {"nemo": "25.02"}}, "slipway:launcher.nemo: '25.02' is no known release of nvcr.io/nvidia/nemo"),
         (
             {"ngc": "24.05", "doca": "3.3.0"},
-            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, the system of nvcr.io/nvidia/pytorch:24.05-py3; allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.1; rule: stacks/versions/doca.toml",
+            "slipway:doca: '3.3.0' has no packages for Ubuntu 22.04, the system of nvcr.io/nvidia/pytorch:24.05-py3; allowed: 2.9.1, 2.9.2, 3.1.0, 3.2.0, 3.2.1; rule: stacks/versions/doca.toml",
         ),
         ({"doca": "3.4.0"}, "slipway:doca: '3.4.0' has no packages for Ubuntu 24.04"),
-        ({"doca": "2.9"}, "slipway:doca: '2.9' is not a known release of DOCA (did you mean '2.9.2'?)"),
+        ({"doca": "2.9"}, "slipway:doca: '2.9' is not a known release of DOCA (did you mean '2.9.3'?)"),
         ({"nodes": "aks-ndv6"}, "slipway:nodes: 'aks-ndv6' is no known GPU node of AKS (did you mean 'aks-ndv5'?)"),
         (
             {"nodes": "aks-gb300"},
@@ -169,12 +169,12 @@ def test_config_mistake_fails_with_one_line_and_advice(values: dict[str, Any], m
 def test_every_node_has_a_profile_and_is_in_the_readme() -> None:
     folder = ROOT / CONTEXT / "megatron"
     profiles = {path.name: path.read_text() for path in (folder / "profiles").iterdir()}
-    assert set(profiles) == {*table("aks"), "sharp"}
+    assert set(profiles) == {*(aks_node(name).profile for name in table("aks")), "sharp"}
     rows = [line for line in (folder / "README.md").read_text().splitlines() if re.match(r"\| `(aks-|sharp)", line)]
     assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split(" | ")[0])} == set(profiles)
     for kind in table("aks"):
         topology = aks_node(kind).topology
-        named = re.findall(r"^NCCL_TOPO_FILE=(.*)$", profiles[kind], re.MULTILINE)
+        named = re.findall(r"^NCCL_TOPO_FILE=(.*)$", profiles[aks_node(kind).profile], re.MULTILINE)
         assert named == ([f"/etc/{topology.name}"] if topology else [])
 
 

@@ -21,14 +21,14 @@ BASE = {"flavor": "base", "transformerEngine": False}
 LAUNCHER = {"version": "25.01", "commit": "d" * 40, "nemo": "25.02"}
 
 UNKNOWN: tuple[tuple[dict[str, Any], str, str], ...] = (
-    ({**EFA, "ngc": "25.09"}, "ngc: '25.09' is not a known release", "ngc '25.09' compiles for what CUDA 12.9.1 knows"),
+    ({**EFA, "ngc": "25.11"}, "ngc: '25.11' is not a known release", "ngc '25.11' compiles for what CUDA 13.0.2 knows"),
     (
         {**EFA, "efa": {"installer": "1.52.0", "ofiNccl": "1.22.0"}},
         "efa.installer: '1.52.0' is not a known EFA installer",
         "efa.installer '1.52.0' follows the rules",
     ),
     ({**EFA, "nccl": "2.99.1-1"}, "nccl.version: '2.99.1-1' is not a known NCCL", "nccl.version '2.99.1-1' is fetched"),
-    ({**MEGATRON, "doca": "2.9.3"}, "doca: '2.9.3' is not a known release of DOCA", "doca '2.9.3' is fetched for"),
+    ({**MEGATRON, "doca": "2.9.4"}, "doca: '2.9.4' is not a known release of DOCA", "doca '2.9.4' is fetched for"),
     (
         {**MEGATRON, "launcher": LAUNCHER},
         "launcher.version: '25.01' is no release of the NeMo",
@@ -114,9 +114,9 @@ def test_unverified_key_changes_no_listed_stack(flavor: str) -> None:
 
 
 def test_unverified_warning_names_every_release() -> None:
-    values = {**EFA, "ngc": "26.09", "efa": {"installer": "1.52.0", "ofiNccl": "1.22.0"}, "unverified": True}
+    values = {**EFA, "ngc": "26.11", "efa": {"installer": "1.52.0", "ofiNccl": "1.22.0"}, "unverified": True}
     [line] = flavors.load(values, "stack x").warnings
-    assert "ngc '26.09'" in line
+    assert "ngc '26.11'" in line
     assert "efa.installer '1.52.0'" in line
 
 
@@ -133,7 +133,7 @@ def test_unverified_warning_names_every_release() -> None:
             {**MEGATRON, "launcher": "25.01"},
             "launcher.version: '25.01' is no release of the NeMo Framework Launcher; an",
         ),
-        ({**MEGATRON, "doca": "2.9"}, "doca: '2.9' is not a known release of DOCA (did you mean '2.9.2'?)"),
+        ({**MEGATRON, "doca": "2.9"}, "doca: '2.9' is not a known release of DOCA (did you mean '2.9.3'?)"),
         ({**BASE, "cuda": "13.2"}, "cuda: '13.2' is not a CUDA version of nvidia/cuda (did you mean '13.2.1'?)"),
         ({**BASE, "cuda": "14.0.0"}, "cuda: '14.0.0' is not a CUDA version"),
         ({**BASE, "cudnn": "10.0.0.1"}, "cudnn: '10.0.0.1' is not a known cuDNN release"),
@@ -165,7 +165,7 @@ def test_unverified_wheel_comes_from_index_of_its_cuda() -> None:
 
 
 def test_unverified_torch_is_built_with_triton_of_its_source() -> None:
-    assert images(BASE)["torch-wheel"].args["VERSION"] == "2.14.1"
+    assert images(BASE)["torch-wheel"].args["VERSION"] == "2.15.0"
     wheel = unverified({**BASE, "torch": {"version": "2.13.9", "vision": "0.28.9", "audio": False}})["torch-wheel"]
     assert wheel.args["VERSION"] == "2.13.9"
     assert "TRITON_VERSION" not in wheel.args

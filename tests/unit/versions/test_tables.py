@@ -366,7 +366,10 @@ def _ec2_instance_types() -> dict[str, Any]:
     return types
 
 
-@pytest.mark.parametrize("name", ["eks-p4d", "eks-p5", "eks-p5e", "eks-p5en", "eks-p6-b200", "eks-p6-b300", "eks-g5g"])
+@pytest.mark.parametrize(
+    "name",
+    ["eks-p4d", "eks-p5", "eks-p5e", "eks-p5en", "eks-p6-b200", "eks-p6-b300", "eks-g5g", "eks-g6", "eks-g6e"],
+)
 def test_eks_node_has_what_its_instance_type_has(name: str) -> None:
     kind = node(name)
     described = _ec2_instance_types()[kind.selector["node.kubernetes.io/instance-type"]]
@@ -382,7 +385,7 @@ def test_eks_node_of_gb200_is_arm64_with_four_of_each() -> None:
     assert (kind.arch, kind.most(GPU), kind.most(EFA)) == ("arm64", 4, 4)
 
 
-@pytest.mark.parametrize("name", ["aks-ndv5", "aks-gb200", "aks-gb300"])
+@pytest.mark.parametrize("name", ["aks-ndv5", "aks-nd-h200-v5", "aks-gb200", "aks-gb300"])
 def test_aks_node_of_runners_is_that_of_images(name: str) -> None:
     kind, image = node(name), aks_node(name)
     assert kind.selector["node.kubernetes.io/instance-type"] == image.sku
