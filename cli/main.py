@@ -18,8 +18,8 @@ INTERRUPTED: Final = 130
 
 SECTIONS: Final = {
     "Look": [look.list_, look.show, look.explain, look.inspect, look.scan],
-    "Change": [change.new, change.check, change.lock],
-    "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream, compare.refresh],
+    "Change": [change.new, change.check, change.lock, change.refresh],
+    "Compare and verify": [compare.affected, compare.diff, compare.verify, compare.upstream],
     "Promote": [promote.evidence, promote.promote],
     "Take away": [take_away.export, take_away.compose, take_away.job],
     "Set up": [look.completion_, generate.schema, generate.docs],

@@ -29,7 +29,7 @@ from stacks.versions import tables
 from stacks.versions.tables import order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 #: Each package's first release in the table: those of torch 1.9.1, and the first xformers with Linux wheels.
 FIRST = {
@@ -136,7 +136,7 @@ class _RemoteFile(io.RawIOBase):
             request = urllib.request.Request(self._url, headers={"Range": span})  # noqa: S310
             with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
                 if reply.status != 206:
-                    raise SystemExit(f"refresh: the index does not serve byte ranges of {Path(self._url).name}")
+                    raise SlipwayError(f"the index does not serve byte ranges of {Path(self._url).name}")
                 self._blocks[number] = reply.read()
         return self._blocks[number]
 
@@ -153,7 +153,7 @@ def pip_index_url() -> str:
     ).stdout
     match = re.search(r"--index-url .*\(default (\S+?)\)", text)
     if not match:
-        raise SystemExit("refresh: pip names no index; give one with --index-url")
+        raise SlipwayError("pip names no index; give one with --index-url")
     return match[1]
 
 
@@ -216,9 +216,27 @@ def row(package: str, wheel: Wheel) -> Row:
     return picked
 
 
-def table(index_url: str, package: str) -> Iterator[tuple[str, Row]]:
-    """Yield version and row of every release, oldest first; keys in ``_arm64`` are what its aarch64 wheels say."""
+def table(index_url: str, package: str, *, only: Collection[str] | None = None) -> Iterator[tuple[str, Row]]:
+    """Yield version and row of every release, oldest first; keys in ``_arm64`` are what its aarch64 wheels say.
+
+    Args:
+        index_url: the simple index.
+        package: the project.
+        only: the releases to read; None for all.
+
+    Raises:
+        SlipwayError: the index does not answer, or serves no byte ranges.
+    """
+    try:
+        yield from _rows(index_url, package, only)
+    except OSError as error:
+        raise SlipwayError(f"{index_url.rstrip('/')}/{package}/ cannot be read: {error}") from None
+
+
+def _rows(index_url: str, package: str, only: Collection[str] | None) -> Iterator[tuple[str, Row]]:
     for version, files in sorted(wheels(index_url, package).items(), key=lambda item: order(item[0])):
+        if only is not None and version not in only:
+            continue
         x86_64 = machine_row(package, [wheel for wheel in files if wheel.machine == "x86_64"])
         if not x86_64["python"]:
             continue
@@ -266,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fresh = options.output.with_suffix(".new")
         fresh.write_text("\n".join([HEADER, *sections]), encoding="utf-8")
         fresh.replace(options.output)
-    except OSError as error:
+    except (OSError, SlipwayError) as error:
         raise SystemExit(f"refresh: {error}; nothing was written") from error
 
 

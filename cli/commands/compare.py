@@ -180,27 +180,3 @@ def upstream(
     if as_json:
         print(json.dumps([result.as_json(contract) for contract, result in every], indent=2))
     ctx.exit(1 if any(result.broken or (result.error and not result.skipped) for _, result in every) else 0)
-
-
-@click.command(
-    cls=Command,
-    examples=[
-        ("slipway refresh", "all tables that a public source can be asked for"),
-        ("slipway refresh nccl cudnn", "two of them"),
-    ],
-)
-@click.argument("tables", metavar="[TABLE]...", nargs=-1, shell_complete=completion.tables)
-@click.pass_context
-def refresh(ctx: click.Context, tables: tuple[str, ...]) -> None:
-    """Show the releases that public sources have and the tables of stacks/versions lack.
-
-    Nothing is written: `python -m cli.torch_table` writes the table torch, and the others need more than a release's
-    name. Exits with 1 where a source could not be asked.
-    """
-    from cli.refresh.refresh import news
-
-    every = []
-    for entry in news(tables):
-        every.append(entry)
-        print("\n".join(entry.lines), flush=True)
-    ctx.exit(1 if any(entry.error for entry in every) else 0)

@@ -199,6 +199,13 @@ def test_nightly_lock_has_the_token_for_private_parents() -> None:
     assert [step["env"] for step in locking] == [{"GITHUB_TOKEN": "${{ github.token }}"}] * 2
 
 
+def test_nightly_proposes_tables_though_a_source_is_down() -> None:
+    refresh, propose = workflow(ROOT, "nightly.yml")["jobs"]["tables"]["steps"][-2:]
+    assert (refresh["run"], refresh["continue-on-error"]) == (".slipway/venv/bin/python -m stacks refresh", True)
+    assert propose["run"].endswith(" stacks/versions/*.toml")
+    assert "if" not in propose
+
+
 def test_nightly_shards_hold_each_test_file_once() -> None:
     rows = workflow(ROOT, "nightly.yml")["jobs"]["tests"]["strategy"]["matrix"]["include"]
     shards = dict(re.findall(r"^shard-(\S+) := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))

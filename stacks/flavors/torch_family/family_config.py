@@ -156,8 +156,9 @@ class FamilyConfig(StackConfig):
                 yield partial(check_companion, self.torch.version, cast("Companion", extra.name), pin, field=extra.key)
 
     def reliances(self) -> Iterator[Reliance]:
-        """Yield what the stack takes from tables: the Python of its distribution, and the compiler."""
+        """Yield what the stack takes from tables: CUDA's driver, the distribution's Python and compiler."""
         python = "python" if self.python in {None, distro_release(self.distro).python} else "pythons"
+        yield Reliance("cuda", ("release", self.cuda), ("driver",))
         yield Reliance("distros", (self.distro,), (python, "gcc") if self.torch.source == "build" else (python,))
 
     @model_validator(mode="after")

@@ -120,7 +120,9 @@ class Config(StackConfig):
         yield from self.torch.listed()
 
     def reliances(self) -> Iterator[Reliance]:
-        """Yield what the stack takes from tables: the compiler of its distribution. Its Python is conda's."""
+        """Yield what the stack takes from tables: CUDA's driver, the distribution's compiler. Python is conda's."""
+        if self.cuda:
+            yield Reliance("cuda", ("release", self.cuda), ("driver",))
         yield Reliance("distros", (self.distro,), ("gcc",))
 
     @model_validator(mode="after")

@@ -232,7 +232,7 @@ class _Workflow:
                 continue
             outputs, ok = self._line(step["run"], place, {**variables, **more}, ended)
             steps[step.get("id", "")] = {"outputs": outputs}
-            ended.result = ended.result if ok else "failure"
+            ended.result = ended.result if ok or step.get("continue-on-error") else "failure"
         for output, text in job.get("outputs", {}).items():
             ended.outputs[output] = interpolate(text, contexts)
         return [ended], ended.outputs

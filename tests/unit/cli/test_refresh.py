@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import json
+import os
 import re
+import shutil
 import subprocess
 import threading
+import tomllib
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from cli import completion, main
-from cli.refresh import refresh
-from stacks.versions.tables import table
+from cli.refresh import refresh, rows, table_text
+from stacks.versions import tables
+from stacks.versions.tables import order, table
 from tests.helpers.refusals import refusal_line
 
 CUDNN = ("9.0.0.312", "9.28.0.42", "9.99.1.7", "8.9.7.29", "9.100.0.1")
@@ -89,7 +95,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("sources")
 def test_refresh_shows_new_releases_of_an_index(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["refresh", "cudnn"]) == 1
+    assert main.main(["refresh", "cudnn", "--dry-run"]) == 1
     assert capsys.readouterr().out.splitlines()[:3] == [
         "cudnn release.12: nvidia-cudnn-cu12 on the Python index",
         "+ 9.99.1.7",
@@ -99,7 +105,7 @@ def test_refresh_shows_new_releases_of_an_index(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.usefixtures("sources")
 def test_refresh_of_missing_project_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["refresh", "cudnn"]) == 1
+    assert main.main(["refresh", "cudnn", "--dry-run"]) == 1
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("cudnn release.13: http://127.0.0.1:")
     assert last.endswith("/simple/nvidia-cudnn-cu13/ cannot be read: HTTP Error 404: File not found")
@@ -114,12 +120,15 @@ def test_refresh_shows_new_tags_of_a_repository() -> None:
 @pytest.mark.usefixtures("sources")
 def test_refresh_reads_tags_of_an_image_page_by_page() -> None:
     [entry] = refresh.news(["ngc"])
-    assert entry.lines == ["ngc: tags of nvcr.io/nvidia/pytorch", "+ 99.01"]
+    assert entry.lines == [
+        "ngc: tags of nvcr.io/nvidia/pytorch",
+        "? 99.01: not written, tags say nothing of what is in the image",
+    ]
 
 
 def test_refresh_of_table_that_has_all_says_so(sources: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page(sources / "simple", "nvidia-cudnn-cu13", link("nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl"))
-    assert main.main(["refresh", "cudnn"]) == 0
+    assert main.main(["refresh", "cudnn", "--dry-run"]) == 0
     assert (
         capsys.readouterr().out.splitlines()[-1] == "cudnn release.13: has all (nvidia-cudnn-cu13 on the Python index)"
     )
@@ -144,12 +153,159 @@ def test_refresh_of_unknown_table_suggests_one() -> None:
 
 @pytest.mark.parametrize("source", refresh.sources(), ids=lambda source: source.name)
 def test_source_matches_rows_of_its_table(source: refresh.Source) -> None:
-    release = re.search(r"\((.*)\)", source.pattern)
-    assert release
     assert table(source.table)
-    assert [name for name in source.known if not re.fullmatch(release[1], name)] == []
+    groups = re.findall(r"\(([^()]*(?:\(\?:[^()]*\)[^()]*)*)\)", source.pattern)
+    for release, key in source.known:
+        assert re.fullmatch(groups[0], release)
+        assert re.fullmatch(groups[1], key) if source.keyed else not key
 
 
 def test_completion_offers_tables_with_a_source() -> None:
     offered = [item.value for item in completion.tables(None, None, "n")]  # type: ignore[arg-type]
     assert offered == ["ngc", "nccl", "nemo"]
+
+
+APT = """Package: libnccl2
+Version: 2.30.7-1+cuda13.3
+Description: known, and several lines
+ of text: Version: 9.9.9-1+cuda13.3
+
+Package: libnccl-dev
+Version: 2.99.9-1+cuda13.3
+
+Package: libnccl2
+Version: 2.99.1-1+cuda13.3
+
+Package: libnccl2
+Version: 2.99.1-1+cuda13.9
+"""
+
+
+def archive(folder: Path, name: str, text: str) -> None:
+    place = folder / "apt" / "compute/cuda/repos" / name
+    place.mkdir(parents=True)
+    (place / "Packages.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def copies(folder: Path) -> Path:
+    """Return a folder with copies of the tables, and keep their texts."""
+    place = folder / "tables"
+    shutil.copytree(Path(tables.__file__).parent, place, ignore=lambda _, names: [n for n in names if ".toml" not in n])
+    return place
+
+
+def test_refresh_writes_new_releases_and_keeps_the_rest(sources: Path) -> None:
+    page(sources / "simple", "nvidia-cudnn-cu13", link("nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl"))
+    place = copies(sources)
+    before = (place / "cudnn.toml").read_text()
+    assert refresh.write(list(refresh.news(["cudnn"])), place) == ["stacks/versions/cudnn.toml: written"]
+    after = (place / "cudnn.toml").read_text()
+    assert tomllib.loads(after) == {
+        **tomllib.loads(before),
+        "release": {**table("cudnn")["release"], "12": [*table("cudnn")["release"]["12"], "9.99.1.7", "9.100.0.1"]},
+    }
+    assert [line for line in before.splitlines() if line.startswith("#")] == [
+        line for line in after.splitlines() if line.startswith("#")
+    ]
+    assert max(len(line) for line in after.splitlines() if line.startswith("  ")) <= 120
+    assert [path.name for path in place.iterdir() if path.suffix != ".toml"] == []
+
+
+def test_refresh_leaves_table_of_a_source_that_is_down(sources: Path) -> None:
+    place = copies(sources)
+    before = (place / "cudnn.toml").read_text()
+    assert refresh.write(list(refresh.news(["cudnn"])), place) == [
+        "stacks/versions/cudnn.toml: left as it is, as a source of it could not be asked"
+    ]
+    assert (place / "cudnn.toml").read_text() == before
+
+
+@pytest.mark.parametrize(("arguments", "written"), [([], 1), (["--dry-run"], 0)])
+def test_refresh_dry_run_writes_nothing(
+    arguments: list[str], written: int, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page(sources / "simple", "nvidia-cudnn-cu13", link("nvidia_cudnn_cu13-9.28.1.4-py3-none-manylinux_2_27_x86_64.whl"))
+    calls: list[Path] = []
+    monkeypatch.setattr(table_text, "replace", lambda path, _: calls.append(path))
+    assert main.main(["refresh", "cudnn", *arguments]) == 0
+    assert len(calls) == written
+
+
+def apt_source(monkeypatch: pytest.MonkeyPatch, sources: Path, text: str) -> refresh.Source:
+    address = urlsplit(os.environ["PIP_INDEX_URL"]).netloc
+    mirrors = {"downloads": {"https://developer.download.nvidia.com": f"http://{address}/apt/"}}
+    monkeypatch.setattr(refresh, "environment_mirrors", lambda: mirrors)
+    source = next(source for source in refresh.sources() if source.name == "nccl apt")
+    for number, address in enumerate(source.apt):
+        archive(sources, address.partition("/repos/")[2], "" if number else text)
+    return source
+
+
+def test_refresh_reads_archives_of_apt(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = apt_source(monkeypatch, sources, APT).news()
+    assert entry.lines[1:] == ["+ 13.3: 2.99.1-1", "+ 13.9: 2.99.1-1"]
+    text = entry.written((Path(tables.__file__).parent / "nccl.toml").read_text())
+    assert tomllib.loads(text)["apt"] == {
+        **table("nccl")["apt"],
+        "13.3": [*table("nccl")["apt"]["13.3"], "2.99.1-1"],
+        "13.9": ["2.99.1-1"],
+    }
+
+
+def test_refresh_of_cut_apt_index_is_one_line(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = apt_source(monkeypatch, sources, APT)
+    path = next(iter((sources / "apt/compute/cuda/repos").rglob("ubuntu2004/x86_64/Packages.gz")))
+    path.write_bytes(path.read_bytes()[:40])
+    assert "Packages.gz cannot be read: " in refusal_line(source.news)
+
+
+def test_cuda_row_has_what_tags_say_and_marks_the_driver() -> None:
+    names = [
+        "13.4.9-base-ubuntu24.04",
+        "13.4.9-devel-ubuntu24.04",
+        "13.4.9-cudnn-devel-ubuntu24.04",
+        "13.4.9-base-ubi10",
+    ]
+    assert rows.cuda_rows("docker.io/nvidia/cuda", ["13.4.9", "99.1.0"], names) == {
+        "13.4.9": {
+            "driver": table("cuda")["release"]["13.4.2"]["driver"],
+            "distros": ["ubi10", "ubuntu24.04"],
+            "cudnn": {"cudnn": "9"},
+            "weak": ["driver"],
+            "source": "tags of docker.io/nvidia/cuda; driver of 13.4.2",
+        }
+    }
+
+
+@pytest.mark.parametrize("name", sorted({source.table for source in refresh.sources() if not source.by_hand}))
+def test_new_row_stands_behind_older_ones(name: str) -> None:
+    text = (Path(tables.__file__).parent / f"{name}.toml").read_text()
+    for source in refresh.sources():
+        if source.table != name or source.by_hand:
+            continue
+        release, key = max(source.known, key=lambda pair: (order(pair[1]), order(pair[0])))
+        row = {release + "9": {"python": ["3.12"], "cudnn": {}}} if source.make else {}
+        renewed = refresh.News(source, ((release + "9", key),), row).written(text)
+        values = functools.reduce(lambda rows, part: rows[part], source.keys, tomllib.loads(renewed))
+        assert list(values[key] if key else values)[-1] == release + "9"
+        assert len(renewed.splitlines()) - len(text.splitlines()) in {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ('[a]\nb = ["1"]\n[c]\nd = "x"\n', "a.b would be lost"),
+        ('[a]\nb = ["2", "1"]\n[c]\nd = "x"\n', "a.b would be lost"),
+        ('[a]\nb = ["1", "2"]\n', "c would be lost"),
+        ('[a]\nb = ["1", "2"]\n[c]\nd = "y"\n', "c.d would be lost"),
+        ("[a\n", "the new rows do not fit"),
+    ],
+)
+def test_table_that_would_lose_a_row_is_not_written(tmp_path: Path, text: str, lost: str) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text('[a]\nb = ["1", "2"]\n[c]\nd = "x"\n')
+    before = path.read_text()
+    line = refusal_line(table_text.replace, path, text)
+    assert lost in line
+    assert line.endswith("nothing was written")
+    assert path.read_text() == before
