@@ -53,7 +53,12 @@ def test_new_block_is_on_one_line_and_lists_are_flow(root: Path) -> None:
 
 def test_new_text_that_yaml_would_change_is_quoted(root: Path) -> None:
     text = written(
-        root, "universal", "python=3.10", "train=[{uid: 1001, env: {A: true, B: 3.10, C: 1e3}}]", "maxJobs=4"
+        root,
+        "universal",
+        "python=3.10",
+        "torch.version=2.14.1",
+        "train=[{uid: 1001, env: {A: true, B: 3.10, C: 1e3}}]",
+        "maxJobs=4",
     )
     assert '  slipway:python: "3.10"\n' in text
     assert "  slipway:maxJobs: 4\n" in text
