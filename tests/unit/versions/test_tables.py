@@ -27,7 +27,7 @@ from stacks.versions.efa_ngc import (
     ngc_versions,
     ofi_nccl_tag,
 )
-from stacks.versions.extras import check_extra, check_extras_together, extras
+from stacks.versions.extras import check_extra, check_extras_together, extra_archs, extras
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
 from stacks.versions.tables import line, order, table
@@ -439,3 +439,8 @@ def test_nccl_packages_for_arm64_can_exist() -> None:
         version = next(release for release in reversed(cuda_versions()) if line(release) == cuda)
         for release in releases:
             check_nccl_package(release, version)
+
+
+@pytest.mark.parametrize(("version", "archs"), [("2.8.3", "9.0"), ("2.8.4", "9.0 11.0"), ("0251105a2fb1", "9.0 11.0")])
+def test_flash_attention_has_code_for_thor_from_its_release_on(version: str, archs: str) -> None:
+    assert extra_archs("flash-attention", version, "9.0 11.0") == archs
