@@ -151,7 +151,7 @@ class News:
         if release in self.rows:
             return f'+ "{release}" = {table_text.inline(self.rows[release])}'
         if self.source.by_hand or self.source.make:
-            return f"? {release}: not written, {self.source.by_hand or 'its line is not in the table'}"
+            return f"? {release}: not written, {self.source.by_hand or 'the source says too little of it'}"
         return f"+ {key}: {release}" if key else f"+ {release}"
 
     def written(self, text: str) -> str:
