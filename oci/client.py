@@ -35,7 +35,7 @@ IMAGES: Final = (
 """Media types of one image's manifest."""
 
 _ACCEPT: Final = ", ".join((*INDEXES, *IMAGES))
-_WAITS: Final = (0.5, 2.0)
+_RETRY_SECONDS: Final = (0.5, 2.0)
 """Seconds before each further attempt to read a blob whose connection broke."""
 _ABSENT: Final = (401, 403, 404)
 """Statuses by which registries report what is missing or hidden."""
@@ -197,7 +197,7 @@ class Repository:
         """
         if not DIGEST.fullmatch(digest):
             raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
-        for wait in (*_WAITS, None):
+        for wait in (*_RETRY_SECONDS, None):
             try:
                 return self._blob(digest, read)
             except (HTTPError, requests.RequestException, OSError) as error:

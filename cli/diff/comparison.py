@@ -243,9 +243,11 @@ def _packages(files: Iterable[Difference]) -> list[Package]:
     for file in files:
         present = (file.change != "added", file.change != "removed")
         for side, exists, entry in zip(sides, present, (file.before, file.after), strict=True):
-            listed = packages.listed(file.path.rstrip("/"), entry.packages if entry else None) if exists else None
-            if listed:
-                for name, version in listed.packages.items():
+            record = (
+                packages.package_record(file.path.rstrip("/"), entry.packages if entry else None) if exists else None
+            )
+            if record:
+                for name, version in record.packages.items():
                     side[listed.manager, listed.where, name] = (version, file.certain)
     before, after = sides
     result = []

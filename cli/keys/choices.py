@@ -1,4 +1,4 @@
-"""The values that tables allow for a key. A rule lists them when it refuses a value, so an impossible one is tried."""
+"""The values that tables allow for a key. A rule lists them when it refuses a value, so this tries impossible ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stacks import flavors
 from stacks.config.load import without_secure
 from stacks.versions.incompatible import Incompatible
 
-_TRIED: Final = ("0.0.0", "0.0", "0", "0.0.0-1", "none", "0000000")
-"""Values that no table has, in the forms of keys: the first refusal lists the allowed values."""
+_IMPOSSIBLE_VALUES: Final = ("0.0.0", "0.0", "0", "0.0.0-1", "none", "0000000")
+"""Values in the forms of keys that no table has. The first refusal lists the allowed values."""
 
-_FORMLESS: Final = "!"
-"""A value that no text with a form may have: its refusal says the form."""
+_MALFORMED_VALUE: Final = "!"
+"""A value that every pattern refuses. The refusal describes the pattern."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def choices(key: Key, values: Mapping[str, Any], settled: Collection[str] | None
     """
     if key.choices:
         return Choices(key.choices, "the models")
-    for value in _TRIED:
+    for value in _IMPOSSIBLE_VALUES:
         if refusal := _refusal(key, values, value):
             allowed = refusal.allowed
             fits = tuple(choice for choice in allowed if _fits(key, with_value(values, key.name, choice), settled))
@@ -65,7 +65,7 @@ def refusals(values: Mapping[str, Any]) -> list[Incompatible]:
 def form(key: Key, values: Mapping[str, Any]) -> str:
     """Return the form that a key's value must have, from its refusal; empty if none is known."""
     place = _path(key.name)
-    for error in _errors(with_value(values, key.name, _FORMLESS)):
+    for error in _errors(with_value(values, key.name, _MALFORMED_VALUE)):
         if place == tuple(part for part in map(str, error["loc"]) if part in place) and error["type"] == "value_error":
             return str(error["msg"]).removeprefix("Value error, ")
     return ""

@@ -16,8 +16,8 @@ _LITERAL: Final = re.compile(rb"[\w-]+")
 
 
 @dataclass(frozen=True)
-class Held:
-    """Names that a library holds among its read-only data; ``start`` is how each begins."""
+class NamePattern:
+    """A pattern of names in the read-only data of a library; ``start`` is the literal text that each begins with."""
 
     start: bytes
     pattern: re.Pattern[bytes]
@@ -31,7 +31,7 @@ class Opener:
     always: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
-    holds: tuple[Held, ...] = ()
+    holds: tuple[NamePattern, ...] = ()
     components: tuple[str, ...] = ()
     some: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -74,13 +74,13 @@ def opener(soname: str) -> Opener | None:
 
 def _opener(row: Mapping[str, Any]) -> Opener:
     names = {key: tuple(value) for key, value in row.items() if isinstance(value, list) and key != "holds"}
-    holds = tuple(map(_held, row.get("holds", [])))
+    holds = tuple(map(_name_pattern, row.get("holds", [])))
     cuda = re.compile(row["cuda"].encode()) if "cuda" in row else None
     return Opener(row["library"], holds=holds, variables=row.get("variables", {}), cuda=cuda, **names)
 
 
-def _held(pattern: str) -> Held:
+def _name_pattern(pattern: str) -> NamePattern:
     start = _LITERAL.match(pattern.encode())
     if start is None:
         raise ValueError(f"{_TABLE.name}: '{pattern}' begins with no letter")
-    return Held(start[0], re.compile(pattern.encode()))
+    return NamePattern(start[0], re.compile(pattern.encode()))

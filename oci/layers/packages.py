@@ -22,7 +22,7 @@ Parser = Callable[[bytes], Packages]
 
 
 @dataclass(frozen=True)
-class Listed:
+class PackageRecord:
     """Packages of one manager in one environment: ``where`` is its prefix, empty for the system's."""
 
     manager: str
@@ -36,14 +36,14 @@ def database(path: str) -> Parser | None:
     return kind[1] if kind else None
 
 
-def listed(path: str, content: Packages | None) -> Listed | None:
+def package_record(path: str, content: Packages | None) -> PackageRecord | None:
     """Return the packages that the file at a path records, if any; ``content`` are those of a database."""
     if kind := _database(path):
-        return Listed(kind[0], "", content or {})
+        return PackageRecord(kind[0], "", content or {})
     for manager, pattern in _NAMED.items():
         if match := pattern.fullmatch(path):
             name = re.sub(r"[-_.]+", "-", match["name"]).lower() if manager == "pip" else match["name"]
-            return Listed(manager, f"/{match['where'] or ''}".rstrip("/"), {name: match["version"]})
+            return PackageRecord(manager, f"/{match['where'] or ''}".rstrip("/"), {name: match["version"]})
     return None
 
 

@@ -197,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
 def skip_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retry requests without waits, and without the user's credentials."""
     monkeypatch.setattr("oci.transport._RETRY", oci.transport._RETRY.new(backoff_factor=0))
-    monkeypatch.setattr("oci.client._WAITS", (0.0, 0.0))
+    monkeypatch.setattr("oci.client._RETRY_SECONDS", (0.0, 0.0))
     for name in ("GITHUB_ACTOR", "GITHUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", "/nonexistent")

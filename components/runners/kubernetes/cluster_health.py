@@ -1,6 +1,6 @@
 """Detects cluster problems that go unreported: devices that no node offers, jobs without a runner.
 
-An update looks before it starts, with ``kubectl``, which knows every way to log in to a cluster. A preview does not.
+An update asks ``kubectl`` before it starts, which knows every way to log in to a cluster. A preview does not ask.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from stacks.config.kubernetes import KubernetesRunners
 from stacks.errors import one_line
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node
 
-WAITED = timedelta(minutes=2)
-"""The wait for a node after which a pod is reported."""
+PENDING_LIMIT = timedelta(minutes=2)
+"""The time that a pod may be pending before it is reported."""
 
 _RUNNERS = "ephemeralrunners.actions.github.com"
 """ARC's object for each runner, older than its pod. Only this object says why a pod could not be created."""
@@ -110,7 +110,7 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
     spaces = [config.namespace, *([config.build_namespace] if config.build else [])]
     pods = {space: _items(config, "pods", f"--namespace={space}") for space in spaces}
     for space, pod in ((space, pod) for space, items in pods.items() for pod in items):
-        if pod["status"].get("phase") == "Pending" and _age(pod) > WAITED:
+        if pod["status"].get("phase") == "Pending" and _age(pod) > PENDING_LIMIT:
             yield f"{space}/{pod['metadata']['name']} has waited {_minutes(pod)}: {_not_ready(pod)}"
     pod_names = {pod["metadata"]["name"] for pod in pods[config.namespace]}
     for runner in _runners(config):
@@ -121,7 +121,7 @@ def _waiting(config: KubernetesRunners) -> Iterator[str]:
                 f"{config.namespace}/{name} has failed, and takes a runner's place until it is deleted: {reason}; "
                 f"kubectl delete --namespace {config.namespace} {_RUNNERS} {name}"
             )
-        elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and _age(runner) > WAITED:
+        elif status.get("phase") in {None, "", "Pending"} and name not in pod_names and _age(runner) > PENDING_LIMIT:
             yield f"{config.namespace}/{name} has waited {_minutes(runner)} and has no pod: {reason or _log(config)}"
 
 

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from oci.layers.packages import Listed, database, listed
+from oci.layers.packages import PackageRecord, database, package_record
 from tests.helpers.rpm_writer import endless, header, rpmdb
 
 
@@ -27,7 +27,7 @@ from tests.helpers.rpm_writer import endless, header, rpmdb
 )
 def test_listed_pip_and_conda_metadata_names_package(path: str, expected: tuple[str, str, str]) -> None:
     where, name, version = expected
-    assert listed(path, None) == Listed("pip", where, {name: version})
+    assert package_record(path, None) == PackageRecord("pip", where, {name: version})
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_listed_pip_and_conda_metadata_names_package(path: str, expected: tuple[
     ],
 )
 def test_listed_other_file_returns_none(path: str) -> None:
-    assert listed(path, None) is None
+    assert package_record(path, None) is None
     assert database(path) is None
 
 
