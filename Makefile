@@ -68,7 +68,7 @@ fuzz: ## fuzz the parsers of outside input, guided by coverage (HARNESS=elf: onl
 	  --require-hashes --requirements tests/fuzzing/requirements.txt
 	@PYTHONPATH=.slipway/fuzzing/site exec .slipway/venv/bin/python -m tests.fuzzing "$(SECONDS)" $(HARNESS)
 
-bench: ready ## measure against bare Pulumi, docker buildx bake and plain pip
+bench: ready ## compare with bare Pulumi, docker buildx bake, pip and docker pull
 	@. .slipway/env && exec python -m bench
 
 lock: ## resolve requirements.lock anew from pyproject.toml

@@ -70,7 +70,7 @@ def check(ctx: click.Context, stacks: tuple[str, ...], *, locked: bool) -> None:
     examples=[
         ("slipway lock", "what all stacks fetch"),
         ("slipway lock local", "what one stack fetches; others keep their digests and commits"),
-        ("slipway lock --refresh", "likewise all, and upgrade the distribution's packages in the images"),
+        ("slipway lock --refresh", "all parents, and upgraded packages of the distribution in the images"),
     ],
 )
 @click.argument("stacks", metavar="[STACK]...", nargs=-1, shell_complete=completion.stacks)

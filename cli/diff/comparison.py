@@ -248,7 +248,7 @@ def _packages(files: Iterable[Difference]) -> list[Package]:
             )
             if record:
                 for name, version in record.packages.items():
-                    side[listed.manager, listed.where, name] = (version, file.certain)
+                    side[record.manager, record.where, name] = (version, file.certain)
     before, after = sides
     result = []
     for key in sorted({**before, **after}):

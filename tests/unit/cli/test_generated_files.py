@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_command_has_examples_that_parse(command: click.Command) -> None:
     assert isinstance(command, Command)
     assert command.examples
     for line, _ in command.examples:
-        words = shlex.split(line.replace('eval "$(', "").replace(')"', "").partition("|")[0].partition(">")[0])
+        words = shlex.split(re.split("[|<>]", line.replace('eval "$(', "").replace(')"', ""))[0])
         assert words[:2] == ["slipway", command.name]
         with command.make_context("slipway", words[2:]):
             pass
