@@ -25,7 +25,7 @@ try:
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None
 
-for line in planned.config.warnings:
+for line in planned.warnings:
     pulumi.warn(line)
 if isinstance(planned.config.runners, KubernetesRunners) and not pulumi.runtime.is_dry_run():
     for line in cluster_health.warnings(planned.config.runners):

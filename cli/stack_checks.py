@@ -34,7 +34,7 @@ def check(locked: Collection[str] = ()) -> list[str]:
             continue
         if name in locked:
             mistakes += _unpinned(name, (image.content for image in planned.images), planned.config)
-        for warning in planned.config.warnings:
+        for warning in planned.warnings:
             print(f"warning: {name}: {warning}", file=sys.stderr)
         specs = [image.spec for image in planned.images]
         built.append(StackImages(name, planned.config.registry.repository, specs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from stacks.spec import ImageSpec, Outside, parents_first
 class Graph:
     """A stack's configuration and specs, parents before children.
 
-    ``where`` names the stack in errors, and ``root`` is the checkout.
+    ``where`` names the stack in errors, and ``root`` is the checkout. ``warnings`` are those of all its platforms.
     """
 
     where: str
     config: StackConfig
     specs: tuple[ImageSpec, ...]
     root: Path
+    warnings: tuple[str, ...]
 
     @property
     def images(self) -> list[str]:
@@ -46,20 +47,22 @@ def unlocked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     if values.get("platforms"):  # a program gets the default of the other key from Pulumi
         values = {key: value for key, value in values.items() if key != "platform"}
     config = flavors.load(values, where)
-    return Graph(where, config, tuple(_specs(config, values, where)), root)
-
-
-def _specs(config: StackConfig, values: Mapping[str, Any], where: str) -> list[ImageSpec]:
-    """Return a stack's specs; the flavor says what it builds for each of several platforms."""
-    images = flavors.flavor(config.flavor).images
-    if len(config.platforms) <= 1:
-        return images(config)
-    configs = {
-        platform: config
-        if platform == config.platform
-        else flavors.load({**values, "platform": platform}, f"{where}: {platform}")
+    configs: dict[str, StackConfig] = {config.platform: config}
+    configs |= {
+        platform: flavors.load({**values, "platform": platform}, f"{where}: {platform}")
         for platform in config.platforms
+        if platform != config.platform
     }
+    warnings = dict.fromkeys(line for own in configs.values() for line in own.warnings)
+    return Graph(where, config, tuple(_specs(configs, where)), root, tuple(warnings))
+
+
+def _specs(configs: Mapping[str, StackConfig], where: str) -> list[ImageSpec]:
+    """Return a stack's specs by its configuration for each platform; the flavor says what it builds for one."""
+    first, *others = configs.values()
+    images = flavors.flavor(first.flavor).images
+    if not others:
+        return images(first)
     try:
         return platforms.merged({platform: images(own) for platform, own in configs.items()})
     except SlipwayError as error:
@@ -76,6 +79,6 @@ def locked(values: Mapping[str, Any], where: str, root: Path = ROOT) -> Graph:
     try:
         tables = lock.read_tables(root)
         ordered = parents_first(lock.pinned(graph.specs, graph.config, lock.read(root), tables))
-        return Graph(where, graph.config, tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))), root)
+        return replace(graph, specs=tuple(lock.with_refresh_date(ordered, lock.refresh_date(root))))
     except SlipwayError as error:
         raise SlipwayError(f"{where}: {error}") from None

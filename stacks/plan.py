@@ -128,12 +128,14 @@ class Plan:
     """A stack's configuration and its images, parents before children.
 
     ``gpu_checks`` are the scripts, by name, that the runners' cluster runs in the image it checks, if that has some.
+    ``warnings`` say of the configuration, for each platform, what no table confirms.
     """
 
     stack: str
     config: StackConfig
     images: tuple[PlannedImage, ...]
     gpu_checks: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def signers(self) -> dict[str, Signer]:
@@ -283,9 +285,8 @@ def make(
     resolved = _graph(written if values is None else values, f"stack {stack}", root)
     checks.run(checks.BUILD_RULES, resolved, resolved.where)
     contents = Contents(Folder(root / CONTEXT)) if contents is None else contents
-    plan = Plan(
-        stack, resolved.config, _images(stack, resolved, contents, search=search), clusters.gpu_checks(resolved)
-    )
+    images = _images(stack, resolved, contents, search=search)
+    plan = Plan(stack, resolved.config, images, clusters.gpu_checks(resolved), resolved.warnings)
     checks.run((partial(extra_tags.movable, resolved.config),), plan.images, resolved.where)
     return plan
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 
+from components.engines.pool import Pool
 from components.image import ImageVariant
 from components.registry.interface import Login, Registry
 from components.supply_chain.extra_tag import ExtraTag, ExtraTagArgs
@@ -73,6 +74,13 @@ def after_push(
     return {key: value for key, value in {"extraTags": tags, "signed": signed}.items() if value}
 
 
+def _engines(image: PlannedImage, config: StackConfig) -> list[str]:
+    """Return the engines of ``slipway:engines`` in the order in which they take an image."""
+    platform = image.spec.platform
+    own = {str(named): pool for named, pool in config.engines.items()}.get(platform, ())
+    return Pool(platform, own).order(image.spec.published_name)
+
+
 def _signed(
     image: PlannedImage, variants: Mapping[str, ImageVariant], login: Login, config: StackConfig, signing: Signing
 ) -> dict[str, Any]:
@@ -102,6 +110,7 @@ def _signed(
             dockerfile=f"{CONTEXT}/{image.spec.dockerfile}",
             parents={**parents, **siblings},
             build_on=config.build_on,
+            engines=_engines(image, config),
         )
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         provenance = Provenance(f"{name}-provenance", provenance_args, after)

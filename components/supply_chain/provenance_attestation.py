@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,16 @@ from stacks.config.stack_file import ROOT
 
 @dataclass(frozen=True)
 class ProvenanceArgs(SignedArgs):
-    """Also the image's contents as a preview shows them, its Dockerfile, its parents, and ``slipway:buildOn``."""
+    """Also the image's contents as a preview shows them, its Dockerfile, its parents, and ``slipway:buildOn``.
+
+    ``engines`` are those of ``slipway:engines`` for the image; they are no part of what it is.
+    """
 
     contents: Mapping[str, Any]
     dockerfile: str
     build_on: str
     parents: Mapping[str, pulumi.Input[str]]
+    engines: Sequence[str] = ()
 
 
 class AttestProvenance(ImageAction):
@@ -35,12 +39,14 @@ class AttestProvenance(ImageAction):
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
         """Attest the provenance; return where the attestation is, and its source, revision and date."""
         signing = Signing.model_validate(props["signing"])
+        engines = props.get("engines") or []
         build = slsa.Build(
             contents=props["made"],
             dockerfile=props["dockerfile"],
             parents=props["parents"],
-            engine=slsa.engine(props["buildOn"]),
+            engine=slsa.engine(props["buildOn"], engines),
             builder=slsa.builder(signing),
+            engines=engines,
         )
         predicate = slsa.predicate(props["ref"], build, ROOT, login)
         return {
@@ -70,6 +76,7 @@ class Provenance(Resource, module="image", name="Provenance"):
             "made": args.contents,
             "dockerfile": args.dockerfile,
             "buildOn": args.build_on,
+            "engines": [*args.engines],
             "parents": args.parents,
         }
         super().__init__(AttestProvenance(), name, inputs, opts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -39,7 +39,8 @@ class Build:
     """One build of an image.
 
     ``contents`` are a planned image's contents, as previews show them; ``parents`` are the references it was built
-    on, by build argument; ``engine`` and ``builder`` are those of :func:`engine` and :func:`builder`.
+    on, by build argument; ``engine`` and ``builder`` are those of :func:`engine` and :func:`builder`. ``engines`` are
+    the Docker engines that ``slipway:engines`` has for the image: the one that takes it, and those that take it over.
     """
 
     contents: Mapping[str, Any]
@@ -47,6 +48,7 @@ class Build:
     parents: Mapping[str, str]
     engine: str
     builder: str
+    engines: Sequence[str] = ()
 
 
 def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[str, Any]:
@@ -83,6 +85,7 @@ def predicate(ref: str, build: Build, root: Path, login: Login | None) -> dict[s
             "internalParameters": {
                 "builderPlatform": contents["platform"],
                 "engine": build.engine,
+                **({"engines": [_without_user(engine) for engine in build.engines]} if build.engines else {}),
                 "ref": _ref(root),
                 "uncommitted": source["uncommitted"],
                 "files": dict(contents["files"]),
@@ -141,10 +144,19 @@ def builder(signing: Signing) -> str:
     return f"{server}/{workflow}" if server and workflow else _BY_HAND
 
 
-def engine(build_on: str) -> str:
-    """Return whether the Docker engine that builds is on this ``machine`` or ``remote``."""
-    here = os.environ.get("DOCKER_HOST", "unix://").startswith("unix://")
+def engine(build_on: str, engines: Sequence[str] = ()) -> str:
+    """Return whether the Docker engine that builds is on this ``machine`` or ``remote``.
+
+    ``engines`` are those that ``slipway:engines`` has for the image, in place of the one of the environment.
+    """
+    addresses = engines or [os.environ.get("DOCKER_HOST", "unix://")]
+    here = all(address.startswith("unix://") for address in addresses)
     return _THIS_MACHINE if build_on == "engine" and here else _ELSEWHERE
+
+
+def _without_user(address: str) -> str:
+    """Return an engine's address without who logs in there."""
+    return re.sub(r"://[^/]*@", "://", address)
 
 
 def _ref(root: Path) -> str:

@@ -92,6 +92,7 @@ def write_files(project: Project, **files: str) -> None:
         project.write(f"dockerfiles/link0/{architecture}.txt", f"{text} {project.path}\n")
 
 
+@pytest.mark.slow
 def test_change_of_one_platform_waits_and_leaves_the_other(both: Project) -> None:
     write_files(both, amd64="one", arm64="one")
     both.up()
@@ -177,6 +178,7 @@ def test_platform_added_and_removed_moves_no_tag(project: Project) -> None:
         assert client.digest(f"{project.registry}/{project.path}/link0:{output['tag']}") == output["digest"]
 
 
+@pytest.mark.slow
 def test_engine_that_is_gone_costs_its_build_and_no_preview(project: Project) -> None:
     engine = os.environ["DOCKER_HOST"]
     with Relay(engine) as first, Relay(engine) as second:

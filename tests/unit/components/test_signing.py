@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from ci.verbs.affected import lacking
+from components.engines.pool import Pool
 from components.supply_chain.image_signature import SignImage
+from components.supply_chain.provenance_attestation import AttestProvenance
 from components.supply_chain.verified_parent import VerifyParent
 from oci import cosign, programs
 from oci.credentials import Login
@@ -23,6 +25,7 @@ from stacks.checks.trust import unlocked_parents, unmatched_keys
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.errors import SlipwayError
 from tests.fakes import registry
+from tests.fakes.pulumi_mocks import run
 
 PUBLIC = "-----BEGIN PUBLIC KEY-----\nMFkw\nEwYH\n-----END PUBLIC KEY-----\n"
 KMS = "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"
@@ -254,13 +257,15 @@ def test_provenance_has_arguments_files_parents_and_date(tmp_path: Path, monkeyp
     parents = {"BASE_IMAGE": "debian:bookworm-slim", "WHEEL": f"r.example/x/wheel@{digest}", "EMPTY": "scratch"}
     with registry.serve() as served:
         ref = served.image("torch:1", [])
-        build = slsa.Build(contents, "dockerfiles/torch/Dockerfile", parents, "machine", "urn:slipway:by-hand")
+        engines = ["ssh://me@builder-arm", "unix:///run/docker.sock"]
+        build = slsa.Build(contents, "dockerfiles/torch/Dockerfile", parents, "machine", "urn:slipway:by-hand", engines)
         predicate = slsa.predicate(ref, build, tmp_path, None)
     definition = predicate["buildDefinition"]
     assert definition["externalParameters"]["request"]["args"] == {
         "build-arg:VERSION": "1", "build-arg:LABEL_TITLE": "torch", "target": "installed",
     }  # fmt: skip
     assert definition["internalParameters"]["files"] == contents["files"]
+    assert definition["internalParameters"]["engines"] == ["ssh://builder-arm", "unix:///run/docker.sock"]
     assert definition["resolvedDependencies"] == [
         {"uri": "pkg:docker/docker.io/library/debian@bookworm-slim?platform=linux%2Famd64"},
         {"uri": f"pkg:docker/r.example/x/wheel@{digest}?platform=linux%2Famd64", "digest": {"sha256": "b" * 64}},
@@ -307,6 +312,29 @@ def test_provenance_says_whether_another_machine_built(
     if address is not None:
         monkeypatch.setenv("DOCKER_HOST", address)
     assert slsa.engine(build_on) == expected
+
+
+@pytest.mark.parametrize(
+    ("engines", "expected"),
+    [
+        (["ssh://me@builder-arm"], "remote"),
+        (["unix:///run/other.sock"], "machine"),
+        (["unix:///run/other.sock", "tcp://builder:2375"], "remote"),
+    ],
+)
+def test_provenance_says_where_configured_engines_are(engines: list[str], expected: str) -> None:
+    """Level 2 of SLSA is of images that the job's own machine built."""
+    assert slsa.engine("engine", engines) == expected
+
+
+def test_provenance_names_engines_in_their_order() -> None:
+    pool = [f"ssh://me@builder-{number}:22" for number in range(3)]
+    signing = {"key": "awskms:///arn:aws:kms:eu-west-1:123456789012:key/1234abcd"}
+    recorder, _ = run(signing=signing, engines={"linux/amd64": pool}, preview=True)
+    provenances = recorder.of_type("pulumi-python:dynamic/image:Provenance")
+    for name in ("torch", "extras"):
+        assert provenances[f"{name}-provenance"]["engines"] == Pool("linux/amd64", pool).order(name)
+    assert not {"engines", "buildOn"} & {*AttestProvenance.triggers}
 
 
 def test_login_of_an_image_is_for_its_registrys_host(monkeypatch: pytest.MonkeyPatch) -> None:

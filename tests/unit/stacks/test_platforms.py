@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stacks import graph, plan, platforms, tags
+from stacks.config.stack_file import read_stack
 from stacks.errors import SlipwayError
 from stacks.identity.fingerprint import published_fingerprints
 from stacks.plan import Plan
@@ -137,6 +138,33 @@ def test_sources_of_a_family_are_built_once_for_both() -> None:
 )
 def test_unknown_platform_is_refused_in_one_line(values: Mapping[str, Any], line: str) -> None:
     assert line in refusal_line(graph.locked, {"flavor": "local", **values}, "x")
+
+
+def test_warnings_of_each_platform_are_the_stacks() -> None:
+    values = read_stack("nccl-cu132")
+    about = "slipway:nccl: NVIDIA's apt archive may not have 2.30.4-1+cuda13.2 for arm64; the build fails without it"
+    for platforms_, times in (([AMD64], 0), ([ARM64], 1), (BOTH, 1)):
+        assert graph.unlocked({**values, "platforms": platforms_}, "x").warnings.count(about) == times
+
+
+@pytest.mark.parametrize("stack", ["base-cu132-multi", "nccl-cu132-multi"])
+def test_stack_of_both_has_what_its_twin_has(stack: str) -> None:
+    """For arm64 too: nothing is left out there."""
+    twin = {spec.name for spec in plan.resolve(stack.removesuffix("-multi"))[1]}
+    config, specs = plan.resolve(stack)
+    assert config.platforms == tuple(BOTH)
+    for platform in BOTH:
+        architecture = platforms.architecture(platform)
+        own = {spec.name.removesuffix(f"-{architecture}") for spec in specs if spec.platform == platform}
+        assert own | {spec.name for spec in specs if spec.repository is None} == twin
+
+
+def test_stack_for_gb200_is_for_arm64() -> None:
+    config, (spec,) = plan.resolve("megatron-gb200")
+    assert (config.platform, spec.platform) == (ARM64, ARM64)
+    assert spec.args["DOCA_MACHINE"] == "arm64-sbsa"
+    assert spec.args["ARCH_LIST"] == "10.0"
+    assert not spec.args["TOPOLOGY_NAME"]
 
 
 def test_key_that_one_platform_lacks_names_the_platform() -> None:
