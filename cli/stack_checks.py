@@ -55,13 +55,20 @@ def check(locked: Collection[str] = ()) -> list[str]:
 def _unpinned(stack: str, contents: Iterable[Content], config: StackConfig) -> list[str]:
     """Return a line for each thing that a stack's images fetch and the lock does not pin."""
     users: dict[str, list[str]] = {}
-    for content in contents:
+    everything = list(contents)
+    for content in everything:
         for thing in (*_parents(content), *_sources(content), *_packages(content), *_platforms(content, config)):
             users.setdefault(thing, []).append(content.spec.name)
-    return [
+    lines = [
         f"stack {stack}: {thing} is not in stacks/lock.toml ({', '.join(names)}): run `slipway lock {stack}`"
         for thing, names in users.items()
     ]
+    if unknown := [content.spec.name for content in everything if _installs(content) and not content.spec.packages]:
+        lines.append(
+            f"stack {stack}: what pip installs ({', '.join(unknown)}) depends on what the build compiles or on the "
+            "parent: the lock cannot have it"
+        )
+    return lines
 
 
 def _parents(content: Content) -> Iterator[str]:
@@ -86,9 +93,10 @@ def _sources(content: Content) -> Iterator[str]:
 
 
 def _packages(content: Content) -> Iterator[str]:
-    if pip_packages.INDEX_ARG not in content.arguments or pip_packages.SCRIPT in content.prologues:
-        return
-    if content.spec.packages:
-        yield f"what pip installs in {content.spec.name}, by hash,"
-    else:
-        yield f"what pip installs in {content.spec.name}, which follows from what is built and cannot be locked,"
+    if content.spec.packages and _installs(content) and pip_packages.SCRIPT not in content.prologues:
+        yield "the hash of each wheel that pip installs"
+
+
+def _installs(content: Content) -> bool:
+    """Return whether a build has a pip step that reaches an index."""
+    return pip_packages.INDEX_ARG in content.arguments

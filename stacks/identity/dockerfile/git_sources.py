@@ -7,6 +7,7 @@ Scripts fetch by ``fetch-source REPOSITORY REF DIRECTORY``. A locked tag is fetc
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -50,7 +51,9 @@ def tags(scripts: Mapping[str, str], arguments: Mapping[str, str | None]) -> Ite
 
 def prologue(commits: Mapping[str, str]) -> str:
     """Return the lines before ``fetch-source`` that replace tags, given as ``owner/name tag``, by their commits."""
-    cases = "".join(f'  \'{name}\') set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items()))
+    cases = "".join(
+        f'  {shlex.quote(name)}) set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items())
+    )
     return f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n' if commits else ""
 
 
