@@ -1,11 +1,11 @@
-"""The policy pack: each rule of ``stack_rules`` as a policy over the whole stack.
+"""The policy pack: each rule of ``stack_rules`` as a policy over each resource, or over the whole stack.
 
 Pulumi runs it in the program's folder, with the engine's address as its argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from pulumi_policy import (
     EnforcementLevel,
     PolicyPack,
     ReportViolation,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
     StackValidationArgs,
     StackValidationPolicy,
 )
@@ -36,33 +38,31 @@ def _member(container: Any, key: Any) -> Any:
         return None
 
 
-def _resources(args: StackValidationArgs) -> list[stack_rules.Resource]:
-    return [
-        stack_rules.Resource(
-            resource.resource_type,
-            resource.urn,
-            resource.name,
-            _plain(resource.props),
-            resource.parent.urn if resource.parent else "",
-        )
-        for resource in args.resources
-    ]
-
-
-def _validation(rule: stack_rules.Rule) -> Callable[[StackValidationArgs, ReportViolation], None]:
+def _of_stack(rule: stack_rules.Rule) -> StackValidationPolicy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        resources = _resources(args)
+        resources = [
+            stack_rules.Resource(
+                one.resource_type, one.urn, one.name, _plain(one.props), one.parent.urn if one.parent else ""
+            )
+            for one in args.resources
+        ]
         for violation in rule.check(resources, stack_rules.settings(resources, Path.cwd())):
             report(violation.message, violation.urn)
 
-    return validate
+    return StackValidationPolicy(name=rule.name, description=rule.description, validate=validate)
+
+
+def _of_resource(rule: stack_rules.Rule) -> ResourceValidationPolicy:
+    def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
+        resource = stack_rules.Resource(args.resource_type, args.urn, args.name, _plain(args.props))
+        for violation in rule.check([resource], {}):
+            report(violation.message, violation.urn)
+
+    return ResourceValidationPolicy(name=rule.name, description=rule.description, validate=validate)
 
 
 PolicyPack(
     name="slipway",
     enforcement_level=EnforcementLevel.MANDATORY,
-    policies=[
-        StackValidationPolicy(name=rule.name, description=rule.description, validate=_validation(rule))
-        for rule in stack_rules.RULES
-    ],
+    policies=[_of_stack(rule) if rule.whole else _of_resource(rule) for rule in stack_rules.RULES],
 )

@@ -29,6 +29,8 @@ docs/deploying-arc-runners.md)."""
 _LASTING: Final = re.compile(r"kubernetes:(apps/v1:(Deployment|StatefulSet|DaemonSet)|core/v1:Pod)")
 _RUNNER: Final = re.compile(r"(^|/)(actions-)?runner(:|@|$)")
 """GitHub's image of a runner, ghcr.io/actions/actions-runner, and summerwind/actions-runner."""
+_OF_PLATFORM: Final = re.compile(r"-(amd64|arm64)$")
+"""What the name of one platform's image ends with; the budget is of the name without it."""
 _DIGEST: Final = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
@@ -54,11 +56,16 @@ Check = Callable[[Sequence[Resource], Settings], Iterator[Violation]]
 
 
 class Rule(NamedTuple):
-    """A rule: its name and description, as Pulumi shows them, and what it violates."""
+    """A rule: its name and description, as Pulumi shows them, and what violates it.
+
+    A rule over the ``whole`` stack sees what resources give out, once all are declared. Any other sees what each one is
+    declared with, before it is created.
+    """
 
     name: str
     description: str
     check: Check
+    whole: bool = False
 
 
 def settings(resources: Sequence[Resource], root: Path) -> Settings:
@@ -124,8 +131,7 @@ def _containers(value: Any) -> Iterator[str]:
 def _unbudgeted(resources: Sequence[Resource], config: Settings) -> Iterator[Violation]:
     budgets = config.get("budgets") or {}
     for image in _published(resources):
-        architecture = str(image.props.get("platform") or "").partition("/")[2]
-        if not {image.name, image.name.removesuffix(f"-{architecture}")} & {*budgets}:
+        if not {image.name, _OF_PLATFORM.sub("", image.name)} & {*budgets}:
             yield Violation(image.urn, f"{image.name}: has no largest size: set slipway:budgets")
 
 
@@ -171,9 +177,9 @@ def _script(user_data: Any) -> str:
 
 RULES: Final = (
     Rule("parents-locked", "Each parent image is named by its digest.", _unlocked_parents),
-    Rule("images-signed", "Each published image is signed.", _unsigned),
+    Rule("images-signed", "Each published image is signed.", _unsigned, whole=True),
     Rule("no-mutable-tag", "What runs on Kubernetes is named by its digest.", _mutable_images),
-    Rule("images-budgeted", "Each published image has a largest size.", _unbudgeted),
+    Rule("images-budgeted", "Each published image has a largest size.", _unbudgeted, whole=True),
     Rule("repositories-immutable", "A published tag of an ECR repository cannot be moved.", _mutable_repositories),
     Rule("runners-ephemeral", "Each runner ends with its job.", _lasting_runners),
 )
