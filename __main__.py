@@ -7,6 +7,7 @@ reduce_overhead()  # before the imports, which make much garbage
 import pulumi
 from pulumi.runtime.config import CONFIG
 
+from components import engines
 from components.deployment import deploy
 from components.runners.kubernetes import cluster_health
 from oci import preflight
@@ -21,6 +22,7 @@ try:
     planned = plan.make(pulumi.get_stack(), from_pulumi(CONFIG.get()))
     if not pulumi.runtime.is_dry_run():
         preflight.check(planned)
+        engines.start(planned, ROOT)
     staged_context.write((image.content for image in planned.images), ROOT)
 except SlipwayError as error:
     raise pulumi.RunError(str(error)) from None

@@ -15,7 +15,6 @@ from components.build_secrets import BuildSecrets
 from components.image import ImageVariant, ImageVariantArgs
 from components.registry.interface import Registry
 from stacks.config import ec2, kubernetes
-from stacks.config.stack_file import ROOT
 from stacks.differences import file_list
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import architecture
@@ -96,8 +95,6 @@ def _engines(plan: Plan, default: list[pulumi.ProviderResource]) -> dict[str, li
     config = plan.config
     platforms = config.platforms if plan.indexes else (config.platform,)
     own = [platform for platform in platforms if platform in config.engines or (plan.indexes and not default)]
-    if config.engines and not pulumi.runtime.is_dry_run():
-        engines.serve(plan.stack, config.engines, ROOT)
     # What is the same for all platforms, such as a source, is built for one that the stack may not have.
     return dict.fromkeys((image.spec.platform for image in plan.images), default) | {
         platform: [

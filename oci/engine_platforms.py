@@ -37,6 +37,10 @@ _CANNOT_RUN: Final = ("exec format error", "no such file or directory")
 """What an engine says of a program that the kernel cannot run; the second where a handler's interpreter is missing."""
 
 
+class CannotRun(SlipwayError):
+    """An engine answers, and cannot run the programs of a platform."""
+
+
 def runnable_platforms(host: str = "", *, among: Iterable[str] = PLATFORMS) -> dict[str, Way]:
     """Return the platforms of ``among`` that an engine builds for, and how it runs their programs.
 
@@ -69,15 +73,17 @@ def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "sl
         key: the key to name in the error.
 
     Raises:
-        SlipwayError: it cannot run one of them, or does not answer.
+        CannotRun: it cannot run one of them.
+        SlipwayError: it does not answer.
     """
     ways = runnable_platforms(host, among=platforms)
     for platform in platforms:
         if platform not in ways:
             runs = ", ".join(ways or runnable_platforms(host))
-            raise SlipwayError(
+            raise CannotRun(
                 f"{key}: '{one_line(platform)}': the Docker engine{_at(host)} cannot run its programs; it runs {runs}: "
-                "build on an engine of that platform, or let this one emulate it as docs/guides/emulation.md says"
+                "name an engine of that platform in slipway:engines, or let this one emulate it as "
+                "docs/guides/emulation.md says"
             )
     return ways
 
@@ -156,6 +162,7 @@ def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
             timeout=_SECONDS,
             check=False,
             env=child_environment("docker"),
+            start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
         )
     except FileNotFoundError:
         raise SlipwayError("no docker client on PATH: it says which platforms the Docker engine runs") from None

@@ -6,15 +6,24 @@ added, that moves or that is gone changes no resource and shows in no preview.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from platform import machine
 from typing import Final
 
-from stacks.config.stack_config import Platform
+from stacks.config.stack_config import StackConfig
+from stacks.errors import SlipwayError
+from stacks.plan import Plan
 from stacks.platforms import architecture
 
 FOLDER: Final = ".slipway/engines"
 """The folder of the sockets, relative to the checkout, where the program and the provider run."""
+
+_OWN: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}
+"""The platform of an engine on a machine, by what Python calls its processor."""
 
 
 def address(stack: str, platform: str) -> str:
@@ -22,15 +31,58 @@ def address(stack: str, platform: str) -> str:
     return f"unix://{FOLDER}/{stack}-{architecture(platform)}.sock"
 
 
-def serve(stack: str, engines: Mapping[Platform, Sequence[str]], root: Path) -> None:
-    """Forward what arrives at the addresses to the engines of each platform, until the program ends.
+def start(plan: Plan, root: Path) -> None:
+    """Check all engines of a plan, and forward what arrives at the addresses to them, until the program ends.
+
+    An engine that does not answer is no error yet: there may be nothing to build on it.
 
     Raises:
-        SlipwayError: a socket cannot be made.
+        SlipwayError: an engine cannot run the programs of its platform, one line for each; or a socket cannot be made.
     """
-    from components.engines.pool import Pool  # noqa: PLC0415 - a preview needs no engine
-    from components.engines.router import Router  # noqa: PLC0415 - as above
+    running = {image.spec.platform for image in plan.images if image.content.runs_programs}
+    checks = list(_of_this_machine(plan.config, running))
+    serving: list[Callable[[], None]] = []
+    if plan.config.engines:
+        from components.engines.pool import Pool  # noqa: PLC0415 - few stacks name engines
+        from components.engines.router import Router  # noqa: PLC0415 - as above
 
-    router = Router(root)
-    for platform, pool in engines.items():
-        router.serve(address(stack, platform), Pool(platform, pool))
+        router = Router(root)
+        for platform, engines in plan.config.engines.items():
+            pool = Pool(platform, engines, runs_programs=platform in running)
+            checks += [partial(pool.refusal, engine) for engine in engines]
+            serving.append(partial(router.serve, address(plan.stack, platform), pool))
+    if checks:
+        with ThreadPoolExecutor(len(checks)) as threads:
+            mistakes = [line for line in threads.map(lambda check: check(), checks) if line]
+        if mistakes:
+            raise SlipwayError("\n".join(mistakes))
+    for serve in serving:
+        serve()
+
+
+def _of_this_machine(config: StackConfig, running: Collection[str]) -> Iterator[Callable[[], str]]:
+    """Yield a check for each platform whose programs the engine runs that the docker client uses.
+
+    An engine on this machine runs this machine's own. It is not asked about them, so that most updates take no time
+    for it.
+    """
+    if config.build_on != "engine":
+        return
+    local = os.environ.get("DOCKER_HOST", "unix://").startswith("unix://")
+    own = _OWN.get(machine()) if local else None
+    key = "slipway:platforms" if config.platforms else "slipway:platform"
+    for platform in config.platforms or (config.platform,):
+        if platform in running and platform not in config.engines and platform != own:
+            yield partial(_refusal, platform, key)
+
+
+def _refusal(platform: str, key: str) -> str:
+    from oci.engine_platforms import CannotRun, check_runnable  # noqa: PLC0415 - most stacks are for this machine
+
+    try:
+        check_runnable([platform], key=key)
+    except CannotRun as error:
+        return str(error)
+    except SlipwayError:  # what is built there says so
+        return ""
+    return ""

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from oci.engine_platforms import runnable_platforms
+from oci.engine_platforms import CannotRun, check_runnable
 from stacks.errors import SlipwayError
 
 
@@ -17,14 +17,18 @@ class Pool:
     An image goes to the same engine at each update, whose cache knows it, as long as that engine answers. Another
     engine in the pool moves as few images as can be (rendezvous hashing). An engine that does not answer gets no image
     until the update ends.
+
+    ``runs_programs`` says whether any of the images runs programs of the platform while it is built: any engine builds
+    one that does not.
     """
 
-    def __init__(self, platform: str, engines: Sequence[str]) -> None:
+    def __init__(self, platform: str, engines: Sequence[str], *, runs_programs: bool = True) -> None:
         self.platform = platform
+        self._programs = [platform] if runs_programs else []
         self.engines = tuple(engines)
         self._lock = threading.Lock()
         self._checks = {engine: threading.Lock() for engine in engines}
-        self._runs: dict[str, bool] = {}
+        self._checked: dict[str, CannotRun | None] = {}
         self._failures: dict[str, str] = {}
 
     def order(self, image: str) -> list[str]:
@@ -39,7 +43,7 @@ class Pool:
         """Return the engine that takes an image.
 
         Raises:
-            SlipwayError: no engine answers, or one cannot run the platform.
+            SlipwayError: no engine answers, or the first that answers cannot run the platform.
         """
         for engine in self.order(image):
             if self._is_up(engine):
@@ -47,31 +51,41 @@ class Pool:
         reasons = "; ".join(self._failures[engine] for engine in self.engines)
         raise SlipwayError(f"slipway:engines.{self.platform}: no engine answers: {reasons}")
 
+    def refusal(self, engine: str) -> str:
+        """Return why an engine that answers cannot build for the platform, as one line; empty if it can."""
+        try:
+            self._is_up(engine)
+        except CannotRun as error:
+            return str(error)
+        return ""
+
     def fail(self, engine: str, reason: str) -> None:
         """Give no further image to an engine, and say so once."""
         with self._lock:
             if engine in self._failures:
                 return
             self._failures[engine] = reason
+        left = len(self.engines) > len(self._failures)
+        then = "others of the list take its images" if left else f"nothing can be built for {self.platform}"
         # Standard output is the way from a thread of the program to the user.
-        sys.stdout.write(f"slipway:engines.{self.platform}: {reason}; others of the list take its images\n")
+        sys.stdout.write(f"slipway:engines.{self.platform}: {reason}; {then}\n")
         sys.stdout.flush()
 
     def _is_up(self, engine: str) -> bool:
         """Return whether an engine answers; it is asked once.
 
         Raises:
-            SlipwayError: it answers, and cannot run the platform.
+            CannotRun: it answers, and cannot run the platform.
         """
         with self._checks[engine]:
-            if engine not in self._runs and engine not in self._failures:
+            if engine not in self._checked and engine not in self._failures:
+                self._checked[engine] = None
                 try:
-                    self._runs[engine] = self.platform in runnable_platforms(engine, among=[self.platform])
+                    check_runnable(self._programs, engine, key="slipway:engines")
+                except CannotRun as error:
+                    self._checked[engine] = error
                 except SlipwayError as error:
                     self.fail(engine, str(error))
-        if not self._runs.get(engine, True):
-            raise SlipwayError(
-                f"slipway:engines.{self.platform}: {engine} cannot run programs of {self.platform}: give an engine of "
-                "that platform, or let this one emulate it as docs/guides/emulation.md says"
-            )
+        if refusal := self._checked.get(engine):
+            raise refusal
         return engine not in self._failures

@@ -62,6 +62,12 @@ class Content:
         return {name: value for name, value in values.items() if name in self.arguments}
 
     @property
+    def runs_programs(self) -> bool:
+        """Whether the build, or that of the checks, runs programs, which are the platform's."""
+        runs = re.search(r"^RUN\b", self.dockerfile, re.MULTILINE) is not None
+        return runs or (self.checks is not None and self.checks.runs_programs)
+
+    @property
     def args(self) -> dict[str, str]:
         """The spec's build arguments that the build reads."""
         return self.read(self.spec.args)

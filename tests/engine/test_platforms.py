@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,6 +180,35 @@ def test_platform_added_and_removed_moves_no_tag(project: Project) -> None:
         assert client.digest(f"{project.registry}/{project.path}/link0:{output['tag']}") == output["digest"]
 
 
+FOREIGN = """#!/bin/sh
+case "$*" in
+*"run --rm --platform linux/arm64 "*) echo "exec /probe: exec format error" >&2; exit 1 ;;
+esac
+exec {client} "$@"
+"""
+"""A docker client whose engine runs no program for arm64, whatever this machine emulates."""
+
+
+def test_engine_of_another_platform_is_refused_at_once(both: Project, tmp_path: Path) -> None:
+    client = tmp_path / "bin" / "docker"
+    client.parent.mkdir()
+    client.write_text(FOREIGN.format(client=shutil.which("docker")))
+    client.chmod(0o755)
+    both.environment["PATH"] = f"{client.parent}{os.pathsep}{both.environment['PATH']}"
+    both.write("dockerfiles/link2/Dockerfile", "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN true\n")
+    with Relay(os.environ["DOCKER_HOST"]) as relay:
+        both.configure(platforms=PLATFORMS, length=3, engines={"linux/arm64": relay.host})
+        refused = both.up(check=False)
+    assert refused.returncode != 0
+    assert (
+        f"slipway:engines: 'linux/arm64': the Docker engine at {relay.host} cannot run its programs; it runs "
+        "linux/amd64: name an engine of that platform in slipway:engines, or "
+    ) in " ".join(refused.output.split())
+    assert "link0" not in refused.output
+    assert "Traceback" not in refused.output
+    assert not both.published("link0")
+
+
 @pytest.mark.slow
 def test_engine_that_is_gone_costs_its_build_and_no_preview(project: Project) -> None:
     engine = os.environ["DOCKER_HOST"]
@@ -204,7 +235,7 @@ def test_engine_that_is_gone_costs_its_build_and_no_preview(project: Project) ->
         gone.__exit__(None, None, None)
         builds = left.builds
         project.write("dockerfiles/link0/file.txt", f"other {project.path}\n")
-        assert f"slipway:engines.linux/amd64: {gone.host}: " in project.up().output
+        assert f"slipway:engines.linux/amd64: the Docker engine at {gone.host}: " in project.up().output
         assert left.builds > builds
         after = project.outputs()["images"]
         assert after.keys() == before.keys()

@@ -6,21 +6,22 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.engines import address
+from components.engines import address, start
 from components.engines.pool import Pool
 from components.engines.router import Router
-from stacks import flavors
+from stacks import flavors, plan
 from stacks.errors import SlipwayError
+from stacks.plan import Plan
 from tests.helpers.refusals import refusal_line
 
-AMD64 = "linux/amd64"
+AMD64, ARM64 = PLATFORMS = ("linux/amd64", "linux/arm64")
 IMAGES = [f"image{number}" for number in range(300)]
 KNOWN = "sha256:" + "a" * 64
 
@@ -81,13 +82,13 @@ def runnable(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Answer by engine which platforms it runs, or why it does not answer."""
     answers: dict[str, Any] = {}
 
-    def platforms(engine: str, among: list[str]) -> dict[str, str]:
-        answer = answers.get(engine, "native")
+    def platforms(engine: str = "", *, among: Sequence[str] = PLATFORMS) -> dict[str, str]:
+        answer = answers.get(engine, {AMD64: "native", ARM64: "emulated"})
         if answer == "gone":
             raise SlipwayError(f"{engine}: no engine answers")
-        return {among[0]: answer} if answer else {}
+        return {platform: answer[platform] for platform in among if platform in answer}
 
-    monkeypatch.setattr("components.engines.pool.runnable_platforms", platforms)
+    monkeypatch.setattr("oci.engine_platforms.runnable_platforms", platforms)
     return answers
 
 
@@ -109,15 +110,70 @@ def test_engine_that_is_gone_is_passed_over(runnable: dict[str, Any], capsys: py
     assert {pool.engine(image) for image in IMAGES} == {"ssh://b"}
     assert capsys.readouterr().out.count("ssh://a: no engine answers; others of the list take its images") == 1
     pool.fail("ssh://b", "ssh://b: cut")
+    assert capsys.readouterr().out == f"slipway:engines.{AMD64}: ssh://b: cut; nothing can be built for {AMD64}\n"
     assert refusal_line(pool.engine, "x") == (
         "slipway:engines.linux/amd64: no engine answers: ssh://a: no engine answers; ssh://b: cut"
     )
 
 
+def refused(platform: str, engine: str, runs: str) -> str:
+    """Return the refusal of an engine that cannot run a platform."""
+    return (
+        f"slipway:engines: '{platform}': the Docker engine at {engine} cannot run its programs; it runs {runs}: name an "
+        "engine of that platform in slipway:engines, or let this one emulate it as docs/guides/emulation.md says"
+    )
+
+
 def test_engine_that_cannot_run_the_platform_is_refused(runnable: dict[str, Any]) -> None:
-    runnable["ssh://a"] = None
-    line = refusal_line(Pool("linux/arm64", ["ssh://a"]).engine, "x")
-    assert line.startswith("slipway:engines.linux/arm64: ssh://a cannot run programs of linux/arm64: ")
+    runnable["ssh://a"] = {AMD64: "native"}
+    assert refusal_line(Pool(ARM64, ["ssh://a"]).engine, "x") == refused(ARM64, "ssh://a", AMD64)
+    assert Pool(ARM64, ["ssh://a"], runs_programs=False).engine("x") == "ssh://a"
+
+
+def stack(**values: Any) -> Plan:
+    """Return the plan of a `local` stack."""
+    return plan.make("local", {"flavor": "local", "tagSuffix": "t", **values}, search=False)
+
+
+def test_engines_are_all_checked_before_any_is_used(runnable: dict[str, Any], tmp_path: Path) -> None:
+    runnable |= {"ssh://a": {AMD64: "native"}, "ssh://c": {ARM64: "native"}, "ssh://d": "gone"}
+    engines = {AMD64: ["ssh://c", "ssh://b", "ssh://d"], ARM64: ["ssh://a", "ssh://c"]}
+    with pytest.raises(SlipwayError) as refusal:
+        start(stack(platforms=[AMD64, ARM64], engines=engines), tmp_path)
+    assert str(refusal.value).splitlines() == [refused(AMD64, "ssh://c", ARM64), refused(ARM64, "ssh://a", AMD64)]
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "machine", "values", "key"),
+    [
+        ("unix:///run/docker.sock", "x86_64", {"platform": ARM64}, "slipway:platform"),
+        ("unix:///run/docker.sock", "x86_64", {"platforms": [AMD64, ARM64]}, "slipway:platforms"),
+        ("tcp://127.0.0.1:1", "aarch64", {"platform": ARM64}, "slipway:platform"),
+        ("unix:///run/docker.sock", "x86_64", {"platform": AMD64}, ""),
+        ("unix:///run/docker.sock", "x86_64", {"platforms": [AMD64, ARM64], "engines": {ARM64: "ssh://c"}}, ""),
+        ("unix:///run/docker.sock", "aarch64", {"platform": ARM64}, ""),
+    ],
+)
+def test_engine_of_the_machine_is_checked_for_others(
+    runnable: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+    machine: str,
+    values: dict[str, Any],
+    key: str,
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    monkeypatch.setattr("components.engines.machine", lambda: machine)
+    runnable[""] = {AMD64: "native"}
+    if not key:
+        start(stack(**values), tmp_path)
+        return
+    line = refusal_line(start, stack(**values), tmp_path)
+    assert line.startswith(f"{key}: '{ARM64}': the Docker engine cannot run its programs; it runs {AMD64}: name an ")
+    runnable[""] = "gone"
+    start(stack(**values), tmp_path)
 
 
 @contextmanager

@@ -250,6 +250,13 @@ def test_stage_named_checks_that_tries_no_image_is_no_gate(root: Path) -> None:
     assert made(root, CHECKED.replace("FROM ${CHECKED_IMAGE}", "FROM final")).checks is None
 
 
+def test_content_runs_programs_of_its_stages_or_checks(root: Path) -> None:
+    assert not made(root).runs_programs
+    assert made(root, target="tools").runs_programs
+    assert made(root, CHECKED).runs_programs
+    assert not made(root, "FROM scratch\nONBUILD RUN true\nCOPY a/run /RUN\n").runs_programs
+
+
 def test_image_without_checks_stage_has_none(root: Path) -> None:
     assert made(root).checks is None
 

@@ -79,7 +79,8 @@ def test_platform_that_the_kernel_cannot_run_is_refused(client: Path, words: str
         check_runnable(["linux/arm64"], "ssh://builder", key="slipway:engines")
     assert str(refusal.value) == (
         "slipway:engines: 'linux/arm64': the Docker engine at ssh://builder cannot run its programs; it runs "
-        "linux/amd64: build on an engine of that platform, or let this one emulate it as docs/guides/emulation.md says"
+        "linux/amd64: name an engine of that platform in slipway:engines, or let this one emulate it as "
+        "docs/guides/emulation.md says"
     )
 
 
