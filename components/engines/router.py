@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from components.engines.connection import Connection
 from components.engines.pool import Pool
+from components.engines.relayed_build import Download, Interrupted, Upload
 from stacks.errors import SlipwayError
 
 _BLOCK: Final = 1 << 16
@@ -32,7 +33,19 @@ class _Session:
     """A connection over which a build asks for credentials. It arrives before or after its build."""
 
     engine: str = ""
-    known: threading.Event = field(default_factory=threading.Event)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def move(self, engine: str) -> None:
+        """Let the session be that of a build on an engine."""
+        with self.changed:
+            self.engine = engine
+            self.changed.notify_all()
+
+    def other(self, engine: str) -> str:
+        """Return the engine of the build once it is another than ``engine``; empty if none takes it in time."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.engine != engine, _SESSION_SECONDS)
+            return self.engine if self.engine != engine else ""
 
 
 @dataclass(frozen=True)
@@ -131,8 +144,10 @@ class Router:
             try:
                 if request.session:
                     self._open_session(client, request)
-                elif request.path == "/build" or request.image:
-                    self._forward(client, request, self._connection(request, pool))
+                elif request.path == "/build":
+                    self._build(client, request, pool)
+                elif request.image:
+                    self._forward(client, request, self._connection(request, pool)[1])
                 else:
                     self._ask_any(client, request, pool)
             except SlipwayError as error:
@@ -142,7 +157,7 @@ class Router:
                 )
                 client.sendall(head.encode() + b"\r\nConnection: close" + _END + body)
 
-    def _connection(self, request: _Request, pool: Pool) -> Connection:
+    def _connection(self, request: _Request, pool: Pool) -> tuple[str, Connection]:
         """Connect to the engine of a request's image: the next one if that has gone since it last answered."""
         while True:
             engine = pool.engine(request.image or "")
@@ -153,10 +168,31 @@ class Router:
                 continue
             self._engines[engine] = None
             for session in request.query.get("session", []):
-                opened = self._session(session)
-                opened.engine = engine
-                opened.known.set()
-            return connection
+                self._session(session).move(engine)
+            return engine, connection
+
+    def _build(self, client: socket.socket, request: _Request, pool: Pool) -> None:
+        """Forward a build. If its engine goes away, the next one begins it anew."""
+        upload = Upload(client, request.last_of_connection, request.rest)
+        download = Download(client)
+        with closing(upload):
+            while True:
+                try:
+                    engine, connection = self._connection(request, pool)
+                except SlipwayError as error:
+                    if download.fail(str(error)):
+                        return
+                    raise
+                with closing(connection):
+                    upload.send_to(connection.socket)
+                    try:
+                        download.pass_on(connection.socket)
+                    except Interrupted:
+                        if upload.ended or download.refused:
+                            return
+                    else:
+                        return
+                pool.fail(engine, f"{engine}: the connection ended in the middle of a build")
 
     def _session(self, name: str) -> _Session:
         with self._lock:
@@ -165,16 +201,22 @@ class Router:
     def _open_session(self, client: socket.socket, request: _Request) -> None:
         """Hold a session until its build says which engine it is for. The engine speaks first."""
         client.sendall(_UPGRADED)
-        session = self._session(request.session)
-        if not session.known.wait(_SESSION_SECONDS):
-            return
-        connection = Connection(session.engine)
-        with closing(connection):
-            connection.socket.sendall(request.head)
-            answer = _read(connection.socket)
-            client.sendall(answer.rest)
-            connection.socket.sendall(request.rest)
-            _splice(client, connection.socket)
+        session, engine = self._session(request.session), ""
+        while engine := session.other(engine):
+            try:
+                connection = Connection(engine)
+            except SlipwayError:
+                continue  # another engine takes its build
+            with closing(connection):
+                connection.socket.sendall(request.head)
+                try:
+                    answer = _read(connection.socket)
+                except (OSError, ValueError):
+                    continue
+                client.sendall(answer.rest)
+                connection.socket.sendall(request.rest)
+                _splice(client, connection.socket)
+                return
 
     def _forward(self, client: socket.socket, request: _Request, connection: Connection) -> None:
         with closing(connection):
@@ -193,7 +235,7 @@ class Router:
                     client.sendall(answer.head + answer.rest)
                     _splice(client, connection.socket)
                     return
-        self._forward(client, request, Connection(used[-1]) if used else self._connection(request, pool))
+        self._forward(client, request, Connection(used[-1]) if used else self._connection(request, pool)[1])
 
 
 def _read(source: socket.socket) -> _Request:

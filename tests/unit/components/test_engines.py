@@ -6,8 +6,10 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from io import BufferedRWPair
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,10 @@ class Engine:
     def __init__(self, path: Path, image: str = "") -> None:
         self.address = f"unix://{path}"
         self.image = image
+        self.response: bytes | None = None
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
+        self.ended = 0
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen()
@@ -60,6 +65,12 @@ class Engine:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
+        try:
+            self._respond(connection)
+        finally:
+            self.ended += 1
+
+    def _respond(self, connection: socket.socket) -> None:
         with closing(connection), connection.makefile("rb") as stream:
             lines = [line.strip().decode() for line in iter(stream.readline, b"\r\n")]
             method, target, _ = lines[0].split()
@@ -71,10 +82,22 @@ class Engine:
                 return
             assert headers["connection"] == "close"
             body = stream.read(int(headers.get("content-length", 0)))
+            if self.response is not None:
+                self.bodies.append(body)
+                connection.sendall(self.response)
+                return
             known = "/images/sha256" not in target or self.image in target
             status = b"200 OK" if known else b"404 Not Found"
             connection.sendall(b"HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (status, len(body)))
             connection.sendall(body)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until a condition is true, for at most ten seconds."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -221,6 +244,21 @@ def test_image_known_by_its_id_is_looked_up_on_all(runnable: dict[str, Any], tmp
         assert ask(path, "GET", f"/v1.41/images/sha256:{'c' * 64}/json")[0] == 404
 
 
+@contextmanager
+def session(path: Path, name: str) -> Iterator[BufferedRWPair]:
+    """Open a build's session; yield what follows the head."""
+    connection = Unix(path)
+    with closing(connection):
+        connection.putrequest("POST", "/session")
+        for field, value in (("Connection", "Upgrade"), ("Upgrade", "h2c"), ("X-Docker-Expose-Session-Uuid", name)):
+            connection.putheader(field, value)
+        connection.endheaders()
+        with connection.sock.makefile("rwb") as stream:
+            assert next(iter(stream.readline, b"\r\n")) == b"HTTP/1.1 101 UPGRADED\r\n"
+            assert [*iter(stream.readline, b"\r\n")]
+            yield stream
+
+
 @pytest.mark.parametrize("first", ["session", "build"])
 def test_session_goes_to_the_engine_of_its_build(runnable: dict[str, Any], tmp_path: Path, first: str) -> None:
     assert runnable == {}
@@ -228,20 +266,12 @@ def test_session_goes_to_the_engine_of_its_build(runnable: dict[str, Any], tmp_p
         for image in IMAGES[:6]:
             if first == "build":
                 ask(path, "POST", f"/build?t=r.example/ml/{image}:1&session={image}")
-            session = Unix(path)
-            with closing(session):
-                session.putrequest("POST", "/session")
-                for name, value in (("Connection", "Upgrade"), ("Upgrade", "h2c")):
-                    session.putheader(name, value)
-                session.putheader("X-Docker-Expose-Session-Uuid", image)
-                session.endheaders()
-                with session.sock.makefile("rb") as stream:
-                    head = [*iter(stream.readline, b"\r\n")]
-                    assert head[0] == b"HTTP/1.1 101 UPGRADED\r\n"
-                    if first == "session":
-                        ask(path, "POST", f"/build?t=r.example/ml/{image}:1&session={image}")
-                    session.sock.sendall(b"world")
-                    assert stream.read(11) == b"hello world"
+            with session(path, image) as stream:
+                if first == "session":
+                    ask(path, "POST", f"/build?t=r.example/ml/{image}:1&session={image}")
+                stream.write(b"world")
+                stream.flush()
+                assert stream.read(11) == b"hello world"
             assert engines[pool.order(image)[0]].requests.count("POST /session") >= 1
 
 
@@ -253,6 +283,81 @@ def test_engine_that_goes_after_it_answered_is_passed_over(runnable: dict[str, A
         Path(gone.removeprefix("unix://")).unlink()
         assert ask(path, "POST", "/build?t=r.example/ml/x:2") == (200, b"")
         assert engines[left].requests == ["POST /build?t=r.example/ml/x:2"]
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def error(message: str) -> bytes:
+    """Return the end of a build's output that says why it failed."""
+    return json.dumps({"errorDetail": {"message": message}, "error": message}).encode() + b"\r\n"
+
+
+@pytest.mark.parametrize("cut", [b"", b"HTTP/1.1 200 OK\r\nTransf", CHUNKED, CHUNKED + b"4\r\none;\r\n9\r\nhal"])
+@pytest.mark.parametrize(
+    ("response", "status", "output"),
+    [
+        (CHUNKED + b"4\r\ntwo;\r\n0\r\n\r\n", 200, b"two;"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntw", 503, b""),
+        (b'HTTP/1.1 500 Bad\r\nContent-Length: 17\r\n\r\n{"message":"bad"}', 500, error("bad")),
+    ],
+    ids=["builds", "goes too", "fails"],
+)
+def test_build_of_an_engine_that_goes_begins_anew(
+    runnable: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    cut: bytes,
+    response: bytes,
+    status: int,
+    output: bytes,
+) -> None:
+    assert runnable == {}
+    body = bytes(range(256)) * 4000
+    with routed(tmp_path) as (path, pool, engines):
+        gone, left = (engines[address] for address in pool.order("x"))
+        gone.response, left.response = cut, response
+        answer = ask(path, "POST", "/build?t=r.example/ml/x:1", body)
+        assert gone.bodies == left.bodies == [body]
+    reason = f"{gone.address}: the connection ended in the middle of a build"
+    assert f"slipway:engines.{AMD64}: {reason}; others of the list take its images\n" in capsys.readouterr().out
+    if CHUNKED not in cut and status != 200:
+        assert answer[0] == status
+        return
+    assert answer[0] == 200
+    assert answer[1].startswith(b"one;" if b"one;" in cut else output[:9])
+    assert answer[1].removeprefix(b"one;").startswith(output)
+    if status == 503:
+        assert b"no engine answers: " in answer[1]
+
+
+def test_build_cut_by_its_client_goes_to_no_other_engine(runnable: dict[str, Any], tmp_path: Path) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, pool, engines):
+        first, second = (engines[address] for address in pool.order("x"))
+        connection = Unix(path)
+        with closing(connection):
+            connection.putrequest("POST", "/build?t=r.example/ml/x:1")
+            connection.putheader("Content-Length", "100")
+            connection.endheaders(b"half")
+            wait_for(lambda: first.requests)
+        wait_for(lambda: first.ended)
+        assert second.requests == []
+        assert pool.engine("x") == first.address
+
+
+def test_session_moves_with_its_build(runnable: dict[str, Any], tmp_path: Path) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, pool, engines):
+        gone, left = (engines[address] for address in pool.order("x"))
+        gone.response, left.response = CHUNKED, CHUNKED + b"0\r\n\r\n"
+        assert ask(path, "POST", "/build?t=r.example/ml/x:1&session=s")[0] == 200
+        with session(path, "s") as stream:
+            assert stream.read(6) == b"hello "
+        assert [request for request in gone.requests + left.requests if "session HTTP" in f"{request} HTTP"] == [
+            "POST /session"
+        ]
+        assert left.requests[-1] == "POST /session"
 
 
 def test_pool_without_engine_is_an_error_of_the_engine(runnable: dict[str, Any], tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from toolchain.docker_provider.docker_api.protos import (
 from toolchain.provider_base import ProviderError
 
 _BLOCK_BYTES: Final = 1 << 16
+_REOPEN_SECONDS: Final = 0.1
 _CREDENTIALS: Final = "/moby.filesync.v1.Auth/Credentials"
 _GET_SECRET: Final = "/moby.buildkit.secrets.v1.Secrets/GetSecret"  # noqa: S105 - a method
 _HEALTH: Final = "/grpc.health.v1.Health/Check"
@@ -93,6 +94,8 @@ class Session:
         self._engine = engine
         self._services = _Services(credentials, build_secrets or {})
         self._stack = ExitStack()
+        self._closed = threading.Event()
+        self._joined: tuple[socket.socket, ...] = ()
 
     def __enter__(self) -> Self:
         """Open the session.
@@ -107,12 +110,8 @@ class Session:
             server.add_insecure_port(f"unix:{path}")
             server.start()
             stack.callback(server.stop, None)
-            theirs = self._engine.upgrade("/session", "h2c", self._headers())
-            stack.callback(_close, theirs)
-            ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            stack.callback(_close, ours)
-            ours.connect(path)
-            threading.Thread(target=pass_on, args=(theirs, ours), daemon=True).start()
+            stack.callback(self._close)
+            self._join(path, self._opened())
             self._stack = stack.pop_all()
         return self
 
@@ -121,6 +120,35 @@ class Session:
     ) -> None:
         """Close the session."""
         self._stack.close()
+
+    def _opened(self) -> socket.socket:
+        return self._engine.upgrade("/session", "h2c", self._headers())
+
+    def _join(self, path: str, theirs: socket.socket) -> None:
+        """Join a connection of the engine with the services, and open the session again when the engine ends it.
+
+        Of several engines behind one address, another one may take the build.
+        """
+        ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._joined = (theirs, ours)
+        ours.connect(path)
+
+        def serve() -> None:
+            pass_on(theirs, ours)
+            theirs.close()
+            ours.close()
+            if not self._closed.wait(_REOPEN_SECONDS):
+                with suppress(OSError, ProviderError):  # no engine is left, as the build itself says
+                    self._join(path, self._opened())
+
+        threading.Thread(target=serve, daemon=True).start()
+        if self._closed.is_set():  # meanwhile
+            self._close()
+
+    def _close(self) -> None:
+        self._closed.set()
+        for connection in self._joined:
+            _close(connection)
 
     def _headers(self) -> list[tuple[str, str]]:
         prefix = "X-Docker-Expose-Session-"
