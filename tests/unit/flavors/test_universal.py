@@ -293,7 +293,7 @@ def test_readmes_name_the_oldest_torch_and_cuda() -> None:
         " ".join((ROOT / name).read_text().split()) for name in ("README.md", "dockerfiles/universal/README.md")
     )
     torch, cuda = torch_versions()[0], cuda_versions()[0]
-    assert f"PyTorch {torch} or newer from source for your GPU, CUDA {cuda} or newer," in front
+    assert f"PyTorch {torch} or newer from source, for CPUs or for your choice of GPU, CUDA ({cuda} or newer)," in front
     assert f"PyTorch {torch} or newer, CUDA {cuda} or newer," in image
 
 
