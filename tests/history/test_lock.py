@@ -377,6 +377,7 @@ def test_lock_has_the_commit_of_an_annotated_tag(checkout: Checkout, github: Pat
     assert commit == torch.git("rev-parse", "HEAD") != torch.git("rev-parse", "v2.0.1")
 
 
+@pytest.mark.slow
 def test_locked_source_alone_has_a_new_tag(checkout: Checkout, vision: Repository) -> None:
     before = checkout.images()
     lock.write(checkout.root, {VISION: vision.git("rev-parse", "HEAD")})
@@ -426,6 +427,10 @@ def test_check_locked_has_a_line_for_each_thing(checkout: Checkout) -> None:
     unpinned = [line for line in done.stderr.splitlines() if "is not in stacks/lock.toml" in line]
     assert len(unpinned) == len(TAGS) + len(checkout.registry.digests)
     assert all(line.startswith("stack base-cu121: ") for line in unpinned)
+
+
+@pytest.mark.slow
+def test_check_locked_names_what_the_lock_cannot_have(checkout: Checkout) -> None:
     assert checkout.run("lock", "base-cu121").returncode == 0
     (line,) = checkout.run("check", "--locked", "base-cu121").stderr.splitlines()
     assert line.startswith("stack base-cu121: what pip installs (torch-wheel, ")
@@ -479,6 +484,7 @@ def image_of(local: Checkout) -> dict[str, Any]:
     return dict(built)
 
 
+@pytest.mark.slow
 def test_python_packages_are_locked_by_hash(local: Checkout, index: Index) -> None:
     lock.write(local.root, {f"{local.registry.address}/library/debian:bookworm-slim": ONE})
     before = image_of(local)
@@ -505,6 +511,7 @@ def test_python_packages_are_locked_by_hash(local: Checkout, index: Index) -> No
     assert image_of(local) == before
 
 
+@pytest.mark.slow
 def test_lock_of_other_stacks_keeps_python_packages(local: Checkout) -> None:
     assert local.run("lock", "l").returncode == 0
     packages = lock.read_tables(local.root).packages
@@ -512,6 +519,7 @@ def test_lock_of_other_stacks_keeps_python_packages(local: Checkout) -> None:
     assert lock.read_tables(local.root).packages == packages
 
 
+@pytest.mark.slow
 def test_lock_without_an_index_writes_nothing(local: Checkout, index: Index) -> None:
     index.close()
     done = local.run("lock", "l")
@@ -575,6 +583,7 @@ def parents_of(checkout: Checkout) -> dict[str, str]:
     return {image["platform"]: image["parents"]["BASE_IMAGE"].partition("@")[2] for image in images}
 
 
+@pytest.mark.slow
 def test_platform_of_several_gets_its_own_digest(several: Checkout) -> None:
     parent = f"{several.registry.address}/library/debian:bookworm-slim"
     index = several.registry.digests["library/debian:bookworm-slim"]
@@ -595,12 +604,14 @@ def test_platform_of_several_gets_its_own_digest(several: Checkout) -> None:
     assert parents_of(several) == digests
 
 
+@pytest.mark.slow
 def test_stack_of_one_platform_keeps_the_index(several: Checkout) -> None:
     index = several.registry.digests["library/debian:bookworm-slim"]
     assert several.run("lock", "m", "l").returncode == 0
     assert image_of(several)["parents"]["BASE_IMAGE"].partition("@")[2] == index
 
 
+@pytest.mark.slow
 def test_parent_without_a_platform_names_those_it_has(several: Checkout) -> None:
     publish_index(several, "linux/amd64")
     done = several.run("lock", "m")
@@ -611,3 +622,27 @@ def test_parent_without_a_platform_names_those_it_has(several: Checkout) -> None
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "one image for one platform, where the stack builds for linux/amd64 and linux/arm64" in done.stderr
     assert not lock.path(several.root).exists()
+
+
+def test_pinned_has_files_and_digest_of_the_platform() -> None:
+    config = stack_config(platforms=[*BOTH])
+    spec = flavors.flavor("local").images(stack_config())[0]
+    assert spec.packages
+    tables = lock.Tables(
+        {lock.packages_key(spec.packages, "linux/amd64", config.mirrors): {"https://f.example/a.whl": "0" * 64}},
+        {f"docker.io/library/debian:bookworm-slim@{ONE}": {"linux/amd64": TWO}},
+    )
+    locked = {"docker.io/library/debian:bookworm-slim": ONE}
+    whole, part, other = lock.pinned(
+        [
+            spec,
+            spec.model_copy(update={"repository": "torch"}),
+            spec.model_copy(update={"repository": "torch", "platform": "linux/arm64"}),
+        ],
+        config,
+        locked,
+        tables,
+    )
+    digests = [it.parents["BASE_IMAGE"].model_dump()["digest"] for it in (whole, part, other)]
+    assert digests == [ONE, TWO, ONE]
+    assert [bool(it.packages and it.packages.files) for it in (whole, part, other)] == [True, True, False]
