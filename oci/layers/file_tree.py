@@ -88,10 +88,15 @@ class _Node:
 
 
 class FileTree:
-    """The files of stacked layers."""
+    """The files of stacked layers.
+
+    ``hidden`` are the files that later layers replace or remove: the number of the layer that wrote each, its path and
+    its entry.
+    """
 
     def __init__(self, layers: Stack) -> None:
         self.root = _Node()
+        self.hidden: list[tuple[int, str, Entry]] = []
         self.unread = [place for place, index in enumerate(layers) if index is None]
         for place, index in enumerate(layers):
             if index is not None:
@@ -100,19 +105,38 @@ class FileTree:
     def _add(self, index: Index, place: int) -> None:
         for path in sorted(index.opaque):  # outer folders first: only its own marker may mention an inner one
             _, node = self._folder(path, place)
+            self._hide_below(node)
             node.children = None
             node.cut = place
         for path in index.removed:
             parent, key = self._parent(path, place)
+            self._hide(key, parent.below.get(key))
             parent.below[key] = _Node(removed=True, place=place, cut=place)
         for path, entry in index.entries.items():
             parent, key = self._parent(path, place)
             existing = parent.below.get(key)
+            if not (existing and existing.folder and entry.kind == "directory"):
+                self._hide(key, existing)
             if entry.kind == "directory" and (existing is None or existing.folder):
                 folder = parent.below.setdefault(key, _Node())
                 folder.entry, folder.place = entry, place
             else:
                 parent.below[key] = _Node(self._resolved(entry), place=place, cut=place)
+
+    def _hide(self, path: str, node: _Node | None) -> None:
+        """Remember that a later layer hides what is at a path and below."""
+        if node is not None:
+            if node.file:
+                self.hidden.append((node.place, path, node.file))
+            self._hide_below(node)
+
+    def _hide_below(self, node: _Node) -> None:
+        pending = [node]
+        while pending:
+            for path, child in (pending.pop().children or {}).items():
+                if child.file:
+                    self.hidden.append((child.place, path, child.file))
+                pending.append(child)
 
     def _resolved(self, entry: Entry) -> Entry:
         """Return the target of a hard link to a file of a lower layer, if that layer is read."""
@@ -156,6 +180,7 @@ class FileTree:
             if child is None:
                 child = node.below[key] = _Node(place=place)
             elif not child.folder:
+                self._hide(key, child)
                 child = node.below[key] = _Node(place=place, cut=place)
             ancestors.append((key, child))
         return ancestors[-1]

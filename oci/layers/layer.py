@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import IO, Any, Final, NamedTuple, cast
 
 import zstandard
@@ -84,12 +84,13 @@ class Index:
     """The files that a layer writes, in its order, and those of lower layers that it removes.
 
     Paths are relative to the image's root. ``removed`` are removed paths, ``opaque`` folders whose earlier content is
-    removed.
+    removed. ``links`` has further names of the layer's files, and the first name of each.
     """
 
     entries: dict[str, Entry] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     opaque: set[str] = field(default_factory=set)
+    links: dict[str, str] = field(default_factory=dict)
 
 
 Facts = Callable[[str, int, IO[bytes]], Any]
@@ -241,7 +242,9 @@ _COMPRESSIONS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 
 
 def _add(layer: Index, archive: tarfile.TarFile, member: tarfile.TarInfo, contents: bool, facts: Facts | None) -> None:
-    path = sys.intern(normal(member.name))  # the other image mostly has the same paths
+    path = normal(member.name)
+    if not facts:
+        path = sys.intern(path)  # the other image mostly has the same paths
     folder, name = posixpath.split(path)
     if name == _OPAQUE:
         layer.opaque.add(folder)
@@ -262,7 +265,11 @@ def _entry(
     if kind == "file":
         if facts:
             known = facts(path, member.size, cast("IO[bytes]", archive.extractfile(member)))
-            return Entry(kind, mode, owner, member.size, facts=known)
+            return (
+                _plain(mode, owner, member.size)
+                if known is None
+                else Entry(kind, mode, owner, member.size, facts=known)
+            )
         if header:
             return Entry(kind, mode, owner, member.size, member=header)
         if packages.database(path) and member.size > _DATABASE_LIMIT:
@@ -271,10 +278,20 @@ def _entry(
         return Entry(kind, mode, owner, member.size, content, "", member.pax_headers.get(_CAPABILITIES, ""), listed)
     if kind == "hardlink":
         target = normal(member.linkname)
-        return layer.entries.get(target) or Entry(kind, mode, owner, target=target)
+        if target not in layer.entries:
+            return Entry(kind, mode, owner, target=target)
+        if target != path:
+            layer.links[path] = layer.links.get(target, target)
+        return layer.entries[target]
     numbers = f"{member.type.decode()} {member.devmajor}:{member.devminor}"
     target = {"symlink": member.linkname, "device": numbers}.get(kind, "")
     return Entry(kind, 0o777 if kind == "symlink" else mode, owner, target=target, member=header)
+
+
+@lru_cache(1 << 16)
+def _plain(mode: int, owner: tuple[int, int], size: int) -> Entry:
+    """Return the entry of a file that nothing more is known of, as a shared object: there may be a million of them."""
+    return Entry("file", mode, owner, size)
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oci.layers.file_tree import FileTree
-from oci.layers.layer import Index
+from oci.layers.layer import Entry, Index
 
 HIDDEN: Final = "replaced or removed by a later layer"
 """Whoever pulls the image gets these files, and no container sees them."""
@@ -47,22 +47,40 @@ class Space:
 
 
 def space(layers: Sequence[Index], tree: FileTree) -> Space:
-    """Return the space of stacked layers, of which ``tree`` are the files that a container sees."""
-    total = 0
+    """Return the space of stacked layers, of which ``tree`` are the files that a container sees.
+
+    Of a file with several names, the first one in its layer counts. It is hidden if all of them are.
+    """
+    hidden = {(place, path): entry for place, path, entry in tree.hidden if _size(entry)}
+    still_named = {
+        (place, first)
+        for place, layer in enumerate(layers)
+        for name, first in layer.links.items()
+        if (place, name) not in hidden
+    }
     unneeded: dict[str, dict[str, int]] = {}
-    visible = {id(entry) for _, entry in tree.paths()}
-    counted: set[int] = set()
-    for layer in layers:
+    for (place, path), entry in hidden.items():
+        if path not in layers[place].links and (place, path) not in still_named:
+            _add(unneeded, HIDDEN, path, entry)
+    total = 0
+    for place, layer in enumerate(layers):
         for path, entry in layer.entries.items():
-            if entry.kind != "file" or not entry.size or id(entry) in counted:
+            if not _size(entry) or path in layer.links:
                 continue
-            counted.add(id(entry))
             total += entry.size
-            kind = HIDDEN if id(entry) not in visible else _kind(path)
-            if kind:
-                files = unneeded.setdefault(kind, {})
-                files[path] = files.get(path, 0) + entry.size
+            seen = (place, path) not in hidden or (place, path) in still_named
+            if seen and (kind := _kind(path)):
+                _add(unneeded, kind, path, entry)
     return Space(total, unneeded)
+
+
+def _size(entry: Entry) -> int:
+    return entry.size if entry.kind == "file" else 0
+
+
+def _add(unneeded: dict[str, dict[str, int]], kind: str, path: str, entry: Entry) -> None:
+    files = unneeded.setdefault(kind, {})
+    files[path] = files.get(path, 0) + entry.size
 
 
 def _kind(path: str) -> str:

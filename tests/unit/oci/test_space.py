@@ -26,12 +26,23 @@ def test_space_of_replaced_and_removed_files_is_hidden() -> None:
 def test_space_of_a_file_with_two_names_counts_once() -> None:
     entry = file(5)
     link = Index({"c": Entry("hardlink", 0o644, (0, 0), target="a")})
-    assert space_of(Index({"a": entry, "b": entry}), link) == Space(5, {})
+    assert space_of(Index({"a": entry, "b": entry}, links={"b": "a"}), link) == Space(5, {})
 
 
 def test_space_of_a_removed_name_is_not_hidden_with_another() -> None:
     entry = file(5)
-    assert space_of(Index({"a": entry, "b": entry}), Index(removed={"a"})) == Space(5, {})
+    base = Index({"a": entry, "b": entry, "c": entry}, links={"b": "a"})
+    assert space_of(base, Index(removed={"a", "c"})) == Space(10, {HIDDEN: {"c": 5}})
+    assert space_of(base, Index(removed={"b"})) == Space(10, {})
+    assert space_of(base, Index({"b": file(1)}, removed={"a"})) == Space(11, {HIDDEN: {"a": 5}})
+
+
+def test_space_of_a_removed_deep_folder_is_hidden() -> None:
+    path = "/".join(["a"] * 3000)
+    removed = space_of(Index({path: file(5)}), Index(removed={"a"}))
+    assert removed == Space(5, {HIDDEN: {path: 5}})
+    assert space_of(Index({"a/b": file(5)}), Index({"a": file(1)})) == Space(6, {HIDDEN: {"a/b": 5}})
+    assert space_of(Index({"a": file(5)}), Index({"a/b": file(1)})) == Space(6, {HIDDEN: {"a": 5}})
 
 
 @pytest.mark.parametrize(
