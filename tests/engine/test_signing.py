@@ -7,14 +7,18 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from oci import cosign
 from tests.engine.project import Project
+from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.engine.test_products import machine
+from tests.helpers import gpu_reports
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
@@ -242,6 +246,39 @@ def test_policy_refuses_what_provenance_does_not_state(project: Project, keys: K
     sign(attestations=["sbom"])
     assert project.stacks("verify", "t", code=1).startswith(f"{image['ref']}: sbom: cosign verify-attestation: ")
     assert UNCHANGED.search(project.preview("--expect-no-changes").output)  # a policy signs nothing again
+
+
+@pytest.mark.slow
+def test_published_image_is_promoted_on_its_evidence(project: Project, keys: Keys, tmp_path: Path) -> None:
+    """From `pulumi up` to the tag: the inspection is attested by the update, the GPU checks by a report."""
+    project.write("dockerfiles/link0/Dockerfile", DOCKERFILE.replace("PATH", project.path))
+    project.write(CHECK, PASSING)
+    signed = keys.signing(sbom=False, provenance=False)
+    promotion = {"tags": ["stable"], "gpuChecks": {"profile": "eks-p5", "gpus": 2}}
+    project.configure(base=BASE, signing=signed, promotion=promotion)
+    project.up()
+    outputs = project.outputs()
+    ref = outputs["images"]["link0"]["ref"]
+    assert outputs["signed"]["link0"]["loading"] == {"attestation": cosign.attached(ref, "att"), "result": "PASSED"}
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+    loads = re.search(
+        r"^  loading     everything loads: (\d+) files resolved, ", project.stacks("verify", "t"), re.MULTILINE
+    )
+    assert loads
+    assert int(loads[1]) > 100
+
+    header, missing = project.stacks("promote", "t", "link0", "stable", code=1).splitlines()
+    assert header == "link0: stable is not set:"
+    assert missing.startswith(f"  {ref}: gpu: cosign verify-attestation: ")
+    now = datetime.now(UTC).isoformat()
+    report = tmp_path / "report.json"
+    report.write_text(gpu_reports.text("good", image=ref, started=now, finished=now))
+    assert f"link0: {ref}: attested: PASSED on eks-p5" in project.stacks("evidence", "t", "link0", str(report))
+    assert f":stable names {ref.partition('@')[2]}; before: nothing" in project.stacks(
+        "promote", "t", "link0", "stable"
+    )
+    assert project.fetch(f"{project.path}/link0/manifests/stable") == project.manifest(ref)
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
 
 
 @pytest.mark.slow
