@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+
 import pytest
 
 from oci.layers.file_tree import FileTree
-from oci.layers.layer import Entry, Index
+from oci.layers.layer import Entry, Index, index
 from oci.layers.space import HIDDEN, Space, space
 
 
@@ -27,6 +30,21 @@ def test_space_of_a_file_with_two_names_counts_once() -> None:
     entry = file(5)
     link = Index({"c": Entry("hardlink", 0o644, (0, 0), target="a")})
     assert space_of(Index({"a": entry, "b": entry}, links={"b": "a"}), link) == Space(5, {})
+
+
+def test_space_of_a_link_in_an_archive_counts_once() -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, first in (("a", ""), ("b", "a"), ("c", "b")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = (
+                (tarfile.LNKTYPE, first, 0) if first else (tarfile.REGTYPE, "", 5)
+            )
+            tar.addfile(member, io.BytesIO(b"" if first else b"12345"))
+    archive.seek(0)
+    layer = index(archive, "application/vnd.oci.image.layer.v1.tar", facts=lambda *_: None)
+    assert layer.links == {"b": "a", "c": "a"}
+    assert space_of(layer) == Space(5, {})
 
 
 def test_space_of_a_removed_name_is_not_hidden_with_another() -> None:
