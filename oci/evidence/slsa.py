@@ -182,7 +182,8 @@ def summary(provenance: Mapping[str, Any]) -> dict[str, str]:
 
 def parents(provenance: Mapping[str, Any]) -> list[str]:
     """Return the parents in a provenance: ``repository@sha256:...``, or ``repository@tag``."""
-    uris = [dependency["uri"] for dependency in provenance["buildDefinition"]["resolvedDependencies"]]
+    # cosign leaves an empty list out.
+    uris = [dependency["uri"] for dependency in provenance["buildDefinition"].get("resolvedDependencies", [])]
     return [uri.removeprefix(_IMAGE).partition("?")[0] for uri in uris if uri.startswith(_IMAGE)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from oci import cosign
+from oci import cosign, index
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.engine.test_products import machine
@@ -168,6 +169,54 @@ def test_signed_chain_life_signs_and_verifies(project: Project, keys: Keys) -> N
     assert KEY_PASSWORD not in everything
     assert "hunter2" not in everything
     assert "PRIVATE KEY" not in everything
+
+
+@pytest.mark.slow
+def test_index_and_its_platforms_are_signed(project: Project, keys: Keys) -> None:
+    project.configure(platforms=["linux/amd64", "linux/arm64"], length=2, signing=keys.signing())
+    project.up()
+    outputs = project.outputs()
+    public = str(keys.private.parent / "cosign.pub")
+
+    def run(verb: str, ref: str, *options: str) -> subprocess.CompletedProcess[str]:
+        words = ["cosign", verb, "--key", public, "--insecure-ignore-tlog=true", *options, ref]
+        return subprocess.run(words, env=project.environment, check=False, capture_output=True, text=True)
+
+    for name, image in outputs["images"].items():
+        # cosign itself, by the public key: the index under the stack's tag, and what it names by digest
+        tag = f"{project.registry}/{project.path}/{name}:{image['tag']}"
+        (statement,) = json.loads(run("verify", tag, "-a", f"tag={image['tag']}").stdout)
+        assert statement["critical"]["image"]["docker-manifest-digest"] == image["digest"]
+        entries = json.loads(project.manifest(image["ref"]))["manifests"]
+        assert [entry["digest"] for entry in entries] == [part["digest"] for part in image["platforms"].values()]
+        for part in image["platforms"].values():
+            assert run("verify", part["ref"], "-a", f"tag={part['tag']}").returncode == 0
+            for kind in ("slsaprovenance1", "spdxjson"):
+                attested = run("verify-attestation", part["ref"], "--type", kind)
+                assert attested.returncode == 0, attested.stderr
+                payload = json.loads(base64.b64decode(json.loads(attested.stdout)["payload"]))
+                assert payload["subject"][0]["digest"]["sha256"] == part["digest"].removeprefix("sha256:")
+        # Its signature is not one of another tag.
+        assert run("verify", tag, "-a", "tag=other").returncode != 0
+
+    text = project.stacks("verify", "t")
+    refs = [ref for image in outputs["images"].values() for ref in (image["ref"], *parts(image))]
+    assert {line.partition(": ")[2] for line in text.splitlines() if not line.startswith(" ")} == {*refs}
+    assert UNCHANGED.search(project.preview("--expect-no-changes").output)
+
+    # An index of one platform's image alone, under the tag: nobody has signed it.
+    image = outputs["images"]["link1"]
+    edited = index.of({"linux/amd64": image["platforms"]["linux/amd64"]["ref"]}, None)
+    tag = f"{project.registry}/{project.path}/link1:{image['tag']}"
+    index.push(edited, tag, None)
+    refused = run("verify", tag)
+    assert refused.returncode != 0
+    assert "no signatures found" in refused.stderr
+
+
+def parts(image: dict[str, Any]) -> list[str]:
+    """Return the images of an index by digest."""
+    return [part["ref"] for part in image["platforms"].values()]
 
 
 @pytest.mark.slow

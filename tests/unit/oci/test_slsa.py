@@ -74,6 +74,11 @@ def refused(document: dict[str, Any], **policy: Any) -> list[str]:
     return list(slsa.violations(document, Policy.model_validate(policy), NOW))
 
 
+def test_parents_that_the_evidence_leaves_out_are_none() -> None:
+    """An image on `scratch` has none, and cosign leaves an empty list out."""
+    assert slsa.parents({"buildDefinition": {}}) == []
+
+
 def test_policy_that_is_met_or_empty_refuses_nothing() -> None:
     assert refused(provenance(), **ALL) == []
     assert refused(provenance(uncommitted=True, ref="")) == []
