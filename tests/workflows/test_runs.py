@@ -388,9 +388,8 @@ def test_platforms_are_built_natively_and_then_merged(world: World) -> None:
     assert outputs["tag"] in world.registry("one/link0/tags/list")["tags"]
     assert outputs["tag"] not in world.registry("one/link1/tags/list")["tags"]
 
-    failing = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nARG TARGETARCH\nCOPY link1/${TARGETARCH} /\n"
-    world.repository.write("dockerfiles/link1/Dockerfile", failing)
-    world.repository.write("dockerfiles/link1/amd64", "there\n")
+    failing = 'FROM ${BASE_IMAGE} AS amd64\nFROM ${BASE_IMAGE} AS arm64\nRUN ["/none"]\nFROM ${TARGETARCH}\n'
+    world.repository.write("dockerfiles/link1/Dockerfile", f"ARG BASE_IMAGE\n{failing}")
     event = world.repository.push()
     run = world.actions().run("publish.yml", event)
     assert run.results["one / linux/amd64"] == "success", run.log
