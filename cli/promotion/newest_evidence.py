@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line
 
 _PREFIX: Final = "slipway:gpu:"
@@ -52,7 +53,13 @@ def _pulumi(words: list[str], stack: str, root: Path) -> str:
     command = ["pulumi", "stack", "tag", *words, "--stack", stack, "--non-interactive"]
     try:
         completed = subprocess.run(
-            command, cwd=root, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            command,
+            cwd=root,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            env=child_environment("pulumi"),
         )
     except OSError as error:
         raise SlipwayError(f"pulumi cannot be run: {error.strerror}; run `. .slipway/env` first") from None

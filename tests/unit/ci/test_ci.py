@@ -112,11 +112,11 @@ def test_find_without_one_match_lists_candidates(words: tuple[str, ...], line: s
 
 @pytest.mark.usefixtures("no_history")
 def test_find_without_a_match_lists_five_candidates_at_most() -> None:
-    for folder, more in (("universal", " and 1 more; set "), ("nccl-tests", "); set ")):
+    for folder, count, more in (("universal", 5, " and 1 more; set "), ("megatron", 3, "); set ")):
         with pytest.raises(SlipwayError) as caught:
             image_of(folder, "other")
         candidates = str(caught.value).partition("the folder has: ")[2].partition("; set ")[0]
-        assert len(candidates.split(", ")) == 5
+        assert len(candidates.split(", ")) == count
         assert more in str(caught.value)
 
 
