@@ -40,9 +40,11 @@ def builder(clone: Clone, tmp_path: Path) -> Path:
     for script in ("cmd/pulumi-language-python-exec", "dist/pulumi-resource-pulumi-python"):
         (sdk / script).parent.mkdir(parents=True)
         (sdk / script).write_text(f"#!/bin/sh\n# {script}\n")
-    clone.program("go", GO)
     builds = tmp_path / "builds"
-    clone.env |= {"BUILDS": str(builds), "SDK": str(sdk.parent), "VERSION": clone.checkout.locked("pulumi")}
+    # In the program, as it gets no variable that Go does not need.
+    values = {"BUILDS": builds, "SDK": sdk.parent, "VERSION": clone.checkout.locked("pulumi")}
+    shebang, code = GO.split("\n", 1)
+    clone.program("go", "\n".join([shebang, *(f"{name}='{value}'" for name, value in values.items()), code]))
     return builds
 
 
