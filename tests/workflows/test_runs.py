@@ -240,6 +240,7 @@ def test_removed_image_is_previewed_and_deleted(world: World) -> None:
     assert run.results == {
         "affected stacks": "success",
         "one / caller": "success",
+        "one / native": "skipped",
         "one / up": "success",
         "branch published": "success",
     }, run.log
