@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from oci.engine_platforms import CannotRun, check_runnable
 from stacks.errors import SlipwayError
@@ -58,6 +58,10 @@ class Pool:
         except CannotRun as error:
             return str(error)
         return ""
+
+    def answering(self, engines: Iterable[str]) -> list[str]:
+        """Return those of some engines that are in the pool and have not failed."""
+        return [engine for engine in engines if engine in self.engines and engine not in self._failures]
 
     def fail(self, engine: str, reason: str) -> None:
         """Give no further image to an engine, and say so once."""

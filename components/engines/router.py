@@ -225,9 +225,13 @@ class Router:
 
     def _ask_any(self, client: socket.socket, request: _Request, pool: Pool) -> None:
         """Forward a request that names no image, or only an image's id, which one of the engines knows."""
-        used = [engine for engine in self._engines if engine in pool.engines]
+        used = pool.answering(self._engines)
         for engine in used[:-1] if request.path.startswith("/images/") else []:
-            connection = Connection(engine)
+            try:
+                connection = Connection(engine)
+            except SlipwayError as error:
+                pool.fail(engine, str(error))
+                continue
             with closing(connection):
                 connection.socket.sendall(request.last_of_connection + request.rest)
                 answer = _read(connection.socket)

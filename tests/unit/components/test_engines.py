@@ -244,6 +244,22 @@ def test_image_known_by_its_id_is_looked_up_on_all(runnable: dict[str, Any], tmp
         assert ask(path, "GET", f"/v1.41/images/sha256:{'c' * 64}/json")[0] == 404
 
 
+@pytest.mark.parametrize("noticed", [True, False])
+def test_image_is_looked_up_past_an_engine_that_is_gone(
+    runnable: dict[str, Any], tmp_path: Path, noticed: bool
+) -> None:
+    assert runnable == {}
+    with routed(tmp_path) as (path, pool, engines):
+        first, last = sorted(engines.values(), key=lambda engine: engine.image == KNOWN)
+        for engine in (first, last):
+            image = next(image for image in IMAGES if pool.order(image)[0] == engine.address)
+            assert ask(path, "POST", f"/build?t=r.example/ml/{image}:1")[0] == 200
+        Path(first.address.removeprefix("unix://")).unlink()
+        if noticed:
+            pool.fail(first.address, "gone")
+        assert ask(path, "GET", f"/v1.41/images/{KNOWN}/json")[0] == 200
+
+
 @contextmanager
 def session(path: Path, name: str) -> Iterator[BufferedRWPair]:
     """Open a build's session; yield what follows the head."""
