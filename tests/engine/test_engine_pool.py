@@ -14,6 +14,7 @@ from components.engines.pool import Pool
 from tests.engine.project import Project, wait_for
 from tests.fakes.docker_relay import Relay
 from tests.fakes.ssh_engine import SshEngine
+from tests.helpers.empty_engine import started
 from tests.images.engine import base_image
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,8 @@ def runs(mark: str) -> bool:
 @pytest.mark.skipif(os.environ.get("SLIPWAY_DOCKER_PROVIDER") == "official", reason="it opens no session again")
 def test_build_moves_from_an_engine_that_goes(project: Project) -> None:
     mark = str(uuid.uuid4().int)[:8]
-    with Relay(os.environ["DOCKER_HOST"]) as first, Relay(os.environ["DOCKER_HOST"]) as second:
+    # Two engines: one that has the session of a build takes no second one of its kind.
+    with started() as other, Relay(os.environ["DOCKER_HOST"]) as first, Relay(other) as second:
         pool = [first.host, second.host]
         project.write("dockerfiles/link0/Dockerfile", SLOW.format(mark=mark))
         project.configure(
@@ -51,12 +53,12 @@ def test_build_moves_from_an_engine_that_goes(project: Project) -> None:
         gone, left = sorted((first, second), key=lambda relay: relay.host != Pool(AMD64, pool).order("link0")[0])
         update = project.start("up", "-s", "t", "--yes", "--skip-preview", INDEX_PASSWORD="hunter2")
         wait_for(lambda: runs(mark))
-        connections = left.connections
+        builds = left.builds
         gone.__exit__(None, None, None)
         output = "".join(update.communicate(timeout=120))
     assert update.returncode == 0, output
     assert f"{gone.host}: the connection ended in the middle of a build; others of the list take its images" in output
-    assert left.connections > connections
+    assert left.builds > builds
     assert project.published("link0")
     assert "hunter2" not in output
 

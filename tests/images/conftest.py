@@ -13,12 +13,11 @@ import pytest
 from oci.layers.layer import Index as Layer
 from tests.fakes.package_index import VERSIONS, Index, standins
 from tests.helpers import folder_image
+from tests.helpers.empty_engine import started
 from tests.images import package_layers
 from tests.images.engine import DOCKERFILES, Image, base_image, build, docker, remove, unique
 from tests.images.once import once
 from tests.images.package_layers import SITE, Debian, Wheels
-from toolchain.checkout import Checkout
-from toolchain.parts import docker_engine
 
 Built = Callable[..., Image]
 
@@ -83,13 +82,9 @@ def archives() -> dict[str, str]:
 
 @pytest.fixture
 def empty_engine() -> Iterator[str]:
-    """The address of an empty engine; its path is short enough for a socket."""
-    with TemporaryDirectory(prefix="slipway-", dir="/tmp") as folder:
-        checkout = Checkout(Path(folder))
-        docker_engine._install(checkout)
-        docker_engine._start(checkout)
-        yield docker_engine._host(checkout)
-        docker_engine.stop(checkout)
+    """The address of an empty engine."""
+    with started() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
