@@ -63,7 +63,7 @@ class TagChecked(TagImage):
         if props.get("exceptions") is not None:
             from components.supply_chain.gates import loading_gate  # noqa: PLC0415 - an unchanged image is not inspected
 
-            loading = loading_gate.check(ref, login, props["exceptions"], props.get("compiled"))
+            loading = loading_gate.check(ref, login, props["exceptions"], props.get("compiled") or {})
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
             return {"name": name, "loading": loading}

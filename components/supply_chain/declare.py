@@ -118,7 +118,14 @@ def _signed(
         outputs["provenance"] = {key: getattr(provenance, key) for key in ("attestation", "source", "revision", "date")}
     if variant.loading is not None:
         exceptions = config.inspection.exceptions
-        loading_args = LoadingArgs(variant.ref, signing, login, evidence=variant.loading, exceptions=exceptions)
+        loading_args = LoadingArgs(
+            variant.ref,
+            signing,
+            login,
+            evidence=variant.loading,
+            exceptions=exceptions,
+            compiled=image.spec.compiled,
+        )
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         loading = Loading(f"{name}-loading", loading_args, after)
         last = loading

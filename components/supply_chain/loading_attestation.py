@@ -18,13 +18,15 @@ from stacks.config.signing import Signing
 
 @dataclass(frozen=True)
 class LoadingArgs(SignedArgs):
-    """Also the evidence of the image's tag, and the exceptions of ``slipway:inspection``.
+    """Also the evidence of the image's tag, the exceptions of ``slipway:inspection``, and what the stack compiled.
 
-    Where the tag is of an earlier version, which kept no evidence, the image is inspected once more.
+    Where the tag is of an earlier version, which kept no evidence, the image is inspected once more. ``compiled`` has
+    the compute capabilities of its parts, as :class:`stacks.spec.ImageSpec` has it.
     """
 
     evidence: pulumi.Input[Mapping[str, Any]]
     exceptions: Sequence[InspectionException]
+    compiled: Mapping[str, str]
 
 
 class AttestLoading(ImageAction):
@@ -39,7 +41,7 @@ class AttestLoading(ImageAction):
         evidence = props.get("evidence")
         if not evidence:
             rows = [InspectionException.model_validate(row) for row in props["exceptions"]]
-            evidence = loading_gate.evidence(props["ref"], login, rows)
+            evidence = loading_gate.evidence(props["ref"], login, rows, props["compiled"])
         signing = Signing.model_validate(props["signing"])
         attestation = cosign.attest(props["ref"], "loading", evidence, signing, login)
         return {"attestation": attestation, "result": evidence["result"]}
@@ -59,5 +61,6 @@ class Loading(Resource, module="image", name="Loading"):
             **signing_inputs(args, "attestation", "result"),
             "evidence": args.evidence,
             "exceptions": [row.model_dump() for row in args.exceptions],
+            "compiled": args.compiled,
         }
         super().__init__(AttestLoading(), name, inputs, opts)

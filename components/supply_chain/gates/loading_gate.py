@@ -18,7 +18,7 @@ def evidence(
     ref: str,
     login: credentials.Login | None,
     exceptions: Sequence[InspectionException],
-    compiled: Mapping[str, str] | None = None,
+    compiled: Mapping[str, str],
 ) -> dict[str, Any]:
     """Inspect a pushed image, ``repository@sha256:...``, or each image of an index; return the result as evidence.
 
@@ -27,7 +27,7 @@ def evidence(
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    question = inspection.Question(compiled=compiled or {})
+    question = inspection.Question(compiled=compiled)
     inspections = [inspection.inspect(image, question) for image in fetch_each(ref, login)]
     return loading_evidence.predicate(inspections, exceptions, datetime.now(UTC))
 
@@ -36,7 +36,7 @@ def check(
     ref: str,
     login: credentials.Login | None,
     exceptions: Sequence[Mapping[str, str]],
-    compiled: Mapping[str, str] | None = None,
+    compiled: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the evidence of a pushed image in which everything loads; ``exceptions`` are of ``slipway:inspection``.
 

@@ -164,16 +164,22 @@ def test_attested_inspection_is_that_of_the_tag(registry: Registry, monkeypatch:
         return "att"
 
     monkeypatch.setattr(cosign, "attest", attest)
-    given = inspected(registry, {"opt/a": PROGRAM})
+    given = inspected(registry, {"opt/a": PROGRAM, "opt/_C.so": elf("_C.so", gpu=fatbin((2, 80, 0)))})
     key = {"key": "cosign.key", "publicKey": "awskms:///alias/x"}
-    props = {"ref": given["ref"], "signing": key, "evidence": {"result": "PASSED"}, "exceptions": []}
+    props = {
+        "ref": given["ref"],
+        "signing": key,
+        "evidence": {"result": "PASSED"},
+        "exceptions": [],
+        "compiled": {"/opt/_C.so": "9.0"},
+    }
     AttestLoading().create(props)
     assert attested == [(given["ref"], "loading", {"result": "PASSED"})]
     # A tag of an earlier version kept no evidence: the image is inspected, and what is wrong with it is attested.
     outs = AttestLoading().create({**props, "evidence": None}).outs
     assert outs is not None
     assert outs["result"] == "FAILED"
-    assert attested[1][2]["faults"][0]["file"] == "/opt/a"
+    assert {fault["file"] for fault in attested[1][2]["faults"]} == {"/opt/a", "/opt/_C.so"}
     assert not AttestLoading().diff("", outs, {**props, "evidence": {"result": "PASSED", "inspected": "x"}}).changes
 
 
