@@ -57,7 +57,7 @@ def called_by(folder: Path, name: str, ref: str) -> Run:
 def test_foreign_caller_of_up_runs_nothing(tmp_path: Path, name: str, ref: str) -> None:
     run = called_by(tmp_path, name, ref)
     assert "whatever I sign" not in run.log
-    assert run.results == {"caller": "failure", "up": "skipped"}
+    assert run.results == {"caller": "failure", "native": "skipped", "up": "skipped"}
 
 
 def test_own_caller_of_up_runs_its_program(tmp_path: Path) -> None:

@@ -97,10 +97,11 @@ def test_programs_of_signing_see_their_secrets_alone(log: Path, signing: dict[st
     }  # fmt: skip
 
 
-def test_only_the_publishing_step_of_up_has_secrets() -> None:
-    up = workflow(ROOT, "up.yml")["jobs"]["up"]
+@pytest.mark.parametrize("job", ["native", "up"])
+def test_only_the_publishing_step_of_a_job_has_secrets(job: str) -> None:
+    up = workflow(ROOT, "up.yml")["jobs"][job]
     secretive = ("secrets.", "github.token")
-    assert not [name for name, value in up["env"].items() if any(each in str(value) for each in secretive)]
+    assert not [name for name, value in up.get("env", {}).items() if any(each in str(value) for each in secretive)]
     having = [
         step.get("run", step.get("uses"))
         for step in up["steps"]

@@ -295,7 +295,7 @@ def of_branch(checkout: Checkout, branch: str) -> dict[str, Any]:
     text = f"""config:
   slipway:flavor: universal
   slipway:cuda: false
-  slipway:torch: {{commits: {{vision: {branch}}}}}
+  slipway:torch: {{version: 2.14.1, commits: {{vision: {branch}}}}}
 """
     (checkout.root / "stacks/Pulumi.branch.yaml").write_text(text)
     checkout.registry.digests |= {"library/ubuntu:24.04": ONE}
