@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cli.diff.comparison import Comparison, compare
+from cli.pulumi_command import run_pulumi
 from oci import credentials
 from oci.client import Repository
 from oci.credentials import Login
 from oci.registry_image import Image, fetch
 from stacks import differences, plan
-from stacks.child_environment import child_environment
 from stacks.errors import SlipwayError, one_line, suggest
 from stacks.plan import Plan, PlannedImage
 from stacks.platforms import parts
@@ -170,21 +169,7 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
     Raises:
         SlipwayError: Pulumi fails.
     """
-    words = ["pulumi", "stack", "output", "--json", "--stack", stack, "--non-interactive"]
-    try:
-        completed = subprocess.run(
-            words,
-            cwd=root,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-            env=child_environment("pulumi"),
-        )
-    except OSError as error:
-        raise SlipwayError(
-            f"pulumi cannot be run: {error.strerror}; it has the published outputs; run `. .slipway/env` first"
-        ) from None
+    completed = run_pulumi(["output", "--json"], stack, root, "the published outputs")
     if completed.returncode == 0:
         values: dict[str, Any] = json.loads(completed.stdout)
         return values

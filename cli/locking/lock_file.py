@@ -80,7 +80,7 @@ def _platforms(graphs: Iterable[Graph], locked: Mapping[str, str]) -> dict[str, 
 
 def _packages(graphs: Iterable[Graph]) -> dict[str, dict[str, str]]:
     """Return the files of the Python packages of all images that say what these are, by their names in the lock."""
-    wanted = {
+    images = {
         lock.packages_key(spec.packages, spec.platform, unlocked.config.mirrors): (spec, unlocked.config.mirrors)
         for unlocked in graphs
         for spec in unlocked.specs
@@ -88,7 +88,7 @@ def _packages(graphs: Iterable[Graph]) -> dict[str, dict[str, str]]:
     }
     return {
         key: python_packages.files(spec.packages, spec.platform, mirrors)
-        for key, (spec, mirrors) in sorted(wanted.items())
+        for key, (spec, mirrors) in sorted(images.items())
         if spec.packages
     }
 

@@ -7,12 +7,11 @@ signature is as good as ever. So the time of the newest one is a tag of the stac
 from __future__ import annotations
 
 import json
-import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from stacks.child_environment import child_environment
+from cli.pulumi_command import run_pulumi
 from stacks.errors import SlipwayError, one_line
 
 _PREFIX: Final = "slipway:gpu:"
@@ -50,19 +49,7 @@ def _name(image: str) -> str:
 
 
 def _pulumi(words: list[str], stack: str, root: Path) -> str:
-    command = ["pulumi", "stack", "tag", *words, "--stack", stack, "--non-interactive"]
-    try:
-        completed = subprocess.run(
-            command,
-            cwd=root,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-            env=child_environment("pulumi"),
-        )
-    except OSError as error:
-        raise SlipwayError(f"pulumi cannot be run: {error.strerror}; run `. .slipway/env` first") from None
+    completed = run_pulumi(["tag", *words], stack, root, "the time of the newest evidence")
     if completed.returncode:
         raise SlipwayError(f"stack {stack}: pulumi stack tag: {one_line(completed.stderr.strip(), 240)}")
     return completed.stdout

@@ -68,8 +68,8 @@ def space(layers: Sequence[Index], tree: FileTree) -> Space:
             if not _size(entry) or path in layer.links:
                 continue
             total += entry.size
-            seen = (place, path) not in hidden or (place, path) in still_named
-            if seen and (kind := _kind(path)):
+            is_visible = (place, path) not in hidden or (place, path) in still_named
+            if is_visible and (kind := _kind(path)):
                 _add(unneeded, kind, path, entry)
     return Space(total, unneeded)
 

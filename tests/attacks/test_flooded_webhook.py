@@ -17,10 +17,10 @@ BODY = json.dumps({"zen": "Design for failure."})
 
 
 class Vault:
-    """Secrets Manager, which counts how often it is asked, and a clock."""
+    """Secrets Manager, which counts how often it is read, and a clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.text, self.asked, self.now = "ours", 0, 1_800_000_000.0
+        self.text, self.reads, self.now = "ours", 0, 1_800_000_000.0
         self.down = False
         for module in (aws, webhook):
             monkeypatch.setattr(module, "client", lambda _: self)
@@ -29,7 +29,7 @@ class Vault:
         monkeypatch.setenv("WEBHOOK_SECRET", ARN)
 
     def get_secret_value(self, **_: Any) -> dict[str, str]:
-        self.asked += 1
+        self.reads += 1
         if self.down:
             raise aws.FAILURES[1]({"Error": {"Code": "Throttling", "Message": ""}}, "GetSecretValue")
         return {"SecretString": self.text}
@@ -54,13 +54,13 @@ def test_forged_deliveries_ask_for_almost_no_secret(monkeypatch: pytest.MonkeyPa
     for _ in range(500):
         assert call(signature) == 401
         vault.now += 0.1
-    assert vault.asked <= (2 if signature == "sha256=" + "0" * 64 else 0)
+    assert vault.reads <= (2 if signature == "sha256=" + "0" * 64 else 0)
 
 
 def test_genuine_deliveries_read_their_secret_once(monkeypatch: pytest.MonkeyPatch) -> None:
     vault = Vault(monkeypatch)
     assert {call(signed("ours")) for _ in range(50)} == {200}
-    assert vault.asked == 1
+    assert vault.reads == 1
 
 
 def test_replaced_secret_counts_within_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,18 +47,18 @@ def status(body: Any, signature: str | None, **more: Any) -> int:
 def test_malformed_base64_is_refused_without_the_secret(vault: Vault, body: str) -> None:
     assert status(body, FORGED, isBase64Encoded=True) == 400
     assert status(body, "sha256=", isBase64Encoded=True) == 401
-    assert vault.asked == 0
+    assert vault.reads == 0
 
 
 @pytest.mark.parametrize("event", [{}, {"headers": None}, {"headers": {}, "body": None}, {"headers": {"a": "b"}}])
 def test_empty_event_is_refused_without_the_secret(vault: Vault, event: dict[str, Any]) -> None:
     assert webhook.handle(event, None)["statusCode"] == 401
-    assert vault.asked == 0
+    assert vault.reads == 0
 
 
 def test_surrogate_in_a_body_is_refused_without_the_secret(vault: Vault) -> None:
     assert status("\ud800", FORGED) == 400
-    assert vault.asked == 0
+    assert vault.reads == 0
 
 
 def changed(**values: Any) -> str:
@@ -102,4 +102,4 @@ def test_signed_content_of_no_job_is_refused(vault: Vault, content: str, encoded
     signature = f"sha256={hmac.new(b'ours', content.encode(), hashlib.sha256).hexdigest()}"
     body = base64.b64encode(content.encode()).decode() if encoded else content
     assert status(body, signature, isBase64Encoded=encoded) == 422
-    assert vault.asked == 1  # a table was not written: this vault has none
+    assert vault.reads == 1  # a table was not written: this vault has none

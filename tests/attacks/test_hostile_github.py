@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from components.runners.ec2.scaler import github, jobs, keeper
 from components.runners.ec2.scaler.github import GitHub, Refused
 from tests.fakes.aws.runner_world import ENVIRONMENT, Faults, World
+from tests.fakes.loopback import run_server
 
 SHAPES: tuple[Any, ...] = (
     *(None, [], "text", 7, {}, {"runners": None}, {"runners": 7}, {"runners": "text"}, {"runners": [None]}),
@@ -57,17 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
-def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[Server]:
-    server = Server(answer)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> AbstractContextManager[Server]:
+    return run_server(Server(answer))
 
 
 def api(url: str, seconds: float = 30) -> GitHub:

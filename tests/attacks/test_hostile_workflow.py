@@ -96,10 +96,10 @@ def test_artifacts_of_a_stranger_are_text_of_a_bounded_comment(tmp_path: Path) -
     [[{"user": None, "body": None}], [{"user": {}, "body": "x"}], [{"user": {"login": "ghost"}, "body": comment.MARK}]],
 )
 def test_comment_of_a_removed_account_is_not_ours(comments: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(actions, "api", lambda _, path: asked.append(path) or comments * actions.PAGE)
+    pages: list[str] = []
+    monkeypatch.setattr(actions, "api", lambda _, path: pages.append(path) or comments * actions.PAGE)
     assert comment._existing(1) is None
-    assert len(asked) == comment._PAGES
+    assert len(pages) == comment._PAGES
 
 
 @pytest.fixture

@@ -85,11 +85,11 @@ def test_engine_behind_ssh_builds_and_may_go(project: Project, far: SshEngine) -
 
     # A key that the host does not know, a host that is down: one line, of what ssh says, and no question of ssh's.
     project.configure(base=base_image(), length=3, word="two", engines={AMD64: far.address})
-    shown = far.address.replace("root@", "***@")
+    address = far.address.replace("root@", "***@")
     far.forget_key()
     refused = project.up(check=False)
     assert refused.returncode != 0
-    assert f"slipway:engines.{AMD64}: no engine answers: the Docker engine at {shown}: " in refused.output
+    assert f"slipway:engines.{AMD64}: no engine answers: the Docker engine at {address}: " in refused.output
     assert "Permission denied (publickey" in refused.output
     assert "Traceback" not in refused.output
 
@@ -98,5 +98,5 @@ def test_engine_behind_ssh_builds_and_may_go(project: Project, far: SshEngine) -
         base=base_image(), length=3, word="two", engines={AMD64: [far.address, os.environ["DOCKER_HOST"]]}
     )
     output = project.up().output
-    assert f"slipway:engines.{AMD64}: the Docker engine at {shown}: " in output
+    assert f"slipway:engines.{AMD64}: the Docker engine at {address}: " in output
     assert "others of the list take its images" in output

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.project import Project, wait_for
-from tests.fakes.broken_connections import Cutting, serving
+from tests.fakes.broken_connections import Cutting
+from tests.fakes.loopback import run_server
 
 BASE = "debian:bookworm-slim"
 
@@ -87,7 +88,7 @@ def test_docker_not_running_is_one_line(project: Project, tmp_path: Path) -> Non
 
 def test_registry_lost_during_push_is_recovered_from(project: Project) -> None:
     project.write("dockerfiles/link0/file.txt", os.urandom(4_000_000).hex())
-    with serving(Cutting(project.registry, 1_000_000)) as way:
+    with run_server(Cutting(project.registry, 1_000_000)) as way:
         project.configure(registry={"kind": "local", "address": way.address, "path": project.path})
         started = time.monotonic()
         failed = project.up(check=False)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from stacks.tags import UNCHECKED
 from tests.engine.project import Project
-from tests.fakes.broken_connections import Refusing, serving
+from tests.fakes.broken_connections import Refusing
+from tests.fakes.loopback import run_server
 from tests.images.engine import Image, forget
 
 BASE = "debian:bookworm-slim"
@@ -130,7 +131,7 @@ def test_unsigned_product_is_built_unless_registry_is_trusted(tmp_path: Path) ->
 
 
 def test_silent_registry_ends_run_before_compilation(tmp_path: Path) -> None:
-    with serving(Refusing(os.environ["SLIPWAY_REGISTRY"])) as way:
+    with run_server(Refusing(os.environ["SLIPWAY_REGISTRY"])) as way:
         registry = {"kind": "local", "address": way.address, "path": "x"}
         project = machine(tmp_path / "project", registry=registry)
         failed = project.up(check=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class Cutting(socketserver.ThreadingTCPServer):
@@ -68,14 +66,3 @@ class _Refusal(_Pipe):
     def handle(self) -> None:
         self._receive(self.request)
         self.request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-
-
-@contextmanager
-def serving(server: Cutting) -> Iterator[Cutting]:
-    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -6,17 +6,27 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
+from typing import TypeVar
+
+Server = TypeVar("Server", bound=BaseServer)
+
+
+@contextmanager
+def run_server(server: Server) -> Iterator[Server]:
+    """Run a server until the block ends; yield it."""
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve until the block ends; yield the address, ``127.0.0.1:port``."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01])
-    thread.start()
-    try:
+    with run_server(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -98,11 +98,11 @@ def measurements(file: Path) -> dict[str, Any]:
     return values
 
 
-def show(stream: IO[bytes], shown: IO[bytes], lines: list[str]) -> None:
+def show(stream: IO[bytes], terminal: IO[bytes], lines: list[str]) -> None:
     """Show a stream as it comes, and keep its last lines."""
     for line in stream:
-        shown.write(line)
-        shown.flush()
+        terminal.write(line)
+        terminal.flush()
         if text := line.decode(errors="replace").rstrip():
             lines.append(text[:_WIDTH])
             del lines[:-_MOST]
