@@ -205,7 +205,7 @@ def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
     names = [planned.spec.name for planned in plan.images]
     if image and image not in [*names, *parts]:
         raise SlipwayError(f"stack {plan.stack} {builds_no(image, [*names, *parts])}")
-    platforms = plan.config.platforms or (plan.config.platform,)
+    platforms = plan.config.every_platform
     if platform and platform not in platforms:
         raise SlipwayError(f"stack {plan.stack} is not for {one_line(platform)}; it is for {' and '.join(platforms)}")
     taken = {*parts.get(image, [image])} if image else {*names}

@@ -21,6 +21,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError, one_line
 from stacks.jobs.requirements import Workspace
 from stacks.plan import Plan, PlannedImage
+from stacks.platforms import OF_MACHINES
 from stacks.spec import CONTEXT
 from stacks.versions.efa_ngc import ngc_versions
 
@@ -51,7 +52,7 @@ SHM_SIZE={shm}
 
 def own_platform(plan: Plan) -> str | None:
     """Return the machine's platform where a stack for several has it, else None."""
-    machine = {"x86_64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}.get(os.uname().machine)
+    machine = OF_MACHINES.get(os.uname().machine)
     return machine if plan.indexes and machine in plan.config.platforms else None
 
 

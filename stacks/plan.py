@@ -179,7 +179,7 @@ class Plan:
             last = next((image for image in reversed(self.images) if not image.spec.product), None)
             if last is None:
                 raise SlipwayError(f"stack {self.stack} builds no image to run; choose a stack that does")
-            name = last.spec.published_name if last.spec.is_part else last.spec.name
+            name = last.spec.published_name
         images = self.select(name, platform)
         if len(images) > 1:
             platforms = " and ".join(image.spec.platform for image in images)

@@ -6,10 +6,13 @@ What is the same for all platforms, such as a source, is one image.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Sibling
+
+OF_MACHINES: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}
+"""The platform of a machine, by what its kernel or Python calls its processor."""
 
 
 def architecture(platform: str) -> str:

@@ -29,7 +29,7 @@ def needs(stack: str, *, pushing: bool) -> dict[str, object]:
     config, specs = plan.resolve(stack)
     signs = config.signing is not None
     signing = config.signing if config.publish and pushing else None
-    built = [platform for platform in config.platforms or (config.platform,) if platform not in config.engines]
+    built = [platform for platform in config.every_platform if platform not in config.engines]
     outside = {p.reference for spec in specs for p in spec.parents.values() if isinstance(p, Outside)}
     return {
         "engine": bool(specs) and config.build_on == "engine",

@@ -140,7 +140,7 @@ def _job(stack: str, images: Sequence[str]) -> dict[str, Any]:
     return {
         "stack": stack,
         "images": list(images),
-        "platforms": list(config.platforms or (config.platform,)),
+        "platforms": list(config.every_platform),
         "runner": runner(config),
         "natives": natives(config),
     }

@@ -34,7 +34,7 @@ def wheels(plan: Plan, name: str | None, platform: str | None = None) -> list[Im
     """
     if name:
         return [_pushed(plan, plan.image(name, platform))]
-    platforms = plan.config.platforms or (plan.config.platform,)
+    platforms = plan.config.every_platform
     if platform not in {*platforms, None} or (platform is None and len(platforms) > 1):
         raise SlipwayError(f"stack {plan.stack} is for {' and '.join(platforms)}: choose one with --platform")
     images = [each for each in plan.images if platform in {None, each.spec.platform}]

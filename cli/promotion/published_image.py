@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from cli import verify
 from cli.diff import stack_diff
 from oci import credentials
+from oci.blob import DIGEST
 from oci.credentials import Login
 from stacks import plan
 from stacks.config.signing import Signing
@@ -58,7 +58,7 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     images: Mapping[str, Mapping[str, Any]] = stack_diff.outputs(stack, root).get("images", {})
     built = stack_diff.pushed(stack, images, image)[image]
     ref, annotations = built["ref"], verify.stated(planned, image, built)
-    if digest is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+    if digest is not None and not DIGEST.fullmatch(digest):
         raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
     if digest is not None and digest != ref.partition("@")[2]:
         ref, annotations = f"{ref.partition('@')[0]}@{digest}", {}

@@ -112,7 +112,8 @@ class Source(Model):
         oldest = min(order(release) for release, _ in self.known)
         new = sorted(listed - self.known, key=lambda pair: (order(pair[1]), order(pair[0]), pair[0]))
         new = [(release, key) for release, key in new if order(release) > oldest]
-        rows = ROWS[self.make](self.index or self.image, [release for release, _ in new], names) if self.make else {}
+        make = ROWS[self.make] if self.make and new else None
+        rows = make(self.index or self.image, [release for release, _ in new], names) if make else {}
         return News(self, tuple(new), rows)
 
 

@@ -17,13 +17,10 @@ from typing import Final
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError
 from stacks.plan import Plan
-from stacks.platforms import architecture
+from stacks.platforms import OF_MACHINES, architecture
 
 FOLDER: Final = ".slipway/engines"
 """The folder of the sockets, relative to the checkout, where the program and the provider run."""
-
-_OWN: Final = {"x86_64": "linux/amd64", "amd64": "linux/amd64", "aarch64": "linux/arm64", "arm64": "linux/arm64"}
-"""The platform of an engine on a machine, by what Python calls its processor."""
 
 
 def address(stack: str, platform: str) -> str:
@@ -69,9 +66,9 @@ def _of_this_machine(config: StackConfig, running: Collection[str]) -> Iterator[
     if config.build_on != "engine":
         return
     local = os.environ.get("DOCKER_HOST", "unix://").startswith("unix://")
-    own = _OWN.get(machine()) if local else None
+    own = OF_MACHINES.get(machine()) if local else None
     key = "slipway:platforms" if config.platforms else "slipway:platform"
-    for platform in config.platforms or (config.platform,):
+    for platform in config.every_platform:
         if platform in running and platform not in config.engines and platform != own:
             yield partial(_refusal, platform, key)
 

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 
 from oci.client import Repository
 from oci.credentials import Login
+from oci.evidence import age
 from stacks.config.signing import Policy, Signer, Signing
 from stacks.errors import one_line
 from stacks.identity.git import git
@@ -229,13 +230,10 @@ def violations(provenance: Mapping[str, Any], policy: Policy, now: datetime) -> 
 
 
 def _age(date: str, most: int, now: datetime) -> Iterator[str]:
-    try:
-        built = datetime.fromisoformat(date)
-        days = (now - built).total_seconds() / 86400
-    except (ValueError, TypeError):  # no date, or one without a time zone
+    days = age.days(date, now)
+    if days is None:
         yield f"the time of the build is '{one_line(date)}', so its age is unknown; at most {most} days are allowed"
-        return
-    if days > most:
+    elif days > most:
         yield f"built {date}, {int(days)} days ago; at most {most} are allowed: publish it again"
-    elif days < -1:
+    elif age.is_ahead(days):
         yield f"built {date}, which is in the future"

@@ -11,8 +11,9 @@ from stacks.graph import Graph
 from stacks.spec import CONTEXT
 
 _GPU_CHECKS = "checks/gpu.py"
-_GPU_REPORT = "common/gpu/report.py"
 """A script in an image's folder for the image's Python, run on GPUs. Not every image has one."""
+_GPU_REPORT = "common/gpu/report.py"
+"""The script, relative to the context, that runs those checks and reports what they measure."""
 
 
 def missing_charts(graph: Graph) -> Iterator[str]:

@@ -219,6 +219,11 @@ class StackConfig(Model):
         return lines
 
     @property
+    def every_platform(self) -> tuple[str, ...]:
+        """The platforms of the stack's images, one or more."""
+        return self.platforms or (self.platform,)
+
+    @property
     def machine(self) -> Machine:
         """The platform's architecture."""
         return "amd64" if self.platform == "linux/amd64" else "arm64"

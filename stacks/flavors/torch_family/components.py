@@ -24,7 +24,7 @@ _ANY_MACHINE = "linux/amd64"
 
 _TITLES = {"torch": "PyTorch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
 
-_DISTRIBUTIONS = {"torch": "torch", "vision": "torchvision", "audio": "torchaudio", "text": "torchtext"}
+_DISTRIBUTIONS = {**_TITLES, "torch": "torch"}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 FAILURES = (BotoCoreError, ClientError)
 """What a call raises if AWS refuses it or does not answer."""
 
+SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What is raised where an answer or a payload is not of the shape that GitHub or AWS documents."""
+
 _SECRET_SECONDS = 300
 """Seconds for which a secret that was read is used."""
 

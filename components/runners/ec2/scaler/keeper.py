@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from .aws import FAILURES, client, secret
+from .aws import FAILURES, SHAPE, client, secret
 from .decide import Decision, Machine, Rules, Runner, decide
 from .github import Credentials, GitHub, Refused
 from .jobs import Job, Jobs, Rows
@@ -30,9 +30,6 @@ _MOST_RECHECKED = 50
 
 _GITHUB_SECONDS = 42.0
 """Seconds of a round for GitHub. Lambda ends a round at 55, and AWS's own calls take at most the rest."""
-
-_SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What is raised where an answer is not of the shape that GitHub or AWS documents."""
 
 Groups = dict[str, dict[str, Any]]
 """AWS's description of each group, by kind of capacity."""
@@ -361,7 +358,7 @@ def _refusal(what: str, **about: object) -> Iterator[None]:
         yield
     except (Refused, *FAILURES) as refused:
         _log("refused", to=what, why=str(refused), **about)
-    except _SHAPE as error:
+    except SHAPE as error:
         _log("refused", to=what, why=f"the answer has another shape than documented: {error!r}"[:300], **about)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from .aws import client, secret
+from .aws import SHAPE, client, secret
 from .jobs import Job, Jobs
 
 _SIGNATURE = re.compile("sha256=[0-9a-f]{64}")
@@ -25,9 +25,6 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 """A repository's full name: it becomes a part of addresses at GitHub."""
 _SECONDS_OLD, _REPLACED = 3600.0, 30.0
 """Seconds after which the secret is read again, and after which it is where a signature is of another."""
-
-_SHAPE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What is raised where a payload is not of the shape that GitHub documents."""
 
 Answer = dict[str, Any]
 """What the function's address answers: ``statusCode`` and ``body``."""
@@ -39,7 +36,6 @@ class _Delivery:
 
     action: str
     job: Job
-    repository: str
     labels: set[str]
     conclusion: str
     runner: str
@@ -65,13 +61,13 @@ def handle(event: Mapping[str, Any], _context: object) -> Answer:
         return _answer(200, "not about a job")
     try:
         delivery = _delivered(json.loads(content))
-    except (*_SHAPE, RecursionError):
+    except (*SHAPE, RecursionError):
         return _answer(422, "the content is not what GitHub documents for the event workflow_job")
     return _noted(delivery)
 
 
 def _delivered(payload: Mapping[str, Any]) -> _Delivery:
-    """Read a delivery. Raises one of ``_SHAPE`` where it is not of the shape that GitHub documents."""
+    """Read a delivery. Raises one of ``SHAPE`` where it is not of the shape that GitHub documents."""
     job, repository = payload["workflow_job"], payload["repository"]["full_name"]
     if not _NAME.fullmatch(repository):
         raise ValueError
@@ -79,7 +75,6 @@ def _delivered(payload: Mapping[str, Any]) -> _Delivery:
     return _Delivery(
         str(payload["action"]),
         Job(int(job["id"]), repository, since),
-        repository.lower(),
         {label.lower() for label in job["labels"]},
         (job.get("conclusion") or "").lower(),
         (job.get("runner_name") or "").strip(),
@@ -88,7 +83,7 @@ def _delivered(payload: Mapping[str, Any]) -> _Delivery:
 
 
 def _noted(delivery: _Delivery) -> Answer:
-    if not _ours(delivery.repository):
+    if not _ours(delivery.job.repository.lower()):
         return _answer(403, "not a repository of these runners")
     if not _matches(delivery.labels):
         return _answer(200, "not a job for these runners")
