@@ -19,7 +19,7 @@ from ci.actions import variable
 from ci.identity import token, tokens
 from stacks.child_environment import PASSWORD
 from stacks.config.load import without_secure
-from stacks.errors import SlipwayError, builds_no, one_line
+from stacks.errors import SlipwayError, one_line
 from stacks.plan import Plan
 from toolchain import environment, ready
 from toolchain.checkout import Checkout
@@ -202,13 +202,10 @@ def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
         SlipwayError: the stack has no such image, or is not for that platform.
     """
     parts = {name: [part.spec.name for part in images] for name, images in plan.indexes.items()}
-    names = [planned.spec.name for planned in plan.images]
-    if image and image not in [*names, *parts]:
-        raise SlipwayError(f"stack {plan.stack} {builds_no(image, [*names, *parts])}")
+    taken = {each.spec.name for each in plan.select(image or None)}
     platforms = plan.config.every_platform
     if platform and platform not in platforms:
         raise SlipwayError(f"stack {plan.stack} is not for {one_line(platform)}; it is for {' and '.join(platforms)}")
-    taken = {*parts.get(image, [image])} if image else {*names}
     if platform and parts:
         # A product that is the same for all platforms is taken with those that are made of it.
         taken -= {each.spec.name for each in plan.images if not each.spec.repository or each.spec.platform != platform}
@@ -218,7 +215,7 @@ def selected(plan: Plan, image: str = "", platform: str = "") -> list[str]:
         if planned.spec.name in taken:
             taken |= {*planned.siblings.values()}
     return [
-        *(name for name in names if name in taken),
+        *(each.spec.name for each in plan.images if each.spec.name in taken),
         *(index for index, own in parts.items() if taken.issuperset(own)),
     ]
 

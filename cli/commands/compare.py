@@ -91,10 +91,9 @@ def diff(
     if against and platform and len(targets) <= 2 and references in ([True], [False], [False, False]):
         source, *names = targets
         before, after = (
-            fetch(source, platform=each)
+            [fetch(source, platform=each) for each in (against, platform)]
             if references[0]
-            else stack_diff.published_image(source, ROOT, names[0] if names else None, each)
-            for each in (against, platform)
+            else stack_diff.published_images(source, ROOT, names[0] if names else None, (against, platform))
         )
         result = compare(before, after, thorough=thorough, inspect=inspect, across=True)
         as_report = report.of_images

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,16 +114,17 @@ def diff(
     return StackDiff(stack, tuple(images), tuple(removed))
 
 
-def published_image(stack: str, root: Path, image: str | None, platform: str) -> Image:
-    """Return what a stack last published of an image for a platform; without a name, of its last image.
+def published_images(stack: str, root: Path, image: str | None, platforms: Iterable[str]) -> list[Image]:
+    """Return what a stack last published of an image for each of the platforms; without a name, of its last image.
 
     Raises:
         SlipwayError: there is no such stack, image or platform, nothing is published, or Pulumi or a registry fails.
     """
     planned = plan.make(stack, root=root)
-    name = planned.image(image, platform).spec.name
-    built = pushed(stack, parts(outputs(stack, root).get("images", {})), name)[name]
-    return fetch(built["ref"], credentials.configured(planned.config.registry))
+    names = [planned.image(image, platform).spec.name for platform in platforms]
+    published = parts(outputs(stack, root).get("images", {}))
+    login = credentials.configured(planned.config.registry)
+    return [fetch(pushed(stack, published, name)[name]["ref"], login) for name in names]
 
 
 class _Published:

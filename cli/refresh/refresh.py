@@ -22,6 +22,7 @@ from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.load import environment_mirrors
 from stacks.config.model import Model
 from stacks.errors import SlipwayError, one_line, suggest
+from stacks.identity.dockerfile.declarations import mirrored
 from stacks.versions import tables
 from stacks.versions.tables import order, table
 
@@ -93,7 +94,9 @@ class Source(Model):
         if self.git:
             return set(git_objects.tags(self.git, mirrors.get("git") or git_objects.PUBLIC))
         if self.apt:
-            return set().union(*(apt_index.versions(_download(archive, mirrors), self.package) for archive in self.apt))
+            archives = {archive: archive for archive in self.apt}
+            archives |= mirrored(archives, mirrors.get("downloads", {}))
+            return set().union(*(apt_index.versions(address, self.package) for address in archives.values()))
         # The tag is not read: a reference has one.
         reference = Mirrors(images=mirrors.get("images", {})).image(f"{self.image}:latest")
         return set(Repository(reference).tags())
@@ -115,12 +118,6 @@ class Source(Model):
         make = ROWS[self.make] if self.make and new else None
         rows = make(self.index or self.image, [release for release, _ in new], names) if make else {}
         return News(self, tuple(new), rows)
-
-
-def _download(address: str, mirrors: Mapping[str, Any]) -> str:
-    downloads: Mapping[str, str] = mirrors.get("downloads", {})
-    source = max((url for url in downloads if f"{address}/".startswith(f"{url.rstrip('/')}/")), key=len, default=None)
-    return address if source is None else downloads[source].rstrip("/") + address.removeprefix(source.rstrip("/"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,21 +219,21 @@ def manifests(plan: Plan, *, product: bool) -> dict[str, int]:
     for image in plan.images:
         if image.spec.product == product:
             name = image.spec.published_name
-            repositories[name] = repositories.get(name, 0) + 1 + _attached(plan.config, bare=product)
+            attestations = 0 if product else _attestations(plan.config, checked=image.content.checks is not None)
+            repositories[name] = repositories.get(name, 0) + 1 + bool(plan.config.signing) + attestations
     for name in () if product else plan.indexes:
-        repositories[name] += 1 + _attached(plan.config, bare=True)
+        repositories[name] += 1 + bool(plan.config.signing)
     return repositories
 
 
-def _attached(config: StackConfig, *, bare: bool) -> int:
-    """Return the number of manifests that cosign pushes for an image: a signature, and attestations unless ``bare``.
+def _attestations(config: StackConfig, *, checked: bool) -> int:
+    """Return how many attestations cosign pushes for an image.
 
-    Each attestation replaces the manifest of those before it, which stays without a tag.
+    Each replaces the manifest of those before it, which stays without a tag.
     """
     signing, exceptions = config.signing, config.vulnerabilities and config.vulnerabilities.exceptions
-    if not signing:
-        return 0
-    return 1 if bare else 1 + sum(map(bool, (signing.sbom, signing.provenance, exceptions)))
+    inspected = checked and config.inspection.gate
+    return sum(map(bool, (signing.sbom, signing.provenance, exceptions, inspected))) if signing else 0
 
 
 def declare(plan: Plan) -> Registry:

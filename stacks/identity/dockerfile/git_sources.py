@@ -54,7 +54,7 @@ def prologue(commits: Mapping[str, str]) -> str:
     cases = "".join(
         f'  {shlex.quote(name)}) set -- "$1" {commit} "$3" ;;\n' for name, commit in sorted(commits.items())
     )
-    return f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n' if commits else ""
+    return f'#!/bin/sh\n# The commits of stacks/lock.toml.\ncase "$1 $2" in\n{cases}esac\n'
 
 
 def _expanded(word: str, variables: Mapping[str, str | None]) -> str | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import zstandard
@@ -293,17 +294,19 @@ def test_diff_of_stack_takes_index_and_platform(capsys: pytest.CaptureFixture[st
     )
 
 
-def test_published_image_is_of_the_named_platform(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_images_are_of_the_named_platforms(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     platforms = {
         f"linux/{arch}": {"ref": registry.image(f"a:{arch}", [archive(BASE)], platform=("linux", arch))}
         for arch in ("amd64", "arm64")
     }
-    monkeypatch.setattr(stack_diff, "outputs", lambda *_: {"images": {"torch": {"platforms": platforms}}})
-    image = stack_diff.published_image("local-multi", ROOT, None, "linux/arm64")
-    assert image.digest == platforms["linux/arm64"]["ref"].partition("@")[2]
+    outputs = Mock(return_value={"images": {"torch": {"platforms": platforms}}})
+    monkeypatch.setattr(stack_diff, "outputs", outputs)
+    images = stack_diff.published_images("local-multi", ROOT, None, platforms)
+    assert [image.digest for image in images] == [built["ref"].partition("@")[2] for built in platforms.values()]
+    outputs.assert_called_once()
     monkeypatch.setattr(stack_diff, "outputs", lambda *_: {})
     with pytest.raises(SlipwayError, match="stack local-multi has published nothing yet: `make up STACK=local-multi`"):
-        stack_diff.published_image("local-multi", ROOT, "torch", "linux/arm64")
+        stack_diff.published_images("local-multi", ROOT, "torch", ["linux/arm64"])
 
 
 def test_diff_corrupt_layer_is_an_error(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:

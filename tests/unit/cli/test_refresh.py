@@ -233,7 +233,7 @@ def test_refresh_dry_run_writes_nothing(
 
 def apt_source(monkeypatch: pytest.MonkeyPatch, sources: Path, text: str) -> refresh.Source:
     address = urlsplit(os.environ["PIP_INDEX_URL"]).netloc
-    mirrors = {"downloads": {"https://developer.download.nvidia.com": f"http://{address}/apt/"}}
+    mirrors = {"downloads": {"https://developer.download.nvidia.com": f"http://{address}/apt"}}
     monkeypatch.setattr(refresh, "environment_mirrors", lambda: mirrors)
     source = next(source for source in refresh.sources() if source.name == "nccl apt")
     for number, address in enumerate(source.apt):

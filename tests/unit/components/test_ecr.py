@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle, manifests
+from stacks.config.gates.inspection_gate import Inspection
 from stacks.config.signing import Signing
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.plan import Plan, make
@@ -184,12 +185,14 @@ def test_ecr_policy_counts_manifests_of_a_version() -> None:
     sources = {image.spec.name for image in plan.images if image.spec.product and not image.spec.repository}
     assert {name for name, count in products.items() if count == 1} == sources
 
-    def signed(**values: bool) -> Plan:
-        signing = Signing(key=KMS_SIGNER, **values)
-        return replace(plan, config=plan.config.model_copy(update={"signing": signing}))
+    def signed(*, gate: bool = True, **values: bool) -> Plan:
+        signing, inspection = Signing(key=KMS_SIGNER, **values), Inspection(gate=gate)
+        return replace(plan, config=plan.config.model_copy(update={"signing": signing, "inspection": inspection}))
 
-    assert {*manifests(signed(), product=False).values()} == {2 * 4 + 2}
-    assert {*manifests(signed(sbom=False, provenance=False), product=False).values()} == {2 * 2 + 2}
+    # Of each image: itself, its signature, SBOM, provenance, and what loads in it.
+    assert {*manifests(signed(), product=False).values()} == {2 * 5 + 2}
+    assert {*manifests(signed(gate=False), product=False).values()} == {2 * 4 + 2}
+    assert {*manifests(signed(sbom=False, provenance=False), product=False).values()} == {2 * 3 + 2}
     assert manifests(signed(), product=True) == {name: 2 * count for name, count in products.items()}
 
 
