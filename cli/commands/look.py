@@ -27,7 +27,7 @@ def list_() -> None:
             mistakes.append(str(error))
         else:
             rows.append((name, config.flavor, " -> ".join(spec.name for spec in specs if not spec.product)))
-    for line in aligned(rows):
+    for line in aligned([("STACK", "FLAVOR", "IMAGES"), *rows]):
         print(line)
     if mistakes:
         raise SlipwayError("\n".join(mistakes))

@@ -20,7 +20,8 @@ from stacks.tags import parse
 
 def test_list_names_every_stack(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head == ["STACK", "FLAVOR", "IMAGES"]
     assert [row[0] for row in rows] == stack_names()
     assert ["local", "local", "torch"] in rows
 
@@ -89,7 +90,7 @@ def test_list_with_a_wrong_stack_names_the_others(
     monkeypatch.setattr(look, "stack_names", lambda: ["local", "lokal"])
     assert main(["list"]) == 1
     printed = capsys.readouterr()
-    assert printed.out.split()[0] == "local"
+    assert [line.split()[0] for line in printed.out.splitlines()] == ["STACK", "local"]
     assert printed.err.startswith("there is no stack 'lokal'")
 
 
