@@ -14,6 +14,7 @@ from stacks.identity.content import CHECKS
 from stacks.spec import PRODUCT_ARG, ImageSpec
 from tests.helpers import dockerfile_stages as dockerfile
 
+LOCAL: dict[str, dict[str, Any]] = {"everything off": {"torch": {"audio": False}}}
 FAMILY: dict[str, dict[str, Any]] = {
     "everything on": {
         "transformerEngine": "2.17.1",
@@ -66,7 +67,7 @@ UNIVERSAL: dict[str, dict[str, Any]] = {
 }
 NCCL = {**FAMILY, "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"}}
 BASE = {**FAMILY, "no compiler": {"slim": True}}
-VARIED = {"base": BASE, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
+VARIED = {"local": LOCAL, "base": BASE, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
 
 
 @functools.cache
