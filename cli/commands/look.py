@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -102,9 +103,10 @@ def explain(key: str | None, stack: str | None) -> None:
 def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, driver: str, form: str | None) -> None:
     """Say whether everything in an image loads, and on which GPUs and drivers, without running it.
 
-    STACK means its last image, as it is planned now and pushed. REF is an image in a registry, PATH an archive of
-    `docker save` or an OCI layout. Exits with 1 if there is a fault: a library, a symbol or a version is missing, two
-    packages own one library, or a GPU or driver does not fit.
+    STACK means its last image, as it is planned now and pushed. It must have code for the GPUs that the stack compiles
+    for. REF is an image in a registry, PATH an archive of `docker save` or an OCI layout. Exits with 1 if there is a
+    fault: a library, a symbol, a version or GPU code is missing, two packages own one library, or a GPU or driver does
+    not fit.
     """
     from cli.export import selection
     from cli.inspection import inspection_page, inspection_text
@@ -121,13 +123,16 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
         capabilities = {gpu: capability(gpu) for gpu in filter(None, map(str.strip, gpus.split(",")))}
     except ValueError as error:
         raise SlipwayError(str(error)) from None
+    compiled: Mapping[str, str] = {}
     if is_local(target):
         image = open_image(target, platform)
     elif is_reference(target):
         image = fetch(target, platform=platform)
     else:
-        image = selection.image(plan.make(target), None, platform)
-    result = inspection.inspect(image, inspection.Question(capabilities, driver), platform)
+        planned = plan.make(target)
+        image = selection.image(planned, None, platform)
+        compiled = planned.image(None, platform).spec.compiled
+    result = inspection.inspect(image, inspection.Question(capabilities, driver, compiled=compiled), platform)
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))
     else:

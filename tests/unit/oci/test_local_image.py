@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import zstandard
 
+from cli.export import selection
 from cli.main import main
 from oci.binaries import contents
 from oci.local_image import open_image
 from oci.registry_image import Image
+from stacks import plan
 from stacks.errors import SlipwayError
-from tests.helpers.elf_writer import LOADER, elf, loader
+from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
 
 OCI = "application/vnd.oci.image"
 PLATFORM = {"os": "linux", "architecture": "amd64"}
@@ -122,6 +124,19 @@ def test_inspect_archive_prints_fault_and_exits_1(layout: Path, capsys: pytest.C
         "fault: /bin/p: misses liba.so: not in the image",
         "1 fault",
     ]
+
+
+def test_inspect_stack_is_held_to_what_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = elf("", gpu=fatbin((2, 80, 0)))
+    path = write_layout(tmp_path / "efa", [(layer(("opt/nccl-tests/all_reduce_perf", program)), "tar", bytes)])
+    monkeypatch.setattr(selection, "image", lambda *_: open_image(str(path)))
+    compiled = plan.make("efa").image().spec.compiled["/opt/nccl-tests/*"]
+    assert main(["inspect", "efa", "--json"]) == 1
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert {fault["file"] for fault in faults} == {"/opt/nccl-tests/all_reduce_perf"}
+    assert {fault["reason"] for fault in faults} == {f"it has sm_80; /opt/nccl-tests/* is compiled for {compiled}"}
 
 
 def test_inspect_markdown_has_faults_and_a_table(layout: Path, capsys: pytest.CaptureFixture[str]) -> None:
