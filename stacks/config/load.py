@@ -133,7 +133,8 @@ def _line(detail: ErrorDetails, where: str) -> str:
     value = detail["input"]
     message = detail["msg"].removeprefix("Value error, ")
     hidden = isinstance(value, Mapping | Model) or _SENSITIVE & set(parts) or "PRIVATE KEY" in str(value)
-    quoted = "" if hidden else f" '{one_line(value)}':"
+    written = str(value).lower() if isinstance(value, bool) else value  # as YAML writes it
+    quoted = "" if hidden else f" '{one_line(written)}':"
     match detail["type"]:
         case "missing":
             quoted, message = "", "is required"

@@ -373,7 +373,7 @@ def test_max_jobs_of_component_true_or_null_is_refused(flavor: str, component: s
     """Pulumi hands over what stands in a mapping as JSON, in which true is not text."""
     key = f"stack x: slipway:maxJobs.{component}:"
     for value, fragment in (
-        (True, "'True': expected a number of compilers, such as 4"),
+        (True, "'true': expected a number of compilers, such as 4"),
         (None, "has no value: give one"),
     ):
         with pytest.raises(SlipwayError) as caught:
@@ -385,7 +385,7 @@ def test_max_jobs_of_component_true_or_null_is_refused(flavor: str, component: s
 def test_max_jobs_true_or_null_is_refused(flavor: str) -> None:
     key = "maxJobs" if flavor in {"efa", "megatron"} else "maxJobs.default"
     for value, fragment in (
-        (True, f"stack x: slipway:{key}: 'True': expected a number of compilers, such as 4"),
+        (True, f"stack x: slipway:{key}: 'true': expected a number of compilers, such as 4"),
         (None, "stack x: slipway:maxJobs: has no value: give one, or leave the key out"),
     ):
         with pytest.raises(SlipwayError) as caught:
@@ -574,7 +574,7 @@ def test_arch_list_default_follows_cuda() -> None:
             "slipway:extras.deepspeed: 'main': expected a version such as 0.9.4, a commit",
         ),
         ({"extras": {"apex": None}}, "slipway:extras.apex: has no value: give one, or leave the key out"),
-        ({"extras": {"apex": True}}, "slipway:extras.apex: 'True': expected a version, or false"),
+        ({"extras": {"apex": True}}, "slipway:extras.apex: 'true': expected a version, or false"),
         ({"extras": {"deepsped": "1"}}, "slipway:extras: unknown key 'deepsped' (did you mean 'deepspeed'?)"),
         (
             {"extras": {**SEED["extras"], "xformers": "0.0.35"}},

@@ -78,7 +78,7 @@ def load(**values: Any) -> ec2.Ec2Runners:
         ({"runner": "2.0.0"}, "slipway:runners: runner '2.0.0' is not in stacks/versions/runner.toml"),
         ({"efa": -1}, "slipway:runners.efa: '-1': expected a number of interfaces, or all"),
         ({"efa": "some"}, "slipway:runners.efa: 'some': expected a number of interfaces, or all"),
-        ({"efa": True}, "slipway:runners.efa: 'True': expected a number of interfaces, or all"),
+        ({"efa": True}, "slipway:runners.efa: 'true': expected a number of interfaces, or all"),
         (
             {"github": {**RUNNERS["github"], "url": "https://github.com/enterprises/acme"}},
             "slipway:runners.github.url: 'https://github.com/enterprises/acme': runners on EC2 serve an organization or a repository",
