@@ -133,20 +133,21 @@ def shared(checkout: Checkout, stack: str, *, emulating: bool = True) -> Iterato
     with (
         _folder(checkout) as folder,
         signing,
-        _shared(checkout, stack, backend, folder, emulating=emulating) as opened,
+        _shared(checkout, stack, tracked, backend, folder, emulating=emulating) as opened,
     ):
         yield opened
 
 
 @contextmanager
-def _shared(checkout: Checkout, stack: str, backend: str, folder: Path, *, emulating: bool) -> Iterator[Stack]:
+def _shared(
+    checkout: Checkout, stack: str, tracked: Path, backend: str, folder: Path, *, emulating: bool
+) -> Iterator[Stack]:
     organization = os.environ.get("PULUMI_ORGANIZATION", "")
     name = f"{organization}/{stack_command.PROJECT}/{stack}" if organization else stack
     variables = _prepared(checkout, stack, emulating=emulating)
     # The state names its own secrets provider, so the tracked configuration need not.
     variables |= {"PULUMI_BACKEND_URL": backend, "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true"}
     variables |= {key: os.environ[key] for key in _SHARED_STATE if os.environ.get(key)}
-    tracked = stack_command.check_name(checkout, stack)
     with tokens(folder) as token_files:
         configuration = folder / tracked.name
         write(configuration, tracked.read_text(encoding="utf-8"), mode=0o600)
@@ -163,8 +164,8 @@ def temporary(checkout: Checkout, stack: str) -> Iterator[Stack]:
     Raises:
         ToolchainError: the machine cannot be prepared.
     """
-    variables = _prepared(checkout, stack, pushing=False)
     tracked = stack_command.check_name(checkout, stack)
+    variables = _prepared(checkout, stack, pushing=False)
     with _folder(checkout) as folder:
         (folder / "state").mkdir()
         variables |= {
@@ -233,7 +234,6 @@ def _only(targets: Iterable[str]) -> list[str]:
 def _prepared(checkout: Checkout, stack: str, *, pushing: bool = True, emulating: bool = True) -> dict[str, str]:
     """Prepare the machine for a stack, and return the environment without the state's location and passphrase."""
     environment.prepare()
-    stack_command.check_name(checkout, stack)
     with alone(checkout, "ci"), withheld.hidden(_SHARED_STATE):
         parts = ready.ready(checkout, stack, pushing=pushing, emulating=emulating)
     variables = environment.variables(checkout, parts)
