@@ -130,8 +130,8 @@ def inspect(ctx: click.Context, target: str, platform: str | None, gpus: str, dr
         image = fetch(target, platform=platform)
     else:
         planned = plan.make(target)
-        image = selection.image(planned, None, platform)
-        compiled = planned.image(None, platform).spec.compiled
+        spec = planned.image(None, platform).spec
+        image, compiled = selection.image(planned, spec.name), spec.compiled
     result = inspection.inspect(image, inspection.Question(capabilities, driver, compiled=compiled), platform)
     if form == "json":
         print(json.dumps(result.as_json(), indent=2))

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stacks.config.fetching.mirrors import MIRRORS_VARIABLE, Mirrors
-from stacks.config.model import Model, is_sensitive, keys, kinds
+from stacks.config.model import Model, as_yaml, is_sensitive, keys, kinds
 from stacks.config.registries import Registry
 from stacks.config.stack_config import Runners, StackConfig
 from stacks.config.stack_file import NAMESPACE
@@ -133,8 +133,7 @@ def _line(detail: ErrorDetails, where: str) -> str:
     value = detail["input"]
     message = detail["msg"].removeprefix("Value error, ")
     hidden = isinstance(value, Mapping | Model) or _SENSITIVE & set(parts) or "PRIVATE KEY" in str(value)
-    written = str(value).lower() if isinstance(value, bool) else value  # as YAML writes it
-    quoted = "" if hidden else f" '{one_line(written)}':"
+    quoted = "" if hidden else f" '{one_line(as_yaml(value))}':"
     match detail["type"]:
         case "missing":
             quoted, message = "", "is required"

@@ -45,10 +45,15 @@ class Model(BaseModel):
         return values
 
 
+def as_yaml(value: Any) -> Any:
+    """Return the text that YAML has for true and false; another value as it is."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 def _as_text(values: Any) -> Any:
     if not isinstance(values, Mapping):
         return values
-    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+    return {key: as_yaml(value) for key, value in values.items()}
 
 
 Environment = Annotated[dict[str, str], BeforeValidator(_as_text, json_schema_input_type=dict[str, str | bool])]

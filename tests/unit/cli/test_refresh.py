@@ -20,6 +20,7 @@ import pytest
 
 from cli import completion, main
 from cli.refresh import refresh, rows, table_text
+from stacks.config.load import environment_mirrors
 from stacks.versions import tables
 from stacks.versions.tables import order, table
 from tests.helpers.refusals import refusal_line
@@ -233,8 +234,9 @@ def test_refresh_dry_run_writes_nothing(
 
 def apt_source(monkeypatch: pytest.MonkeyPatch, sources: Path, text: str) -> refresh.Source:
     address = urlsplit(os.environ["PIP_INDEX_URL"]).netloc
-    mirrors = {"downloads": {"https://developer.download.nvidia.com": f"http://{address}/apt"}}
-    monkeypatch.setattr(refresh, "environment_mirrors", lambda: mirrors)
+    mirrors = {"downloads": {"https://developer.download.nvidia.com": f"http://{address}/apt/"}}
+    monkeypatch.setenv("SLIPWAY_MIRRORS", json.dumps(mirrors))
+    monkeypatch.setattr(refresh, "environment_mirrors", environment_mirrors)
     source = next(source for source in refresh.sources() if source.name == "nccl apt")
     for number, address in enumerate(source.apt):
         archive(sources, address.partition("/repos/")[2], "" if number else text)
