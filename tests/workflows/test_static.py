@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -216,10 +217,9 @@ def test_nightly_shards_hold_each_test_file_once() -> None:
 
 
 def dry_run(*words: str) -> subprocess.CompletedProcess[str]:
-    """Return what `make` would run."""
-    return subprocess.run(
-        ["make", "--dry-run", f"--directory={ROOT}", *words], capture_output=True, text=True, check=False
-    )
+    """Return what `make` would run, whatever a `make` around the tests was given."""
+    command = ["make", "--dry-run", f"--directory={ROOT}", *words]
+    return subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
 
 
 def test_makefile_shard_is_the_tests_of_its_row() -> None:
@@ -231,8 +231,7 @@ def test_makefile_shard_is_the_tests_of_its_row() -> None:
 
 def test_makefile_tests_variable_reaches_pytest() -> None:
     for target, marks in (("test", ' -m "not slow"'), ("test-all", "")):
-        command = ["make", "--dry-run", f"--directory={ROOT}", target, "TESTS=tests/jobs", "PYTEST_ARGS=--durations=50"]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        lines = dry_run(target, "TESTS=tests/jobs", "PYTEST_ARGS=--durations=50").stdout.splitlines()
         assert [line for line in lines if line.endswith(f"--dist loadscope --durations=50{marks} tests/jobs")], lines
 
 
