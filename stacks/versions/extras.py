@@ -27,6 +27,7 @@ class Extra:
         default: the version or commit for a stack that names none; False leaves the extra out.
         description: of its key.
         commit_only: whether it is built at a commit only.
+        jit: whether it is compiled where it runs, so that its wheel has no machine code.
         march: whether its code for the CPU is compiled for one kind of processor.
         pins_torch: whether its metadata pins one torch.
         needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
@@ -39,6 +40,7 @@ class Extra:
     default: str | Literal[False]
     description: str
     commit_only: bool
+    jit: bool
     march: bool
     pins_torch: bool
     needs: Mapping[str, Mapping[str, Any]]
@@ -76,6 +78,7 @@ def extras() -> Mapping[str, Extra]:
             default=row.get("default", False),
             description=row.get("description", f"{row['title']}."),
             commit_only=row.get("commit_only", False),
+            jit=row.get("jit", False),
             march=row.get("march", False),
             pins_torch=row.get("pins_torch", False),
             needs=row.get("needs", {}),
@@ -94,14 +97,20 @@ def extra_archs(name: str, version: str, archs: str) -> str:
 
     By default those are ``archs`` themselves. The table limits some extras, whose wheels have no PTX either. An extra
     with an oldest capability has code for that one and newer. An extra with a list has, for each of ``archs``, the code
-    of the list that runs on it (``8.0`` on ``8.9``).
+    of the list that runs on it (``8.0`` on ``8.9``). An extra that is compiled where it runs has none.
 
     Args:
         name: the component; one that is no extra compiles for any capability.
         version: its version, or a commit.
         archs: the compute capabilities to run on, in canonical form.
     """
-    row = extras()[name].row(version) if name in extras() else {}
+    if name not in extras():
+        return archs
+    return "" if extras()[name].jit else _running(extras()[name].row(version), archs)
+
+
+def _running(row: Mapping[str, Any], archs: str) -> str:
+    """Return the compute capabilities of an extra's code, for each of ``archs`` that some of it runs on."""
     targets = [arch.removesuffix("+PTX") for arch in archs.split()]
     if "archs_min" in row:
         return " ".join(arch for arch in targets if order(arch) >= order(row["archs_min"]))
@@ -190,7 +199,7 @@ def check_extra(
             if stack_version and _too_old(row, requirement, stack_version):
                 why = f"does not build with {requirement} {stack_version}"
                 raise Incompatible(where, version, why, _new_enough(extra, requirement, stack_version), source)
-    if archs and not extra_archs(name, version, archs):
+    if archs and not _running(row, archs):
         why = f"has no code for any of the compute capabilities {archs}"
         allowed = row.get("archs") or (f"{row['archs_min']} and newer",)
         raise Incompatible(where, version, why, allowed, source)

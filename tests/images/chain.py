@@ -32,7 +32,11 @@ REPOSITORIES = {
     "flash-attention": "Dao-AILab/flash-attention",
     "apex": "NVIDIA/apex",
     "xformers": "facebookresearch/xformers",
+    "flash-attention4": "Dao-AILab/flash-attention",
 }
+PREFIXES = {"apex": "", "flash-attention4": "fa4-v"}
+"""What the tags of a component begin with, if it is no v."""
+
 TOOLS = {
     "NVIDIA/gdrcopy": ("GDRCOPY_VERSION", "v"),
     "linux-rdma/perftest": ("PERFTEST_VERSION", ""),
@@ -65,7 +69,7 @@ def needs(variations: Iterable[Variation]) -> upstreams.Needs:
             args = image.spec.args
             if image.spec.target == "source":
                 component = args["COMPONENT"]
-                tag = ("" if component == "apex" else "v") + args.get("VERSION", "0.0.1")
+                tag = PREFIXES.get(component, "v") + args.get("VERSION", "0.0.1")
                 tags.setdefault(REPOSITORIES[component], set()).add(tag)
             if args.get("COMPONENT") == "torch":
                 libraries |= {

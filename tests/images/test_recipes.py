@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -228,6 +229,31 @@ def test_torch_with_archive_of_magma_fetches_it(tmp_path: Path) -> None:
 def test_torch_without_archive_of_magma_has_none(tmp_path: Path) -> None:
     assert torch_environment(tmp_path, "13.2.1", "x86_64", '"$USE_MAGMA"')[0] == "0"
     assert not (tmp_path / "log").exists()
+
+
+ATTENTION4 = ROOT / "tests/fakes/upstreams/repos/Dao-AILab/flash-attention/.since/2.8.3/flash_attn"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "needs"),
+    [
+        ("12.9.1", ["cuda-bindings<13", "nvidia-cutlass-dsl>=4.6.2"]),
+        ("13.2.1", ["nvidia-cutlass-dsl[cu13]>=4.6.2"]),
+    ],
+)
+def test_attention4_asks_for_the_compiler_of_its_cuda(tmp_path: Path, cuda: str, needs: list[str]) -> None:
+    shutil.copytree(ATTENTION4, tmp_path / "flash_attn")
+    recipe("flash-attention4", tmp_path, "environment", CUDA_VERSION=cuda)
+    project = tomllib.loads((tmp_path / "flash_attn/cute/pyproject.toml").read_text())["project"]
+    assert project["dependencies"] == [*needs, "torch", "einops"]
+    assert project["optional-dependencies"] == {"cu13": ["nvidia-cutlass-dsl[cu13]>=4.6.2"]}
+
+
+@pytest.mark.parametrize(("version", "exported"), [("4.0.0.beta27", "4.0.0.beta27"), ("", "none")])
+def test_attention4_at_a_version_says_it(tmp_path: Path, version: str, exported: str) -> None:
+    shutil.copytree(ATTENTION4, tmp_path / "flash_attn")
+    script = 'environment; echo "${SETUPTOOLS_SCM_PRETEND_VERSION:-none}"'
+    assert recipe("flash-attention4", tmp_path, script, VERSION=version, CUDA_VERSION="13.2.1") == [exported]
 
 
 LIBRARIES = {

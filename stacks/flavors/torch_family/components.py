@@ -77,11 +77,8 @@ def compiled(components: Iterable[Component], archs: str) -> dict[str, str]:
 
     A component without code for GPUs, such as torchtext, is none.
     """
-    return {
-        part.distribution: extra_archs(part.name, part.pin, archs)
-        for part in components
-        if archs and part.name != "text"
-    }
+    listed = {part.distribution: extra_archs(part.name, part.pin, archs) for part in components if part.name != "text"}
+    return {distribution: has for distribution, has in listed.items() if has}
 
 
 def compiled_tools(archs: str) -> dict[str, str]:

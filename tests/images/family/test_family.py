@@ -13,7 +13,7 @@ from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.differences import environment
 from tests.images.engine import Image, build, docker, unique
-from tests.images.family.conftest import FRONTEND, OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
+from tests.images.family.conftest import ATTENTION4, FRONTEND, OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
 
 RUN = ("torch", "torch-extras")
 """The runtime images of every stack."""
@@ -249,6 +249,16 @@ def test_extra_switched_off_is_missing_alone(built: Built, off: dict[str, bool],
 def test_xformers_requested_is_installed(built: Built) -> None:
     normal = pip(built("base-cu121").image("torch-extras"))
     assert pip(built("base-cu121", **XFORMERS).image("torch-extras")) == {**normal, "xformers": "0.0.20"}
+
+
+@pytest.mark.slow
+def test_attention4_is_the_one_owner_of_its_files(built: Built) -> None:
+    image = built("base-cu132", **ATTENTION4).image("torch-extras")
+    have = pip(image)
+    assert (have["flash-attn"], have["flash-attn-4"], have["nvidia-cutlass-dsl"]) == ("2.8.3", "4.0.0b27", "9.9")
+    # The check of the build imports both.
+    code = "from importlib.metadata import files; print(*(path for path in files('flash-attn') if 'cute' in str(path)))"
+    assert image.run("python", "-c", code).strip() == ""
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ FAMILY: dict[str, dict[str, Any]] = {
     "everything on": {
         "transformerEngine": "2.17.1",
         "flashAttention3": "15270e6",
-        "extras": {"xformers": "0.0.35"},
+        "extras": {"xformers": "0.0.35", "flashAttention4": "4.0.0.beta27"},
         "maxJobs": 2,
         "compilerCache": "http://cache.example/ccache",
     },

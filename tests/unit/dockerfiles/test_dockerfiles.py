@@ -83,7 +83,7 @@ def test_recipe_has_jobs_and_a_source_and_a_key() -> None:
     sources = {path.name: code(path) for path in (FOLDER / "wheels/sources").iterdir()}
     assert set(sources) == set(recipes)
     for name, source in sources.items():
-        assert re.fullmatch(r"repository=[\w.-]+/[\w.-]+\ntag=(v?)\$VERSION\n", source), name
+        assert re.fullmatch(r"repository=[\w.-]+/[\w.-]+\ntag=(fa4-)?v?\$VERSION\n", source), name
     fields = {**nccl.Jobs.model_fields, **universal_config.Jobs.model_fields}
     keys = {name.replace("_", "-") for name in fields} - {"default"}
     assert keys == set(recipes) | {"nccl-tests"}

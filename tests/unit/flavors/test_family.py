@@ -442,6 +442,14 @@ def test_wheel_archs_follow_extra_and_arch_list() -> None:
     }
 
 
+def test_extra_compiled_where_it_runs_has_no_archs() -> None:
+    extras = {**NO_EXTRAS, "flashAttention4": "4.0.0.beta27"}
+    built = specs("base", **{**TODAY, "torch": {"version": "2.15.0"}, "archList": "8.9 9.0", "extras": extras})
+    assert built["flash-attention4-wheel"].args["ARCH_LIST"] == ""
+    compiled = built["torch-extras"].compiled
+    assert compiled == dict.fromkeys(("torch", "torchvision", "torchaudio"), "8.9 9.0")
+
+
 def test_nccl_without_known_package_warns_unless_in_parent() -> None:
     line = "slipway:nccl: NVIDIA's apt archive may not have 2.32.3-1+cuda13.2; the build fails without it"
     newer = {**TODAY, "torch": {"version": "2.12.0"}, "nccl": "2.32.3-1"}
@@ -591,6 +599,23 @@ def test_arch_list_default_follows_cuda() -> None:
         (
             {"flashAttention3": "a" * 7, "archList": "8.0", **CUDNN9},
             "slipway:flashAttention3: 'aaaaaaa' has no code for any of the compute capabilities 8.0; allowed: 9.0; rule: ",
+        ),
+        (
+            {"extras": {"flashAttention4": "4.0.0b27"}},
+            "slipway:extras.flashAttention4: '4.0.0b27': expected a release as its tags name it: write 4.0.0.beta27",
+        ),
+        (
+            {"extras": {**NO_EXTRAS, "flashAttention4": "4.0.0.beta27"}},
+            "slipway:extras.flashAttention4: '4.0.0.beta27' does not build with cuda 12.1; allowed: cuda 12.9 and newer; ",
+        ),
+        (
+            {
+                **TODAY,
+                "torch": {"version": "2.15.0"},
+                "extras": {**NO_EXTRAS, "flashAttention4": "4.0.0.beta4"},
+                "archList": "8.0 12.0",
+            },
+            "slipway:extras.flashAttention4: '4.0.0.beta4' has no code for any of the compute capabilities 8.0 12.0; allow",
         ),
         (
             {"archList": "7.0"},

@@ -346,6 +346,7 @@ def test_every_default_arch_list_is_in_some_stack(row: dict[str, str], machine: 
 
 EXTRAS = {
     "flash-attention": ("extras", "flashAttention"),
+    "flash-attention4": ("extras", "flashAttention4"),
     "deepspeed": ("extras", "deepspeed"),
     "flash-attention3": ("flashAttention3",),
     "transformer-engine": ("transformerEngine",),

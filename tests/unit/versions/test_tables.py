@@ -232,7 +232,7 @@ def test_engine_importing_present_attention3_is_accepted(version: str) -> None:
     check_extras_together({"transformer-engine": version, "flash-attention3": "15270e6"})
 
 
-@pytest.mark.parametrize("name", ["flash-attention", "deepspeed", "transformer-engine"])
+@pytest.mark.parametrize("name", ["flash-attention", "flash-attention4", "deepspeed", "transformer-engine"])
 def test_extra_rows_are_sorted_by_version(name: str) -> None:
     assert list(extras()[name].needs) == sorted(extras()[name].needs, key=order)
 

@@ -14,8 +14,8 @@ WITHOUT_GPU = {**os.environ, "PYTHONPATH": "/srv"}  # where common/checks/sitecu
 DRIVER = "libcuda.so.1: cannot open shared object file"
 """The driver comes when a container starts. DeepSpeed's async_io needs it (op_builder/async_io.py:72 at v0.19.5)."""
 
-SAYS = {"apex": "apex.optimizers"}
-"""What an extra has that another package of its name has not: the `apex` on the Python index is not NVIDIA's."""
+SAYS = {"apex": "apex.optimizers", "flash_attn_4": "flash_attn.cute"}
+"""What is imported of an extra, if not a module of its name: the `apex` on the Python index is not NVIDIA's."""
 
 wheels = [wheel for folder in Path("/media").iterdir() if folder.name != "rest" for wheel in folder.glob("*.whl")]
 for wheel in wheels:
