@@ -45,7 +45,9 @@ _PRODUCTS = "**dynamic/image:Published::**"
 """The URNs of lookups of build products in the registry, on which images depend."""
 _ENGINES = "**pulumi:providers:docker::engine-**"
 """The URNs of the engines of a stack's platforms."""
-_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "vex", "keep", "tag-*")
+_UNPUSHED = "**dynamic/image:UnpushedImage::**"
+"""The URNs of inspections of images that are not pushed, on which the images made of these depend."""
+_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "loading", "vex", "keep", "tag-*")
 """The names of an image's resources that follow a push, after the image's name and a dash."""
 
 
@@ -226,7 +228,7 @@ def _only(targets: Iterable[str]) -> list[str]:
     urns = [f"**::{name}{suffix}" for name in targets for suffix in ("", *(f"-{each}" for each in _SUFFIXES))]
     return [
         word
-        for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS, _ENGINES] if urns else [])]
+        for urn in [*urns, *([_REGISTRY, _PARENTS, _PRODUCTS, _ENGINES, _UNPUSHED] if urns else [])]
         for word in ("--target", urn)
     ]
 

@@ -219,6 +219,9 @@ def _variant_args(
     verified: Mapping[str, pulumi.Resource],
 ) -> ImageVariantArgs:
     siblings = [*image.siblings.values(), *(image.content.checks.siblings.values() if image.content.checks else ())]
+    platform = image.spec.platform
+    own_engine = plan.config.build_on == "engine" or platform in plan.config.engines
+    engine = engines.address(plan.stack, platform) if platform in plan.config.engines else ""
     reached_from_here = plan.config.build_on == "engine" or plan.config.signing or image.content.checks
     return ImageVariantArgs(
         image=image,
@@ -229,6 +232,7 @@ def _variant_args(
         trusted=plan.config.registry.trusted or plan.config.trust_registry,
         inspection=plan.config.inspection,
         vulnerabilities=plan.config.vulnerabilities,
+        engine=engine if own_engine else None,
         parents={sibling: variants[sibling] for sibling in siblings if sibling in variants},
         after=[verified[value] for value in image.args.values() if value in verified],
     )

@@ -27,8 +27,9 @@ class ImageVariantArgs:
     the image or its checks. A product in the registry is reused instead of built if the ``signer`` signed it as this
     product; without a signer, if the registry is ``trusted``. ``needed`` says that the registry must answer; it is
     false if this machine pushes nothing. ``inspection`` says what an image with checks must load before it gets its
-    tag, and ``vulnerabilities`` which known ones it must not have; without these it is not scanned. ``after`` are the
-    resources that must exist before the build.
+    tag, and ``vulnerabilities`` which known ones it must not have; without these it is not scanned. ``engine`` is the
+    address of the engine that holds an image which is not pushed, empty for the machine's own; None if this machine
+    does not reach it. ``after`` are the resources that must exist before the build.
     """
 
     image: PlannedImage
@@ -38,6 +39,7 @@ class ImageVariantArgs:
     trusted: bool = False
     inspection: Inspection = field(default_factory=Inspection)
     vulnerabilities: Vulnerabilities | None = None
+    engine: str | None = ""
     parents: Mapping[str, ImageVariant] = field(default_factory=dict)
     after: Sequence[pulumi.Resource] = ()
 
@@ -47,7 +49,8 @@ class ImageVariant(pulumi.ComponentResource):
 
     An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed and
     everything in it loads, and whatever uses the image waits for that. So the checks run on what is published,
-    whichever engine builds it, and a changed check runs on the published image. A product that is taken from the
+    whichever engine builds it, and a changed check runs on the published image. An image that is not pushed is checked
+    and inspected on its engine. A product that is taken from the
     registry is checked too: its tag says that it passed the checks of the day.
 
     Its inputs are the image's contents in a reader's terms, so that a preview shows an argument's old and new value
@@ -110,15 +113,23 @@ class ImageVariant(pulumi.ComponentResource):
         login = args.registry.login([ref])  # after the push: a login from before the build may have expired
         inputs = ChecksArgs(args.image, content, ref, _references(images, args.registry), args.registry, login)
         checks = Checks(f"{name}-checks", inputs, below)
+        inspected = args.inspection.gate and not args.image.spec.product
+        exceptions = [row.model_dump() for row in args.inspection.exceptions]
         if not args.registry.publish:
-            return pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
+            passed = pulumi.Output.all(ref, checks.checked).apply(lambda values: str(values[0]))
+            if not inspected or args.engine is None:
+                return passed
+            from components.supply_chain.gates.unpushed_image import UnpushedImage, UnpushedImageArgs  # noqa: PLC0415 - as below
+
+            spec = args.image.spec
+            unpushed = UnpushedImageArgs(passed, self.name, spec.platform, args.engine, exceptions, spec.compiled)
+            return UnpushedImage(f"{name}-inspection", unpushed, below).ref
         from components.supply_chain.checked_tag import CheckedTag, CheckedTagArgs  # noqa: PLC0415 - not all images have checks
 
-        inspected = args.inspection.gate and not args.image.spec.product
-        exceptions = [row.model_dump() for row in args.inspection.exceptions] if inspected else None
         scanned = None if args.image.spec.product else args.vulnerabilities
         policy = scanned.model_dump(mode="json", by_alias=True) if scanned else None
-        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, exceptions, policy, args.image.spec.compiled)
+        counting = exceptions if inspected else None
+        tag = CheckedTagArgs(ref, checks.checked, self.tag, login, counting, policy, args.image.spec.compiled)
         checked = CheckedTag(f"{name}-tag", tag, below)
         if inspected:
             self.loading = checked.loading

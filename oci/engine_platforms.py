@@ -81,14 +81,15 @@ def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "sl
         if platform not in ways:
             runs = ", ".join(ways or runnable_platforms(host))
             raise CannotRun(
-                f"{key}: '{one_line(platform)}': the Docker engine{_at(host)} cannot run its programs; it runs {runs}: "
+                f"{key}: '{one_line(platform)}': the Docker engine{at(host)} cannot run its programs; it runs {runs}: "
                 "name an engine of that platform in slipway:engines, or let this one emulate it as "
                 "docs/guides/emulation.md says"
             )
     return ways
 
 
-def _at(host: str) -> str:
+def at(host: str) -> str:
+    """Return where an engine is, as words of an error; empty for the docker client's own."""
     return f" at {one_line(host)}" if host else ""
 
 
@@ -167,9 +168,9 @@ def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
     except FileNotFoundError:
         raise SlipwayError("no docker client on PATH: it says which platforms the Docker engine runs") from None
     except subprocess.TimeoutExpired:
-        raise SlipwayError(f"the Docker engine{_at(host)} did not answer `docker {words[0]}` in {_SECONDS} s") from None
+        raise SlipwayError(f"the Docker engine{at(host)} did not answer `docker {words[0]}` in {_SECONDS} s") from None
     if done.returncode:
         lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
         reason = one_line(lines[-1].strip() if lines else f"status {done.returncode}", 300)
-        raise SlipwayError(f"the Docker engine{_at(host)}: `docker {words[0]}` failed: {reason}")
+        raise SlipwayError(f"the Docker engine{at(host)}: `docker {words[0]}` failed: {reason}")
     return done.stdout.decode()

@@ -19,7 +19,7 @@ from oci.client import IMAGES, INDEXES, Manifest
 from oci.registry_image import Image, chosen, of
 from stacks.errors import SlipwayError, one_line
 
-_LIMIT: Final = 4 << 20
+LIMIT: Final = 4 << 20
 """Bytes of the largest manifest or configuration, as of registries."""
 _MOST_INDEXES: Final = 8
 """Indexes that may lead to each other."""
@@ -41,18 +41,10 @@ def open_image(target: str, platform: str | None = None) -> Image:
     path = Path(target).expanduser()
     if not path.exists():
         raise SlipwayError(f"{target}: no such file or folder; name an image in a registry as HOST/NAME:TAG")
-    files = _Folder(target, path) if path.is_dir() else _Archive(target, path)
-    try:
-        if files.has("index.json"):
-            return _of_layout(files, platform)
-        if files.has("manifest.json"):
-            return _of_docker(files)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise SlipwayError(f"{target}: malformed layout: {error!r}") from None
-    raise SlipwayError(f"{target}: no OCI layout and no archive of `docker save`: without index.json and manifest.json")
+    return image_of(_Folder(target, path) if path.is_dir() else _Archive(target, path), platform)
 
 
-class _Files(ABC):
+class Files(ABC):
     """The files of a layout, and its blobs: ``names`` has the files of those that are not at the layout's place."""
 
     def __init__(self, reference: str) -> None:
@@ -77,12 +69,19 @@ class _Files(ABC):
         Raises:
             SlipwayError: it does not exist, does not have its digest, or is malformed.
         """
-        if digest not in self.names and not DIGEST.fullmatch(digest):
-            raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
-        name = self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
-        with self._explained(digest), self.opened(name) as file:
+        with self._explained(digest), self.opened(self.name_of(digest)) as file:
             verify = digest not in self.names
             return read_blob(file.read, read, reference=self.reference, digest=digest, verify=verify)
+
+    def name_of(self, digest: str) -> str:
+        """Return the name of the file that has a blob.
+
+        Raises:
+            SlipwayError: this is no digest.
+        """
+        if digest not in self.names and not DIGEST.fullmatch(digest):
+            raise SlipwayError(f"{self.reference}: '{one_line(digest)}' is no digest of a blob")
+        return self.names.get(digest) or f"blobs/{digest.replace(':', '/')}"
 
     def json(self, digest: str) -> dict[str, Any]:
         """Return a small blob that is a JSON object.
@@ -90,7 +89,7 @@ class _Files(ABC):
         Raises:
             SlipwayError: as for :meth:`blob`, or it is none.
         """
-        content = self.parsed(self.blob(digest, lambda file: file.read(_LIMIT)), digest)
+        content = self.parsed(self.blob(digest, lambda file: file.read(LIMIT)), digest)
         if not isinstance(content, dict):
             raise SlipwayError(f"{self.reference}: {digest} is not a JSON object")
         return content
@@ -113,7 +112,7 @@ class _Files(ABC):
             SlipwayError: it cannot be read.
         """
         with self._explained(name), self.opened(name) as file:
-            return self.parsed(file.read(_LIMIT), name)
+            return self.parsed(file.read(LIMIT), name)
 
     def start(self, name: str) -> bytes:
         """Return the first bytes of a file.
@@ -132,7 +131,7 @@ class _Files(ABC):
             raise SlipwayError(f"{self.reference}: {name}: {error or type(error).__name__}") from None
 
 
-class _Folder(_Files):
+class _Folder(Files):
     def __init__(self, reference: str, path: Path) -> None:
         super().__init__(reference)
         self._path = path
@@ -146,7 +145,7 @@ class _Folder(_Files):
             yield file
 
 
-class _Archive(_Files):
+class _Archive(Files):
     """An archive, which each use opens anew, so that layers can be read at the same time."""
 
     def __init__(self, reference: str, path: Path) -> None:
@@ -172,12 +171,29 @@ class _Archive(_Files):
             yield file
 
 
-def _of_layout(files: _Files, platform: str | None) -> Image:
+def image_of(files: Files, platform: str | None) -> Image:
+    """Return the image of a layout; ``platform`` selects one of several.
+
+    Raises:
+        SlipwayError: the files are no layout, or of several images.
+    """
+    try:
+        if files.has("index.json"):
+            return _of_layout(files, platform)
+        if files.has("manifest.json"):
+            return _of_docker(files)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise SlipwayError(f"{files.reference}: malformed layout: {error!r}") from None
+    what = "no OCI layout and no archive of `docker save`"
+    raise SlipwayError(f"{files.reference}: {what}: without index.json and manifest.json")
+
+
+def _of_layout(files: Files, platform: str | None) -> Image:
     content = files.file("index.json")
     for _ in range(_MOST_INDEXES):
         manifests = [entry for entry in content["manifests"] if isinstance(entry, dict)]
         digest = str(manifests[0]["digest"]) if len(manifests) == 1 else chosen(files.reference, content, platform)
-        body = files.blob(digest, lambda file: file.read(_LIMIT))
+        body = files.blob(digest, lambda file: file.read(LIMIT))
         content = files.parsed(body, digest)
         media_type = content.get("mediaType") or (INDEXES[0] if "manifests" in content else IMAGES[0])
         if media_type in IMAGES:
@@ -187,7 +203,7 @@ def _of_layout(files: _Files, platform: str | None) -> Image:
     raise SlipwayError(f"{files.reference}: an index in an index, more than {_MOST_INDEXES} deep")
 
 
-def _of_docker(files: _Files) -> Image:
+def _of_docker(files: Files) -> Image:
     """Return the image of a `manifest.json`, whose configuration and layers are named by their paths."""
     entries = files.file("manifest.json")
     if len(entries) != 1:
@@ -198,13 +214,14 @@ def _of_docker(files: _Files) -> Image:
     content: Mapping[str, Any] = {
         "config": {"digest": f"file:{config}", "size": 0},
         "layers": [
-            {"digest": f"file:{name}", "size": 0, "mediaType": _media_type(files.start(name))} for name in layers
+            {"digest": f"file:{name}", "size": 0, "mediaType": layer_type(files.start(name))} for name in layers
         ],
     }
     return of(files, Manifest("", IMAGES[0], content, b""))
 
 
-def _media_type(start: bytes) -> str:
+def layer_type(start: bytes) -> str:
+    """Return the media type of a layer by its first bytes."""
     if start.startswith(_GZIP):
         return f"{_LAYER}+gzip"
     return f"{_LAYER}+zstd" if start.startswith(_ZSTD) else _LAYER

@@ -26,6 +26,8 @@ _LONGEST: Final = 1 << 22
 _SESSION_SECONDS: Final = 600
 _UPGRADED: Final = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
 _END: Final = b"\r\n\r\n"
+_NAMED_BY: Final = {"/build": "t", "/images/get": "names"}
+"""By path: the parameter with the image's name, of a build and of `docker save`."""
 
 
 @dataclass
@@ -79,9 +81,9 @@ class _Request:
     @property
     def image(self) -> str | None:
         """The image's name without registry and tag; None where the request names no image, or only its id."""
-        tagged = self.query.get("t") if self.path == "/build" else None
+        named = self.query.get(_NAMED_BY.get(self.path, ""))
         match = re.fullmatch(r"/images/(.+)/(?:json|push|tag)", unquote(self.path))
-        name = tagged[0] if tagged else match[1] if match else ""
+        name = named[0] if named else match[1] if match else ""
         if not name or name.startswith("sha256:") or re.fullmatch(r"[0-9a-f]{12,64}", name):
             return None
         # An image is checked where it was built.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oci.binaries import contents, loading
+from oci.binaries.contents import Contents
 from oci.binaries.elf_file import AARCH64, I386, X86_64, Machine
 from oci.binaries.loader import DEFAULT_LEVEL
 from oci.binaries.loading import Fault, Loading
@@ -116,10 +117,13 @@ def inspect(image: Image, question: Question | None = None, platform: str | None
     Raises:
         SlipwayError: the image is for another platform, or a layer cannot be read.
     """
-    question = question or Question()
     if platform and image.platform != platform:
         raise SlipwayError(f"{image.reference}: an image for {image.platform}, not for {platform}")
-    read = contents.read(image)
+    return of_contents(image, contents.read(image), question or Question())
+
+
+def of_contents(image: Image, read: Contents, question: Question) -> Inspection:
+    """Inspect an image whose layers are read."""
     machine = _MACHINES.get(image.platform.split("/")[1])
     if machine is None:  # of the most files, so that they are counted
         machines = Counter(binary.machine for binary in read.binaries.values() if binary.loaded)

@@ -162,11 +162,27 @@ def test_new_checks_leave_digest_and_child(checked: Project) -> None:
     assert outputs(checked) == before
 
 
-def test_image_in_which_a_library_is_missing_gets_no_tag(checked: Project) -> None:
+def test_image_without_a_library_gets_no_tag(checked: Project) -> None:
     program = elf(needed=["libgone.so.1"], interpreter=LOADER)
     (checked.root / "dockerfiles/link0/program").write_bytes(program)
     text = (checked.root / "dockerfiles/link0/Dockerfile").read_text()
     checked.write("dockerfiles/link0/Dockerfile", f"{text}COPY --chmod=755 link0/program /opt/program\n")
+    excepted = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    keys: dict[str, Any] = {"base": "debian:bookworm-slim", "length": 2}
+    # As in a pull request: nothing is pushed.
+    checked.configure(**keys, publish=False)
+    failed = checked.up(check=False)
+    assert failed.returncode != 0
+    assert re.search(r"link0:\S+: ends the update because of a fault", failed.output), failed.output
+    assert re.search(r"^ +/opt/program: misses libgone.so.1: not in the image$", failed.output, re.MULTILINE)
+    assert "Traceback" not in failed.output
+    assert "images" not in checked.outputs()
+    checked.configure(**keys, publish=False, inspection={"exceptions": [excepted]})
+    checked.up()
+    checked.configure(**keys, publish=False)
+    assert UNCHANGED.search(checked.preview("--expect-no-changes").output)
+
+    checked.configure(**keys)
     failed = checked.up(check=False)
     assert failed.returncode != 0
     assert re.search(r"link0@sha256:\w{64}: gets no tag because of a fault", failed.output), failed.output
@@ -176,11 +192,10 @@ def test_image_in_which_a_library_is_missing_gets_no_tag(checked: Project) -> No
     assert "Traceback" not in failed.output
     assert (tags(checked, "link0"), tags(checked, "link1")) == ([], [])
 
-    excepted = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
-    checked.configure(base="debian:bookworm-slim", length=2, inspection={"exceptions": [excepted]})
+    checked.configure(**keys, inspection={"exceptions": [excepted]})
     checked.up()
     assert [len(tags(checked, name)) for name in ("link0", "link1")] == [1, 1]
-    checked.configure(base="debian:bookworm-slim", length=2)
+    checked.configure(**keys)
     assert UNCHANGED.search(checked.preview("--expect-no-changes").output)
 
 

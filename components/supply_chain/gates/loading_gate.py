@@ -1,4 +1,4 @@
-"""The gate of an image's tag: everything in the image loads, but for the stack's exceptions."""
+"""The gate of an image: everything in it loads, but for the stack's exceptions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oci import credentials
-from oci.binaries import inspection
+from oci import credentials, engine_image
+from oci.binaries import contents, inspection
 from oci.evidence import loading_evidence
 from oci.registry_image import fetch_each
 from stacks.config.gates.inspection_gate import InspectionException
@@ -46,9 +46,29 @@ def check(
     """
     rows = [InspectionException.model_validate(row) for row in exceptions]
     result = evidence(ref, login, rows, compiled)
-    faults = loading_evidence.counting(result, rows)
+    _refuse(f"{ref}: gets no tag", result, rows, f"`slipway inspect {ref}` lists them")
+    return result
+
+
+def check_unpushed(image: Mapping[str, Any]) -> None:
+    """Inspect an image on its engine; ``image`` is the inputs of an ``UnpushedImage``.
+
+    Raises:
+        SlipwayError: as for a pushed image, or the engine does not give the image.
+    """
+    name, platform = image["name"], image["platform"]
+    rows = [InspectionException.model_validate(row) for row in image["exceptions"]]
+    held, layers = engine_image.read(name, image["ref"], image["engine"], platform, contents.facts)
+    question = inspection.Question(compiled=image["compiled"])
+    found = inspection.of_contents(held, contents.of(layers, held.config), question)
+    result = loading_evidence.predicate([found], rows, datetime.now(UTC))
+    _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")
+
+
+def _refuse(subject: str, result: Mapping[str, Any], exceptions: Sequence[InspectionException], rest: str) -> None:
+    """Raise an error with a line for each fault that no exception covers, if there is one."""
+    faults = loading_evidence.counting(result, exceptions)
     if faults:
         number = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
-        header = f"{ref}: gets no tag because of {number}; mend the image, or list it in slipway:inspection.exceptions:"
-        raise SlipwayError(listing(header, faults, f"; `slipway inspect {ref}` lists them"))
-    return result
+        header = f"{subject} because of {number}; mend the image, or list it in slipway:inspection.exceptions:"
+        raise SlipwayError(listing(header, faults, f"; {rest}"))

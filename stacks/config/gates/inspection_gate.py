@@ -1,4 +1,4 @@
-"""``slipway:inspection``: what an image must load before it gets its tag, and the exceptions."""
+"""``slipway:inspection``: what an image must load, and the exceptions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Inspection(Model):
     """What an image must load before it gets its tag."""
 
     gate: bool = Field(
-        default=True, description="Inspect each pushed image that has checks; an image with a fault gets no tag."
+        default=True,
+        description="Inspect each image that has checks. An image with a fault gets no tag, and none is built on it.",
     )
     exceptions: tuple[InspectionException, ...] = Field(
         (), description="Faults that do not stop an image: [{files: PATTERN, missing: PATTERN, reason: TEXT}]."

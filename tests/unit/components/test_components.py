@@ -218,6 +218,51 @@ def test_unpushed_image_is_checked_under_its_local_name() -> None:
     assert names == ["torch", "torch-checks", "extras"]
 
 
+UNPUSHED = "pulumi-python:dynamic/image:UnpushedImage"
+RUNNERS = {
+    "kind": "kubernetes",
+    "profile": "eks-p5",
+    "github": {"url": "https://github.com/acme", "secret": "github"},
+    "build": {"address": "build.example:2376", "nodeSelector": {"acme.example/pool": "builds"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "engine"),
+    [
+        ({}, ""),
+        ({"engines": {"linux/amd64": "ssh://b"}}, "unix://.slipway/engines/t-amd64.sock"),
+        ({"inspection": {"gate": False}}, None),
+        ({"products": ("torch",)}, None),
+        ({"buildOn": "runners", "runners": RUNNERS}, None),
+        (
+            {"buildOn": "runners", "runners": RUNNERS, "engines": {"linux/amd64": "ssh://b"}},
+            "unix://.slipway/engines/t-amd64.sock",
+        ),
+        ({"publish": True}, None),
+    ],
+)
+def test_unpushed_image_is_inspected_on_its_engine(values: dict[str, Any], engine: str | None) -> None:
+    row = {"files": "/opt/*", "missing": "libgone.so.1", "reason": "the host mounts it"}
+    recorder, _ = run(**{"checks": CHECKED, "publish": False, "inspection": {"exceptions": [row]}, **values})
+    inspected: dict[str, Any] = {
+        "ref": DIGEST,
+        "name": "r.example/x/torch:abc1234-base",
+        "platform": "linux/amd64",
+        "engine": engine,
+        "exceptions": [row],
+        "compiled": {},
+    }
+    found = {
+        name: {key: value for key, value in inputs.items() if key != "__provider"}
+        for name, inputs in recorder.of_type(UNPUSHED).items()
+    }
+    assert found == ({} if engine is None else {"torch-inspection": inspected})
+    if engine is not None:
+        order = [name for typ, name in recorder.resources if typ in {"docker:index/image:Image", UNPUSHED}]
+        assert order == ["torch", "torch-checks", "torch-inspection", "extras"]
+
+
 def test_stack_without_checks_declares_none() -> None:
     recorder, values = run()
     assert not recorder.of_type("slipway:checks:Checks")

@@ -231,7 +231,8 @@ def test_requests_of_an_image_go_to_its_engine(runnable: dict[str, Any], tmp_pat
             assert ask(path, "POST", f"/v1.41/build?t=r.example%3A5000%2Fml%2F{image}%3Ax1&q=1", body) == (200, body)
             assert ask(path, "POST", f"/v1.41/images/r.example:5000/ml/{image}/push?tag=x1")[0] == 200
             assert ask(path, "POST", f"/v1.41/build?t=r.example/ml/{image}_checks:{'b' * 64}")[0] == 200
-            assert len(engine.requests) == 3
+            assert ask(path, "GET", f"/v1.41/images/get?names=r.example%3A5000%2Fml%2F{image}%3Ax1")[0] == 200
+            assert len(engine.requests) == 4
 
 
 def test_image_known_by_its_id_is_looked_up_on_all(runnable: dict[str, Any], tmp_path: Path) -> None:

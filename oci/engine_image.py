@@ -1,0 +1,177 @@
+"""An image that a Docker engine holds, read while the engine saves it: no layer is kept here.
+
+An archive says last which of its files are layers, so each file is read as what it looks like. Sources: moby v20.10 and
+v28, image/tarexport/save.go (`save`, `saveLayer`): a folder in the order of its names, in v20.10 with links to equal
+layers; containerd v2.0, core/images/archive/exporter.go (`writeTar`), which sorts by name too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader, BytesIO
+from typing import IO, Final, cast
+
+from oci.blob import Unreadable, read_blob
+from oci.engine_platforms import at
+from oci.layers import layer
+from oci.layers.layer import Facts, Index
+from oci.local_image import LIMIT, Files, image_of, layer_type
+from oci.registry_image import Image
+from stacks.child_environment import child_environment
+from stacks.config.stack_file import ROOT
+from stacks.errors import SlipwayError, one_line
+
+_BLOBS: Final = "blobs/sha256/"
+_SHORTEST_LAYER: Final = 2 * tarfile.BLOCKSIZE
+"""Bytes of an archive without files."""
+
+
+def read(name: str, identity: str, host: str, platform: str, facts: Facts) -> tuple[Image, list[Index]]:
+    """Return the image that an engine holds under a name, and the indexes of its layers.
+
+    Args:
+        name: ``repository:tag``.
+        identity: the id that the engine gave the image, ``sha256:...``.
+        host: the engine's address; a socket's path may begin in the checkout. Empty for the docker client's own.
+        platform: the platform of the image.
+        facts: what is read of each file.
+
+    Raises:
+        SlipwayError: the engine does not answer, holds another image, or none; or its archive is malformed.
+    """
+    saved = _Saved(name)
+    with _saving(name, host) as stream:
+        try:
+            with layer.opened(stream, "tar") as archive:
+                for member in layer.members(archive):
+                    saved.add(archive, member, facts)
+        except Unreadable as error:
+            raise SlipwayError(f"{name}: no archive of `docker save`: {error}") from None
+    image = image_of(saved, platform)
+    if identity not in saved.identities(image):
+        raise SlipwayError(
+            f"{name}: the Docker engine{at(host)} holds another image by this name than {identity}, which the update "
+            "built: run the update again, and not beside another one of the same image"
+        )
+    return image, [saved.index(each.digest) for each in image.layers]
+
+
+class _Saved(Files):
+    """The files of an archive that has passed: small ones, and the indexes of layers."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(reference)
+        self._texts: dict[str, bytes] = {}
+        self._indexes: dict[str, Index] = {}
+        self._links: dict[str, str] = {}
+
+    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, facts: Facts) -> None:
+        """Read a file of the archive.
+
+        Raises:
+            SlipwayError: it does not have its digest, or is a malformed layer.
+        """
+        name = layer.normal(member.name)
+        if member.issym():
+            self._links[name] = layer.normal(posixpath.join(posixpath.dirname(name), member.linkname))
+        if not member.isfile():
+            return
+        file = cast("BufferedReader", archive.extractfile(member))
+        start = file.peek(tarfile.BLOCKSIZE)
+        digest, verify = f"sha256:{name.removeprefix(_BLOBS)}", name.startswith(_BLOBS)
+        kind = layer_type(start)
+        if kind.endswith("tar") and (
+            member.size < _SHORTEST_LAYER or (start[:1] in {b"{", b"["} and start[257:262] != b"ustar")
+        ):
+            self._texts[name] = read_blob(
+                file.read, lambda text: text.read(LIMIT), reference=self.reference, digest=digest, verify=verify
+            )
+            return
+        self._indexes[name] = read_blob(
+            file.read,
+            lambda content: layer.index(content, kind, facts=facts),
+            reference=self.reference,
+            digest=digest if verify else name,
+            verify=verify,
+        )
+
+    def has(self, name: str) -> bool:
+        return name in self._texts
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        if name not in self._texts:
+            raise FileNotFoundError("no such file in the engine's archive")
+        yield BytesIO(self._texts[name])
+
+    def start(self, _: str) -> bytes:
+        return b""  # its layers are read
+
+    def index(self, digest: str) -> Index:
+        """Return the index of a layer.
+
+        Raises:
+            SlipwayError: the archive has no such layer.
+        """
+        name = layer.normal(self.name_of(digest))
+        index = self._indexes.get(self._links.get(name, name))
+        if index is None:
+            raise SlipwayError(f"{self.reference}: the engine's archive has no layer {one_line(name)}")
+        return index
+
+    def identities(self, image: Image) -> set[str]:
+        """Return the ids that engines give an image: the digest of its configuration, or of what containerd keeps."""
+        config = self.blob(image.manifest.content["config"]["digest"], lambda text: text.read())
+        listed = self.file("index.json")["manifests"] if self.has("index.json") else []
+        return {f"sha256:{hashlib.sha256(config).hexdigest()}", *(str(entry["digest"]) for entry in listed)}
+
+
+@contextmanager
+def _saving(name: str, host: str) -> Iterator[IO[bytes]]:
+    """Yield the archive of an image as the engine writes it.
+
+    Raises:
+        SlipwayError: the engine cannot save the image; with the last line of what the docker client printed.
+    """
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                ["docker", *(["--host", host] if host else []), "save", name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=ROOT,
+                env=child_environment("docker"),
+                start_new_session=True,  # without a terminal, ssh fails where it would ask for a password
+            )
+        except FileNotFoundError:
+            raise SlipwayError(f"{name}: no docker client on PATH: it reads an image that is not pushed") from None
+        stream = cast("IO[bytes]", process.stdout)
+        failure: SlipwayError | None = None
+        try:
+            yield stream
+            while stream.read(1 << 20):
+                pass
+            process.wait()
+        except SlipwayError as error:
+            failure = error
+            with suppress(subprocess.TimeoutExpired):  # an archive that is cut off has its cause there
+                process.wait(1)
+        finally:
+            status = process.poll()  # None if it is ended here
+            process.kill()
+            stream.close()
+            process.wait()
+        errors.seek(0)
+        lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+    if status:
+        reason = one_line(lines[-1] if lines else f"status {status}", 300)
+        raise SlipwayError(f"{name}: the Docker engine{at(host)}: `docker save` failed: {reason}")
+    if failure is not None:
+        raise failure

@@ -1,0 +1,210 @@
+"""The gate of an image that is not pushed: read as an engine saves it, by a stand-in of the docker client."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.supply_chain.gates.unpushed_image import InspectUnpushed
+from oci import engine_image
+from oci.binaries import contents
+from stacks.config.stack_file import ROOT
+from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
+from tests.helpers.layers import files_archive
+from tests.helpers.refusals import refusal_line
+from tests.unit.oci.test_local_image import LAYERS, layer, pack_folder, write_docker, write_layout
+
+NAME = "r.example/x/torch:abc1234-base"
+PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
+CLIENT = """#!/bin/sh
+echo "$PWD $*" >> {folder}/calls
+{prints}
+"""
+
+
+class Client:
+    """The folder of a docker client that prints an archive."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.archive = folder / "saved.tar"
+        self.print(f"exec cat {self.archive}")
+
+    def print(self, commands: str) -> None:
+        """Let the client run these commands."""
+        (self.folder / "docker").write_text(CLIENT.format(folder=self.folder, prints=commands))
+        (self.folder / "docker").chmod(0o755)
+
+    def hold(self, files: Mapping[str, bytes]) -> str:
+        """Let the engine hold an image with these files and glibc's loader; return its id."""
+        content = files_archive({LOADER.lstrip("/"): loader(), **files})
+        folder = write_layout(self.folder / f"layout{len(files)}", [(content, "tar", bytes)])
+        pack_folder(folder, self.archive)
+        return identity(folder)
+
+    @property
+    def calls(self) -> list[str]:
+        calls = self.folder / "calls"
+        return calls.read_text().splitlines() if calls.exists() else []
+
+
+def identity(layout: Path) -> str:
+    """Return the id that an engine gives a layout's image: the digest of its configuration."""
+    manifest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
+    content = json.loads((layout / f"blobs/{manifest.replace(':', '/')}").read_text())
+    return str(content["config"]["digest"])
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Client:
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    return Client(tmp_path)
+
+
+def inputs(ref: str, *exceptions: Mapping[str, str], **values: Any) -> dict[str, Any]:
+    given = {"name": NAME, "platform": "linux/amd64", "engine": "", "compiled": {}, "exceptions": [*exceptions]}
+    return {"ref": ref, **given, **values}
+
+
+def of_layout(client: Client) -> str:
+    """As moby 25 and later, which names each blob by its digest."""
+    folder = write_layout(client.folder / "layout", LAYERS)
+    pack_folder(folder, client.archive)
+    return identity(folder)
+
+
+def of_containerd(client: Client) -> str:
+    """As moby with containerd's images, whose id is the digest of what the name is for."""
+    of_layout(client)
+    index = json.loads((client.folder / "layout/index.json").read_text())
+    return str(index["manifests"][0]["digest"])
+
+
+def of_folders(client: Client) -> str:
+    """As moby before 25: a layer in a folder, and a link to it for the same layer once more."""
+    write_docker(client.archive)
+    with tarfile.open(client.archive) as archive:
+        config = archive.extractfile("config.json")
+        assert config
+        return f"sha256:{hashlib.sha256(config.read()).hexdigest()}"
+
+
+@pytest.mark.parametrize("save", [of_layout, of_containerd, of_folders])
+def test_saved_image_of_each_form_is_read(client: Client, save: Callable[[Client], str]) -> None:
+    image, layers = engine_image.read(NAME, save(client), "", "linux/amd64", contents.facts)
+    expected = {"bin/p", "usr/lib64/ld-linux-x86-64.so.2", "usr/lib64/libb.so", "usr/lib64/libc.so.1"}
+    assert {*contents.of(layers, image.config).binaries} == expected
+    assert (image.platform, len(layers)) == ("linux/amd64", len(image.layers))
+
+
+def test_unpushed_image_that_loads_passes_the_gate(client: Client) -> None:
+    ref = client.hold({"opt/b": elf(interpreter=LOADER)})
+    created = InspectUnpushed().create(inputs(ref))
+    assert (created.id, created.outs) == (ref, {"ref": ref})
+    assert client.calls == [f"{ROOT} save {NAME}"]
+
+
+def test_unpushed_image_without_a_library_ends_the_update(client: Client) -> None:
+    ref = client.hold({"opt/a": PROGRAM, "opt/b": PROGRAM, "opt/_C.so": elf("_C.so", gpu=fatbin((2, 80, 0)))})
+    given = inputs(ref, compiled={"/opt/_C.so": "9.0"})
+    with pytest.raises(Exception, match="fault") as refusal:
+        InspectUnpushed().create(given)
+    assert str(refusal.value).split("\n") == [
+        f"{NAME}: ends the update because of 3 faults; mend the image, or list it in slipway:inspection.exceptions:",
+        "  /opt/a: misses libgone.so.1: not in the image",
+        "  /opt/b: misses libgone.so.1: not in the image",
+        "  /opt/_C.so: misses code for 9.0: it has sm_80; /opt/_C.so is compiled for 9.0",
+    ]
+    excepted = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    other = {"files": "/opt/_C.so", "missing": "9.0", "reason": "it runs on A100 alone"}
+    InspectUnpushed().create({**given, "exceptions": [excepted, other]})
+
+
+def test_image_that_was_pushed_before_is_not_read(client: Client) -> None:
+    ref = f"r.example/x/torch@sha256:{'a' * 64}"
+    assert InspectUnpushed().create(inputs(ref)).outs == {"ref": ref}
+    assert client.calls == []
+
+
+def test_unchanged_image_is_not_read_again(client: Client) -> None:
+    ref = client.hold({})
+    state = InspectUnpushed().create(inputs(ref)).outs
+    assert state
+    row = {"files": "/opt/a", "missing": "*", "reason": "x"}
+    assert not InspectUnpushed().diff("", state, inputs(ref, row, engine="unix://elsewhere")).changes
+    assert InspectUnpushed().diff("", state, inputs(f"sha256:{'b' * 64}")).changes
+
+
+def test_image_of_named_engine_is_read_there(client: Client) -> None:
+    ref = client.hold({})
+    InspectUnpushed().create(inputs(ref, engine="unix://.slipway/engines/t-amd64.sock"))
+    assert client.calls == [f"{ROOT} --host unix://.slipway/engines/t-amd64.sock save {NAME}"]
+
+
+def test_other_image_under_the_name_is_refused(client: Client) -> None:
+    client.hold({})
+    assert refusal_line(InspectUnpushed().create, inputs(f"sha256:{'b' * 64}")) == (
+        f"{NAME}: the Docker engine holds another image by this name than sha256:{'b' * 64}, which the update built: "
+        "run the update again, and not beside another one of the same image"
+    )
+
+
+@pytest.mark.parametrize(
+    ("commands", "reason"),
+    [
+        ("echo 'Error response from daemon: No such image' >&2; exit 1", "Error response from daemon: No such image"),
+        ("head -c 2000 {archive}; echo 'unexpected EOF' >&2; exit 1", "unexpected EOF"),
+        ("exit 7", "status 7"),
+    ],
+)
+def test_engine_that_does_not_save_is_one_line(client: Client, commands: str, reason: str) -> None:
+    ref = client.hold({"opt/a": PROGRAM})
+    client.print(commands.format(archive=client.archive))
+    line = refusal_line(InspectUnpushed().create, inputs(ref, engine="ssh://b"))
+    assert line == f"{NAME}: the Docker engine at ssh://b: `docker save` failed: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"\x1f\x8b" + bytes(2000), "malformed layer archive"),
+        (b"no archive" * 300, "malformed layer archive"),
+        (b"{" * 3000, "no layer blobs/sha256/"),
+        (gzip.compress(layer(("opt/a", PROGRAM)))[:-9], "malformed layer archive"),
+    ],
+)
+def test_malformed_layer_of_an_engine_is_one_line(client: Client, content: bytes, error: str) -> None:
+    folder = write_layout(client.folder / "layout", [(content, "tar", bytes)])
+    pack_folder(folder, client.archive)
+    assert error in refusal_line(InspectUnpushed().create, inputs(identity(folder)))
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"no archive" * 100, "no archive of `docker save`: malformed layer archive"),
+        (b"", "empty file"),
+        (layer(("x", b"{}")), "without index.json and manifest.json"),
+        (layer(("manifest.json", b"[]")), "an archive of 0 images, expected one: none"),
+        (layer(("manifest.json", b"{")), "manifest.json is not JSON"),
+        (layer((f"blobs/sha256/{'a' * 64}", b"{}")), "a blob is corrupt"),
+    ],
+)
+def test_what_is_no_archive_of_an_engine_is_one_line(client: Client, content: bytes, error: str) -> None:
+    client.archive.write_bytes(content)
+    assert error in refusal_line(InspectUnpushed().create, inputs(f"sha256:{'b' * 64}"))
+
+
+def test_engine_that_still_saves_a_malformed_layer_is_left(client: Client) -> None:
+    folder = write_layout(client.folder / "layout", [(b"\x1f\x8b" + bytes(2000), "tar", bytes)])
+    pack_folder(folder, client.archive)
+    client.print(f"cat {client.archive} && exec cat /dev/zero")
+    assert "malformed layer archive" in refusal_line(InspectUnpushed().create, inputs(identity(folder)))
