@@ -151,11 +151,18 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def compare(
-    before: Image, after: Image, *, thorough: bool = False, inspect: bool = False, across: bool = False
+    before: Image,
+    after: Image,
+    *,
+    thorough: bool = False,
+    inspect: bool = False,
+    across: bool = False,
+    compiled: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compare two images of one platform, or ``across`` platforms.
 
-    ``thorough`` reads shared layers too. ``inspect`` inspects both images, which reads all of their layers.
+    ``thorough`` reads shared layers too. ``inspect`` inspects both images, which reads all of their layers. Both are
+    held to what is ``compiled`` for GPUs, see :class:`stacks.spec.ImageSpec`.
 
     Raises:
         SlipwayError: the platforms differ, or a layer cannot be read.
@@ -173,6 +180,7 @@ def compare(
     while layers.unread and any(packages.database(file.path) for file in files if not file.certain):
         layers.read(layers.unread[-1:])
         files = layers.differences()
+    loading = [loading_change.values(image, compiled or {}) for image in (before, after)] if inspect else None
     return Comparison(
         before,
         after,
@@ -180,7 +188,7 @@ def compare(
         tuple(_packages(files)),
         tuple(files),
         tuple(layers.unread),
-        tuple(_settings(loading_change.values(before), loading_change.values(after))) if inspect else None,
+        tuple(_settings(*loading)) if loading else None,
     )
 
 

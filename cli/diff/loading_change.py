@@ -7,20 +7,22 @@ from collections.abc import Mapping
 from typing import Final
 
 from oci.binaries import inspection
-from oci.binaries.inspection import Inspection
+from oci.binaries.inspection import Inspection, Question
 from oci.binaries.plugins import Plugin
 from oci.registry_image import Image
 
 _FAULT: Final = "fault"
 
 
-def values(image: Image) -> Mapping[str, str]:
+def values(image: Image, compiled: Mapping[str, str]) -> Mapping[str, str]:
     """Inspect an image; return what was found, by name: each fault and plugin, the GPU code, the least driver.
+
+    ``compiled`` is what the image is held to: see :class:`stacks.spec.ImageSpec`.
 
     Raises:
         SlipwayError: a layer cannot be read.
     """
-    return _values(inspection.inspect(image))
+    return _values(inspection.inspect(image, Question(compiled=compiled)))
 
 
 def _values(inspected: Inspection) -> dict[str, str]:

@@ -180,9 +180,7 @@ def outputs(stack: str, root: Path) -> dict[str, Any]:
     raise SlipwayError(f"stack {stack}: pulumi cannot read the published outputs: {one_line(message.strip(), 240)}")
 
 
-def _image(
-    image: PlannedImage, planned: Plan, last: _Published, compared: Callable[[Image, Image], Comparison]
-) -> ImageDiff:
+def _image(image: PlannedImage, planned: Plan, last: _Published, compared: Callable[..., Comparison]) -> ImageDiff:
     spec = image.spec
     built = last.images.get(spec.name)
     login = credentials.configured(planned.config.registry)
@@ -198,7 +196,8 @@ def _image(
     state: State = "new" if built is None else "changed" if changes else "unchanged"
     if published and changes and planned.config.publish and Repository(image.reference, login).visible_digest():
         newer = fetch(image.reference, login)
-        content = compared(published, newer)
+        # What the published one was compiled for is known no more: both are held to what is compiled now.
+        content = compared(published, newer, compiled=spec.compiled)
     return ImageDiff(
         spec.name,
         spec.product,

@@ -20,6 +20,7 @@ from cli.diff.stack_diff import Change, StackDiff, diff
 from cli.diff.stack_diff import _base as moved
 from cli.main import main
 from oci.registry_image import fetch
+from stacks import plan
 from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.plan import PlannedImage
@@ -444,6 +445,28 @@ def test_diff_inspected_names_new_fault_and_gpu_code(registry: Registry, capsys:
         {"name": "GPU code sm_80", "before": "1 file", "after": None},
         {"name": "GPU code sm_100", "before": None, "after": "1 file"},
     ]
+
+
+def test_diff_of_stack_is_held_to_what_it_compiles_now(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_REGISTRY", registry.address)
+    planned = plan.make("efa").image()
+    archs = planned.spec.compiled["/opt/nccl-tests/*"]
+    assert archs == "8.0 8.6 8.9 9.0 10.0 10.3"
+    name = planned.reference.partition("/")[2].rpartition(":")[0]
+
+    def push(tag: str, *archs: int) -> str:
+        program = elf("", gpu=fatbin(*((2, arch, 0) for arch in archs)))
+        return registry.image(f"{name}:{tag}", [files_archive({"opt/nccl-tests/all_reduce_perf": program})])
+
+    published = {"images": {planned.spec.name: {"ref": push("old", 80, 90, 100, 120), "tag": "old"}}}
+    push(planned.tag, 90, 100, 120)
+    (image,) = stack_diff.diff("efa", ROOT, planned.spec.name, inspect=True, before=published).images
+    assert image.content
+    assert image.content.loading
+    program = "/opt/nccl-tests/all_reduce_perf"
+    faults = [(row.name, row.before, row.after) for row in image.content.loading if row.name.startswith(f"{program}: ")]
+    reason = f"it has sm_90, sm_100, sm_120; /opt/nccl-tests/* is compiled for {archs}"
+    assert faults == [(f"{program}: misses code for {arch}", None, reason) for arch in ("8.0", "8.6", "8.9")]
 
 
 def test_diff_inspected_is_a_table_or_a_line(registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
