@@ -82,9 +82,9 @@ def _refused(
 ) -> Iterator[str]:
     """Yield a line for each thing that is missing or fails."""
     yield from _lines(_unsigned, target.ref, target, target.annotations)
-    for ref in [f"{target.repository}@{image.digest}" for image in images]:
+    for ref, stated in dict(_attested(image.digest, target) for image in images).items():
         if ref != target.ref:
-            yield from _lines(_unsigned, ref, target, {})
+            yield from _lines(_unsigned, ref, target, stated)
         yield from _lines(_against_policy, ref, target, now)
         if promotion.loading:
             yield from _lines(_loading, ref, target, promotion, now)
@@ -92,6 +92,18 @@ def _refused(
             yield from _lines(_vulnerable, ref, target, target.config.vulnerabilities, now)
     if promotion.gpu_checks:
         yield from _lines(_gpu, target, promotion.gpu_checks, promotion, root, now)
+
+
+def _attested(digest: str, target: PublishedImage) -> tuple[str, Mapping[str, str]]:
+    """Return what the update attested of an image in the target, and what its signature must state.
+
+    That is the image itself, or the index that an engine pushed of it.
+    """
+    ref = f"{target.repository}@{digest}"
+    if ref not in target.parts:
+        pushed = (part for part in target.parts if digest in {each.digest for each in fetch_each(part, target.login)})
+        ref = next(pushed, ref)
+    return ref, target.parts.get(ref, {})
 
 
 def _lines(check: Callable[..., Iterable[str]], *arguments: Any) -> list[str]:

@@ -12,7 +12,7 @@ from cli.diff import stack_diff
 from oci import credentials
 from oci.blob import DIGEST
 from oci.credentials import Login
-from stacks import plan
+from stacks import plan, platforms
 from stacks.config.signing import Signing
 from stacks.config.stack_config import StackConfig
 from stacks.errors import SlipwayError, one_line
@@ -23,7 +23,9 @@ class PublishedImage:
     """An image, or an index, of a stack.
 
     ``ref`` is ``repository@sha256:...``. ``annotations`` are what its signature must state: nothing for an image that
-    the state does not name, which the user named by its digest.
+    the state does not name, which the user named by its digest. ``parts`` are what the update attested: by reference,
+    what the signature of each platform's image must state, or that of the one image. Without a name in the state, they
+    are unknown.
     """
 
     stack: str
@@ -33,6 +35,7 @@ class PublishedImage:
     signing: Signing
     config: StackConfig
     login: Login | None
+    parts: Mapping[str, Mapping[str, str]]
 
     @property
     def repository(self) -> str:
@@ -58,11 +61,11 @@ def published(stack: str, image: str, root: Path, digest: str | None = None) -> 
     images: Mapping[str, Mapping[str, Any]] = stack_diff.outputs(stack, root).get("images", {})
     built = stack_diff.pushed(stack, images, image)[image]
     ref, annotations = built["ref"], verify.stated(planned, image, built)
+    parts = {part["ref"]: verify.stated(planned, name, part) for name, part in platforms.parts({image: built}).items()}
     if digest is not None and not DIGEST.fullmatch(digest):
         raise SlipwayError(f"--digest: '{one_line(digest)}' is no digest: give sha256: and 64 digits 0-9 a-f")
     if digest is not None and digest != ref.partition("@")[2]:
-        ref, annotations = f"{ref.partition('@')[0]}@{digest}", {}
+        ref, annotations, parts = f"{ref.partition('@')[0]}@{digest}", {}, {}
     login = credentials.configured(planned.config.registry)
-    return PublishedImage(
-        stack, image, ref, annotations, signing, planned.config, login if login and login.applies_to(ref) else None
-    )
+    applicable = login if login and login.applies_to(ref) else None
+    return PublishedImage(stack, image, ref, annotations, signing, planned.config, applicable, parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from oci import cosign, index
 from tests.engine.project import Project
 from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.engine.test_products import machine
-from tests.helpers import gpu_reports
+from tests.helpers import gpu_reports, pushed_image
 from tests.provider.conftest import _HTPASSWD, PASSWORD, USER, Registry, private_registry
 from toolchain.checkout import Checkout
 from toolchain.machine import golang
@@ -217,6 +218,55 @@ def test_index_and_its_platforms_are_signed(project: Project, keys: Keys) -> Non
 def parts(image: dict[str, Any]) -> list[str]:
     """Return the images of an index by digest."""
     return [part["ref"] for part in image["platforms"].values()]
+
+
+COPIED = """ARG BASE_IMAGE
+ARG CHECKED_IMAGE=installed
+FROM ${BASE_IMAGE} AS installed
+ARG WORD
+COPY link0/file.txt /${WORD}.txt
+FROM ${CHECKED_IMAGE} AS checks
+COPY link0/checks /checks
+FROM installed
+"""
+"""An image with checks that any engine builds for any platform."""
+
+
+@pytest.mark.slow
+def test_index_is_promoted_on_the_evidence_of_each_part(project: Project, keys: Keys, tmp_path: Path) -> None:
+    project.write("dockerfiles/link0/Dockerfile", COPIED)
+    project.write(CHECK, PASSING)
+    promotion = {"tags": ["stable"], "gpuChecks": {"profile": "eks-p5", "gpus": 2}}
+    signed = keys.signing(sbom=False, provenance=False)
+    project.configure(platforms=["linux/amd64", "linux/arm64"], signing=signed, promotion=promotion)
+    project.up()
+    outputs = project.outputs()
+    image = outputs["images"]["link0"]
+    for name, ref in zip(("link0-amd64", "link0-arm64"), parts(image), strict=True):
+        assert outputs["signed"][name]["loading"] == {"attestation": cosign.attached(ref, "att"), "result": "PASSED"}
+
+    (missing,) = project.stacks("promote", "t", "link0", "stable", code=1).splitlines()[1:]
+    assert missing.startswith(f"  {image['ref']}: gpu: cosign verify-attestation: ")
+    now = datetime.now(UTC).isoformat()
+    report = tmp_path / "report.json"
+    report.write_text(gpu_reports.text("good", image=image["ref"], started=now, finished=now))
+    project.stacks("evidence", "t", "link0", str(report))
+    promoted = project.stacks("promote", "t", "link0", "stable")
+    assert promoted.endswith(f"/link0:stable names {image['digest']}; before: nothing\n")
+    assert project.fetch(f"{project.path}/link0/manifests/stable") == project.manifest(image["ref"])
+
+    # Without the evidence of one of its platforms, and then with that of the other in its place.
+    ours, other = (cosign.attached(ref, "att") for ref in parts(image))
+    repository, _, tag = other.rpartition(":")
+    content = project.fetch(f"{project.path}/link0/manifests/{tag}")
+    address = (
+        f"http://{project.registry}/v2/{project.path}/link0/manifests/sha256:{hashlib.sha256(content).hexdigest()}"
+    )
+    assert requests.delete(address, timeout=10).status_code == requests.codes.accepted
+    for _ in range(2):
+        (missing,) = project.stacks("promote", "t", "link0", "stable", code=1).splitlines()[1:]
+        assert missing.startswith(f"  {parts(image)[1]}: loading: cosign verify-attestation: "), missing
+        pushed_image.copy(ours, f"{repository}:{tag}")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from oci.evidence import gpu_report
 from oci.vulnerabilities import grype
 from stacks.errors import SlipwayError
 from tests.fakes import vulnerability_scanner
-from tests.fakes.registry import MANIFEST, Registry, serve, skip_retry_waits
+from tests.fakes.registry import INDEX, MANIFEST, Registry, serve, skip_retry_waits
 from tests.helpers import gpu_reports
 from tests.helpers.sample_repository import STACK, Checkout, make
 
@@ -41,11 +41,11 @@ class Evidence:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         self.unsigned: set[str] = set()
-        self.stated: Mapping[str, str] | None = None
+        self.stated: dict[str, Mapping[str, str] | None] = {}
         self.noted: dict[str, datetime] = {}
 
     def verify(self, ref: str, _: Any, __: Any, annotations: Mapping[str, str] | None = None) -> None:
-        self.stated = annotations
+        self.stated[ref] = annotations
         if ref in self.unsigned:
             raise cosign.Unsigned(f"{ref}: cosign verify: no signatures found")
 
@@ -71,11 +71,27 @@ class Stack:
         self._checkout = checkout
         self.configure()
 
-    def _push(self, day: int) -> str:
-        config = {"os": "linux", "architecture": "amd64", "created": f"2026-11-{day}T12:00:00Z"}
+    def _push(self, day: int, architecture: str = "amd64") -> str:
+        config = {"os": "linux", "architecture": architecture, "created": f"2026-11-{day}T12:00:00Z"}
         body = json.dumps({**config, "rootfs": {"diff_ids": []}}).encode()
         manifest = {"config": {"digest": self.registry.blob(body), "size": len(body)}, "layers": []}
         return f"{self.registry.address}/acme/torch@{self.registry.manifest('acme/torch:x', MANIFEST, manifest)}"
+
+    def push_index(self, *days: int) -> list[str]:
+        """Publish an index of images for two platforms, built on these days; return their references."""
+        parts = [self._push(day, name) for day, name in zip(days, ("amd64", "arm64"), strict=True)]
+        platforms = [{"os": "linux", "architecture": name} for name in ("amd64", "arm64")]
+        self.published = self.index(zip(parts, platforms, strict=True))
+        return parts
+
+    def index(self, entries: Iterable[tuple[str, Mapping[str, str]]]) -> str:
+        """Push an index of images by platform; return its reference."""
+        listed = [
+            {"mediaType": MANIFEST, "size": 1, "digest": ref.partition("@")[2], "platform": platform}
+            for ref, platform in entries
+        ]
+        digest = self.registry.manifest("acme/torch:x", INDEX, {"mediaType": INDEX, "manifests": listed})
+        return f"{self.registry.address}/acme/torch@{digest}"
 
     def configure(self, **promoted: Any) -> None:
         keys = {
@@ -148,7 +164,7 @@ def test_promotion_moves_tag_to_the_published_image(stack: Stack) -> None:
     digest = stack.published.partition("@")[2]
     assert line == f"torch: {stack.registry.address}/acme/torch:stable names {digest}; before: nothing"
     assert stack.tagged == digest
-    assert stack.evidence.stated == {"tag": "1-base"}
+    assert stack.evidence.stated == {stack.published: {"tag": "1-base"}}
     assert stack.promote().endswith(f"names {digest} already, and its evidence verifies")
 
 
@@ -236,6 +252,106 @@ def test_vulnerable_image_is_not_promoted(stack: Stack, tmp_path: Path, monkeypa
     assert stack.refused()[1:] == [
         f"  {stack.published}: vulnerability: CVE-2026-0001 (critical): apt 2.6.2, mended in 99"
     ]
+
+
+@pytest.fixture
+def parts(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The images for two platforms of a published index, each of which loads; the GPU checks passed on the index."""
+    refs = stack.push_index(24, 25)
+    platforms = {
+        f"linux/{name}": {"ref": ref, "tag": f"1-{name}"} for name, ref in zip(("amd64", "arm64"), refs, strict=True)
+    }
+    built = {"images": {"torch": {"ref": stack.published, "tag": "1-base", "platforms": platforms}}}
+    monkeypatch.setattr(stack_diff, "outputs", lambda *_: built)
+    for ref in refs:
+        stack.loads(ref)
+    stack.checked(stack.report("good"))
+    return refs
+
+
+def test_index_is_promoted_on_the_evidence_of_each_part(stack: Stack, parts: list[str]) -> None:
+    assert len({*parts, stack.published}) == 3
+    line = stack.promote()
+    digest = stack.published.partition("@")[2]
+    assert line == f"torch: {stack.registry.address}/acme/torch:stable names {digest}; before: nothing"
+    assert stack.registry.manifests[digest][0] == INDEX
+    assert f"PUT /v2/acme/torch/manifests/stable {INDEX}" in stack.registry.requests
+    assert stack.evidence.stated == {
+        stack.published: {"tag": "1-base"},
+        parts[0]: {"tag": "1-amd64"},
+        parts[1]: {"tag": "1-arm64"},
+    }
+
+
+def test_index_with_a_part_that_lacks_evidence_is_refused(stack: Stack, parts: list[str]) -> None:
+    fault = {"file": "/opt/a", "names": ["libgone.so.1"], "fault": "/opt/a: misses libgone.so.1"}
+    stack.loads(parts[0], faults=[fault])
+    stack.evidence.kept.pop((parts[1], "loading"))
+    stack.evidence.unsigned.add(parts[1])
+    stack.checked(stack.report("planted"))
+    assert stack.refused() == [
+        "torch: stable is not set:",
+        f"  {parts[0]}: loading: /opt/a: misses libgone.so.1",
+        f"  {parts[1]}: cosign verify: no signatures found",
+        f"  {parts[1]}: loading: cosign verify-attestation: no matching attestations",
+        (
+            f"  {stack.published}: gpu: the GPU checks failed: NCCL is slow: 27 GB/s bus bandwidth over 2 GPUs; one "
+            "copies to another at 379 GB/s"
+        ),
+    ]
+
+
+def test_evidence_of_the_index_alone_does_not_count(stack: Stack, parts: list[str]) -> None:
+    for ref in parts:
+        stack.evidence.kept.pop((ref, "loading"))
+    stack.loads(stack.published)
+    assert [line.split(": ")[0].strip() for line in stack.refused()[1:]] == parts
+
+
+def test_report_of_one_part_is_none_of_the_index(stack: Stack, parts: list[str]) -> None:
+    stack.checked(stack.report("good", parts[0]))
+    assert stack.refused()[1:] == [
+        f"  {stack.published}: gpu: the report is of another image, {parts[0].partition('@')[2]}"
+    ]
+
+
+def test_index_goes_back_only_to_a_named_digest(stack: Stack, parts: list[str]) -> None:
+    current = stack.published.partition("@")[2]
+    assert stack.promote().endswith("before: nothing")
+    older = stack.push_index(23, 22)
+    stack.registry.digests["acme/torch:stable"] = current
+    for ref in older:
+        stack.loads(ref)
+    stack.checked(stack.report("good"))
+    digest = stack.published.partition("@")[2]
+    stack_diff.outputs("local", stack.root)["images"]["torch"]["ref"] = stack.published
+    assert stack.refused()[0].endswith(f"to go back to that, give --digest {digest}")
+    assert stack.promote(digest=digest).endswith(f"names {digest}; before: {current}")
+    stack.evidence.unsigned.add(older[1])
+    assert stack.refused(digest=digest)[1:] == [f"  {older[1]}: cosign verify: no signatures found"]
+    assert parts[0] not in older
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_index_that_an_engine_pushed_has_its_own_evidence(stack: Stack, parts: list[str], several: bool) -> None:
+    """An engine may push an image as an index with an attestation beside it: that is what the update signs."""
+    pushed = stack.index(
+        [
+            (parts[0], {"os": "linux", "architecture": "amd64"}),
+            (stack.refs[0], {"os": "unknown", "architecture": "unknown"}),
+        ]
+    )
+    images = stack_diff.outputs("local", stack.root)["images"]
+    if several:
+        images["torch"]["platforms"]["linux/amd64"]["ref"] = pushed
+    else:
+        images["torch"] = {"ref": pushed, "tag": "1-base"}
+        stack.published = pushed
+        stack.checked(stack.report("good"))
+    stack.evidence.unsigned.add(parts[0])
+    stack.evidence.kept.pop((parts[0], "loading"))
+    stack.loads(pushed)
+    assert "names sha256:" in stack.promote()
 
 
 @pytest.mark.parametrize(
