@@ -168,8 +168,10 @@ def test_apex_of_two_days_is_the_same(tmp_path: Path) -> None:
     assert 'datetime.fromtimestamp(0).strftime("%y.%m.%d")' in (tmp_path / "setup.py").read_text()
 
 
-def torch_environment(folder: Path, cuda: str, machine: str, names: str, magma: str = "") -> list[str]:
-    """Return variables that torch is built with for a CUDA and a machine, as `uname` names it, and what pip installs for it."""
+def torch_build(
+    folder: Path, cuda: str, machine: str, names: str, **arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Print variables that torch is built with for a CUDA and a machine, as `uname` names it, and what pip installs for it."""
     log = f'echo "${{0##*/}}" "$@" >> {folder}/log'
     for program, text in {"uname": f"echo {machine}", "apt-install": log, "fetch-magma": log}.items():
         (folder / program).write_text(f"#!/bin/sh\n{text}\n")
@@ -186,11 +188,20 @@ def torch_environment(folder: Path, cuda: str, machine: str, names: str, magma: 
         "ARCH_LIST": "9.0",
         "CUDA_VERSION": cuda,
     }
-    environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": magma}
+    environment |= {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": "", "TORCH_SWITCHES": ""}
     environment["CUDA_HOME"] = str(folder / "cuda")
     environment |= {"TRITON_VERSION": "none", "VIRTUAL_ENV": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
     command = ["sh", "-euc", script, str(recipes / "build")]
-    return subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    return subprocess.run(
+        command, cwd=folder, check=False, env={**environment, **arguments}, capture_output=True, text=True
+    )
+
+
+def torch_environment(folder: Path, cuda: str, machine: str, names: str, **arguments: str) -> list[str]:
+    """Return the lines that :func:`torch_build` prints."""
+    done = torch_build(folder, cuda, machine, names, **arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -222,7 +233,7 @@ def test_torch_has_cufile_where_cuda_has_it(tmp_path: Path, headers: list[str], 
 
 
 def test_torch_with_archive_of_magma_fetches_it(tmp_path: Path) -> None:
-    torch_environment(tmp_path, "13.2.1", "x86_64", "", magma="magma-cuda132-2.6.1-1.tar.bz2")
+    torch_environment(tmp_path, "13.2.1", "x86_64", "", MAGMA_ARCHIVE="magma-cuda132-2.6.1-1.tar.bz2")
     assert (tmp_path / "log").read_text() == "apt-install curl\nfetch-magma magma-cuda132-2.6.1-1.tar.bz2\n"
 
 
@@ -256,6 +267,33 @@ def test_attention4_at_a_version_says_it(tmp_path: Path, version: str, exported:
     assert recipe("flash-attention4", tmp_path, script, VERSION=version, CUDA_VERSION="13.2.1") == [exported]
 
 
+CMAKE_LISTS = "option(USE_MKLDNN)\nset(ATEN_THREADING OMP)\n"
+"""Of CMakeLists.txt of pytorch/pytorch."""
+
+
+@pytest.mark.parametrize(
+    ("switches", "printed"),
+    [
+        ("ATEN_THREADING=NATIVE\nCMAKE_CXX_FLAGS=-O3 -g\nUSE_MKLDNN=0", ["0", "NATIVE", "-O3 -g"]),
+        ("", ["", "", ""]),
+    ],
+)
+def test_torch_is_built_with_a_stacks_switches(tmp_path: Path, switches: str, printed: list[str]) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
+    names = '"${USE_MKLDNN:-}" "${ATEN_THREADING:-}" "${CMAKE_CXX_FLAGS:-}"'
+    lines = torch_environment(tmp_path, "13.2.1", "x86_64", names, TORCH_SWITCHES=switches)
+    assert lines[:3] == printed
+
+
+def test_switch_that_torch_does_not_read_ends_its_build(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
+    done = torch_build(tmp_path, "13.2.1", "x86_64", "", TORCH_SWITCHES="USE_MKL=0")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "build: nothing in this source of torch reads USE_MKL, which slipway:cmake sets; correct the name or leave it out\n",
+    )
+
+
 LIBRARIES = {
     "cusparselt": ("libcusparseLt.so.0", "cusparseLtInit"),
     "nvshmem": ("libnvshmem_host.so.3", "nvshmem_my_pe"),
@@ -263,7 +301,7 @@ LIBRARIES = {
 """What NVIDIA's wheels have below nvidia/<library>/lib, and a function of it: cli/upstream/contracts of these names."""
 
 TORCH_SETUP = """
-import os, subprocess, sysconfig
+import os, subprocess
 from setuptools import setup
 from setuptools.dist import Distribution
 
@@ -272,7 +310,7 @@ class Binary(Distribution):
         return True
 
 os.makedirs("torch/lib", exist_ok=True)
-nvshmem = sysconfig.get_path("purelib") + "/nvidia/nvshmem/lib/libnvshmem_host.so.3"
+nvshmem = os.environ.get("NVSHMEM_HOME", "") + "/lib/libnvshmem_host.so.3"
 linked = {
     "torch_cuda": (os.environ["USE_CUSPARSELT"], os.environ.get("CUSPARSELT_LIBRARY", "") + "/libcusparseLt.so", "cusparseLtInit"),
     "torch_nvshmem": (os.environ["USE_NVSHMEM"], nvshmem, "nvshmem_my_pe"),
@@ -311,7 +349,7 @@ def torch_wheel(folder: Path, builder: Path, **versions: str) -> tuple[Path, str
     script = '. "${0%/*}/recipe"; cd "$1"; environment; echo "$requirements"; wheel "$1/dist" > "$1/log" 2>&1'
     command = ["sh", "-euc", script, str(ROOT / "dockerfiles/wheels/build"), str(folder)]
     path = f"{builder}/bin:{os.environ['PATH']}"
-    given = {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": "", **versions}
+    given = {"CUSPARSELT_VERSION": "", "NVSHMEM_VERSION": "", "MAGMA_ARCHIVE": "", "TORCH_SWITCHES": "", **versions}
     # A universal build, which installs no package of the distribution.
     known = {
         "COMPONENT": "torch",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from stacks.config.model import Model
 from stacks.config.values import is_commit
+from stacks.flavors.torch_family.cmake import switched_features
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.spec import Branch, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import Suffix
@@ -200,18 +201,32 @@ def triton(torch: str, commit: str | None, machine: Machine) -> dict[str, str]:
 
 
 def features(
-    torch: str, machine: Machine, *, cuda: bool = True, without: Mapping[str, str] | None = None
+    torch: str,
+    machine: Machine,
+    *,
+    cuda: bool = True,
+    without: Mapping[str, str] | None = None,
+    switches: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return what an image's torch must have, as an argument of its checks: the features of the published wheel.
+
+    Variables of PyTorch's build add features and take some away; one that torch must not have begins with ``-``.
 
     Args:
         torch: torch's version.
         machine: the image's; only wheels for amd64 are in the table.
         cuda: whether torch is built with CUDA.
         without: features that are left out by choice, each with its reason.
+        switches: the variables.
     """
     published = published_features(torch, cuda=cuda) if machine == "amd64" else ()
-    return {"FEATURES": " ".join(feature for feature in published if feature not in (without or {}))}
+    decided = switched_features(switches or {})
+    off = [feature for feature, on in decided.items() if not on]
+    left = [feature for feature in published if feature not in (without or {}) and feature not in off]
+    # What a wheel has is in the table. Of a release that was not read, it is not known whether the check can tell.
+    every = published_features(torch, cuda=True) if published else tuple(decided)
+    more = [feature for feature, on in decided.items() if on and feature not in every]
+    return {"FEATURES": " ".join([*left, *more, *(f"-{feature}" for feature in off)])}
 
 
 def libraries(torch: str, cuda_version: str) -> dict[str, str]:

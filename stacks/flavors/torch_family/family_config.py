@@ -12,6 +12,7 @@ from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import NEWEST, PUBLISHED, Package, Torch, check_published
 from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, TorchRelease, Url, Version
+from stacks.flavors.torch_family.cmake import DESCRIPTION, Switches
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
@@ -121,6 +122,7 @@ class FamilyConfig(StackConfig):
         None,
         description="Compute capabilities to compile for, such as 8.0 9.0+PTX. Default: by CUDA.",
     )
+    cmake: Switches = Field(default_factory=dict, description=f"{DESCRIPTION} Needs torch.source: build.")
     transformer_engine: Pin = Field(default=False, description="TransformerEngine in torch: version, commit or false.")
     flash_attention3: CommitPin = Field(default=False, description="FlashAttention 3 in torch: commit or false.")
     extras: Extras = Field(
@@ -166,6 +168,7 @@ class FamilyConfig(StackConfig):
         if self.arch_list is not None:
             arch_list(self.arch_list, self.cuda, field="archList")
         self._check_cudnn_release()
+        self._check_cmake()
         self._check_distro()
         self.parent("devel")
         self.parent("base")
@@ -201,6 +204,11 @@ class FamilyConfig(StackConfig):
             raise Incompatible(
                 "cudnn", self.cudnn_release, why, (major, "torch.source: build"), "metadata of torch's wheels"
             )
+
+    def _check_cmake(self) -> None:
+        if self.cmake and self.torch.source == "wheel":
+            why = "cannot be set for published wheels, which are compiled already"
+            raise Incompatible("cmake", ", ".join(self.cmake), why, ("torch.source: build", "no cmake"), "torch.source")
 
     def _check_distro(self) -> None:
         if distro_release(self.distro).packages != "apt":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stacks.flavors.torch_family.cmake import switches_argument
 from stacks.flavors.torch_family.components import (
     Component,
     compiled,
@@ -128,6 +129,7 @@ def _torch_args(config: FamilyConfig, variant: Variant) -> dict[str, str]:
         **triton(torch, config.torch.commits.torch, config.machine),
         **libraries(torch, config.cuda),
         **({"MAGMA_ARCHIVE": config.magma_archive} if config.magma_archive else {}),
+        **switches_argument(config.cmake),
     }
 
 
@@ -188,7 +190,7 @@ def _final_suffix(config: FamilyConfig, variant: Variant) -> Suffix:
 def _features(config: FamilyConfig) -> dict[str, str]:
     """Return what torch must have; of a wheel for another CUDA than the Python index's, nothing was read."""
     if config.torch.source == "build":
-        return features(config.torch.version, config.machine, without=config.without)
+        return features(config.torch.version, config.machine, without=config.without, switches=config.cmake)
     return {} if _index(config) else features(config.torch.version, config.machine)
 
 

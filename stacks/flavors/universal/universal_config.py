@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator, mod
 from stacks.config.model import Model, Sha256, matching
 from stacks.config.stack_config import StackConfig
 from stacks.config.values import ArchList, JobCount, SwitchedVersion, Url, Version, switched
+from stacks.flavors.torch_family.cmake import DESCRIPTION, Switches
 from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.flavors.universal.torch_source import TorchSource
 from stacks.flavors.universal.train import Train
@@ -78,6 +79,7 @@ class Config(StackConfig):
     arch_list: ArchList | None = Field(
         None, description="Compute capabilities to compile for, such as 8.6 or 7.5 8.6+PTX. Default: by CUDA."
     )
+    cmake: Switches = Field(default_factory=dict, description=DESCRIPTION)
     magma: Annotated[str | Literal[False] | None, switched(str, null=True)] = Field(
         None, description="MAGMA by its CUDA, such as 113, or false for none. Default: CUDA's own; none on arm64."
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stacks.flavors.torch_family.cmake import switches_argument
 from stacks.flavors.torch_family.components import (
     FETCHER,
     compiled,
@@ -105,11 +106,12 @@ def _torch_args(config: Config) -> dict[str, str]:
     """Return what torch is built with: Triton and NVIDIA's libraries for GPUs alone."""
     torch = config.torch.version
     if not config.cuda:
-        return {"VARIANT": "universal", "TRITON_VERSION": "none"}
+        return {"VARIANT": "universal", "TRITON_VERSION": "none", **switches_argument(config.cmake)}
     return {
         "VARIANT": "universal",
         **triton(torch, config.torch.commits.torch, config.machine),
         **libraries(torch, config.cuda),
+        **switches_argument(config.cmake),
     }
 
 
@@ -152,7 +154,13 @@ def _train(config: Config, train: Train) -> ImageSpec:
             "TORCHAUDIO_VERSION": versions.get("audio", ""),
             "TORCHTEXT_VERSION": versions.get("text", ""),
             "ARCH_LIST": config.archs,
-            **features(versions["torch"], config.machine, cuda=bool(config.cuda), without=config.without),
+            **features(
+                versions["torch"],
+                config.machine,
+                cuda=bool(config.cuda),
+                without=config.without,
+                switches=config.cmake,
+            ),
             **{name: "\n".join(names) for name, names in packages.items() if names},
             "USER_ID": str(train.uid),
             "GROUP_ID": str(train.group),

@@ -71,6 +71,18 @@ def programs(image: Image) -> set[str]:
     return set(image.run("sh", "-c", "ls /usr/bin /usr/local/cuda/bin /usr/local/bin || true").split())
 
 
+@pytest.mark.slow
+def test_torch_has_the_switches_of_its_stack(world: World) -> None:
+    """The checks of the image, which the build runs, expect oneDNN to be off, and all else of the published wheel."""
+    images = chain.built("base-cu132", world, only="torch", cmake={"USE_MKLDNN": 0})
+    try:
+        assert images.planned["torch"].checks_args["FEATURES"].endswith(" -mkldnn -onednn")
+        program = "import torch; print(torch.backends.mkldnn.is_available(), torch.backends.mkl.is_available())"
+        assert images.image("torch").run("python", "-c", program).split() == ["False", "True"]
+    finally:
+        chain.remove(images)
+
+
 @pytest.mark.parametrize("stack", stacks(*(name for name in STACKS if name.startswith("base"))))
 def test_base_image_compiles_without_development_of_cuda(built: Built, stack: str) -> None:
     images = built(stack)

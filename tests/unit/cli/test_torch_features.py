@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -88,3 +90,66 @@ def test_universal_for_cpu_needs_nothing_of_a_gpu() -> None:
 def test_nothing_is_asked_of_a_wheel_that_was_not_read() -> None:
     assert features("base-cu132", cuda="12.6.3", torch={"version": "2.14.1", "source": "wheel"}, extras={}) == ""
     assert features("base-cu121") == ""
+
+
+def test_switched_off_features_are_asked_to_be_off() -> None:
+    words = features("base-cu132", cmake={"USE_MKLDNN": 0, "USE_GLOO": True}).split()
+    assert words[-2:] == ["-mkldnn", "-onednn"]
+    assert {"gloo", "mkl"} <= {*words}
+    assert not {"mkldnn", "onednn"} & {*words}
+
+
+def test_switched_on_feature_that_no_wheel_has_is_asked_for() -> None:
+    assert "mpi" not in features("base-cu132").split()
+    assert "mpi" in features("base-cu132", cmake={"USE_MPI": 1}).split()
+
+
+def test_switched_off_feature_of_unread_wheel_is_asked_to_be_off() -> None:
+    assert features("base-cu121", cmake={"USE_KINETO": "OFF", "USE_MPI": 1}) == "-kineto -cupti"
+
+
+def test_switch_of_universal_for_cpu_adds_nothing_of_a_gpu() -> None:
+    keys = {"torch": {"version": "2.14.1"}, "cuda": False, "distro": "ubuntu24.04", "python": "3.12"}
+    words = features("universal-cu132", "train", **keys, cmake={"USE_KINETO": 1, "USE_ITT": "no"}).split()
+    assert "kineto" in words
+    assert "cupti" not in words
+    assert words[-1] == "-itt"
+
+
+def test_switches_name_features_that_the_check_tries() -> None:
+    names = set(re.findall(r'^    "([a-z0-9-]+)": ', PROBE, re.MULTILINE))
+    assert {feature for row in table("torch_cmake")["feature"].values() for feature in row["features"]} <= names
+
+
+TORCH = """\
+__version__ = "2.15.0"
+float32 = float64 = complex64 = complex128 = None
+class backends:
+    class mkl:
+        is_available = staticmethod(lambda: True)
+    class mkldnn:
+        is_available = staticmethod(lambda: False)
+"""
+"""A torch with MKL and without oneDNN."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "output", "code"),
+    [
+        ("mkl -mkldnn", "1 features of the published wheel\noff, as slipway:cmake says so: mkldnn\n", 0),
+        ("-mkldnn", "no published wheel of this release was read\noff, as slipway:cmake says so: mkldnn\n", 0),
+        ("mkldnn", "torch 2.15.0 lacks what the published wheel of its release has: mkldnn\n", 1),
+        ("-mkl", "torch 2.15.0 has what slipway:cmake switches off: mkl\n", 1),
+        ("-cuddles", "FEATURES names what this check cannot try: cuddles\n", 1),
+    ],
+)
+def test_check_holds_torch_against_its_features(tmp_path: Path, asked: str, output: str, code: int) -> None:
+    (tmp_path / "torch.py").write_text(TORCH)
+    done = subprocess.run(
+        [sys.executable, torch_features.PROBE],
+        env={"PYTHONPATH": str(tmp_path), "FEATURES": asked},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout + done.stderr, done.returncode) == (output, code)

@@ -28,6 +28,7 @@ FAMILY: dict[str, dict[str, Any]] = {
         "torch": {"audio": False},
     },
     "a cuDNN": {"cuda": "12.9.1", "cudnn": "9.26.0.51"},
+    "own flags": {"cmake": {"USE_MKLDNN": 0, "CMAKE_CXX_FLAGS": "-O3 -g"}},
     "published wheels": {"torch": {"source": "wheel", "audio": False}},
     "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
 }
@@ -63,6 +64,7 @@ UNIVERSAL: dict[str, dict[str, Any]] = {
         "maxJobs": 2,
         "compilerCache": "http://cache.example/ccache",
     },
+    "own flags": {"cmake": {"USE_MKLDNN": 0}},
     "everything off": {"cuda": False, "torch": {"audio": False}},
 }
 NCCL = {**FAMILY, "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"}}

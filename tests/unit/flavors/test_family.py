@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import partial
@@ -15,6 +16,7 @@ from stacks.config.stack_file import ROOT
 from stacks.errors import SlipwayError
 from stacks.flavors.torch_family.family_config import FamilyConfig
 from stacks.spec import CONTEXT, ImageSpec, Outside, Sibling, parents_first
+from stacks.versions.tables import table
 from tests.helpers import refusals
 from tests.helpers.contents import checkout_fingerprints
 
@@ -329,6 +331,62 @@ def test_cudnn_release_is_installed_where_wheels_are_compiled() -> None:
     assert nccl["nccl-builder"].args["CUDNN_VERSION"] == "9.26.0.51"
     devel = Outside(reference="nvidia/cuda:12.9.1-cudnn-devel-ubuntu24.04")
     assert base["torch-wheel"].parents["BASE_IMAGE"] == nccl["nccl-builder"].parents["BASE_IMAGE"] == devel
+
+
+def test_switches_are_an_argument_of_torch_alone() -> None:
+    built = specs("base", cmake={"USE_MKLDNN": False, "CMAKE_CXX_FLAGS": "-O3 -g", "BUILD_BINARY": 1})
+    assert {name: spec.args["TORCH_SWITCHES"] for name, spec in built.items() if "TORCH_SWITCHES" in spec.args} == {
+        "torch-wheel": "BUILD_BINARY=1\nCMAKE_CXX_FLAGS=-O3 -g\nUSE_MKLDNN=false"
+    }
+
+
+def test_switches_move_torch_and_what_stands_on_it_alone() -> None:
+    def fingerprints(**more: Any) -> dict[str, str]:
+        return checkout_fingerprints(specs("nccl", **more).values())
+
+    without, empty, off = fingerprints(), fingerprints(cmake={}), fingerprints(cmake={"USE_MKLDNN": 0})
+    assert without == empty
+    moved = {name for name in without if without[name] != off[name]}
+    assert moved == {name for name in without if name.endswith("-wheel")} | {"torch", "torch-extras"}
+
+
+@pytest.mark.parametrize(
+    ("cmake", "message"),
+    [
+        ({"USE_CUDA": 0}, "the variable USE_CUDA cannot be set here: it is set by slipway:cuda"),
+        ({"MAX_JOBS": 4}, "the variable MAX_JOBS cannot be set here: it is set by slipway:maxJobs"),
+        ({"BUILD_TEST": 1}, "it is set by the recipe, as no image has PyTorch's tests"),
+        ({"USE_NIGHTLY": 1}, "the variable USE_NIGHTLY cannot be set here: it installs a wheel instead of compiling"),
+        ({"MKLDNN": 0}, "the variable 'MKLDNN' does not reach PyTorch's build (did you mean 'USE_MKLDNN'?)"),
+        ({"USE A": 0}, "the variable 'USE A' does not reach PyTorch's build; expected a name that begins with USE_,"),
+        ({"USE_X": "$(id)"}, "the variable USE_X cannot be '$(id)': expected words of letters, digits and"),
+        ({"USE_X": "1\nUSE_CUDA=0"}, "the variable USE_X cannot be '1\\nUSE_CUDA=0': expected words"),
+        ({"USE_X": ""}, "the variable USE_X cannot be '': expected words"),
+        ({"CMAKE_CXX_FLAGS": "-DX='y'"}, "the variable CMAKE_CXX_FLAGS cannot be '-DX='y'': expected words"),
+    ],
+)
+def test_switch_that_cannot_be_set_is_refused(cmake: dict[str, Any], message: str) -> None:
+    refused = refusal("base", **TODAY, cmake=cmake)
+    assert refused.startswith("stack x: slipway:cmake: ")
+    assert message in refused
+
+
+@pytest.mark.parametrize("script", ["build", "compiler-cache", "recipes/torch"])
+def test_variable_that_a_build_sets_is_no_switch(script: str) -> None:
+    rules, text = table("torch_cmake"), (ROOT / CONTEXT / "wheels" / script).read_text()
+    exports = re.findall(r"^ *(?:\[.*\] (?:\|\||&&) )?export (.*)", text, re.MULTILINE)
+    names = {name for line in exports for name in re.findall(r"(?:^| )([A-Za-z_]+)(?==| |$)", line)}
+    passed = {name for name in names if name.startswith(tuple(rules["prefixes"])) or name in rules["others"]}
+    assert passed
+    assert passed <= set(rules["set"])
+
+
+def test_switch_for_published_wheels_is_refused() -> None:
+    message = refusal("base", **{**TODAY, "torch": {"version": "2.14.1", "source": "wheel"}}, cmake={"USE_MPI": 1})
+    assert message == (
+        "stack x: slipway:cmake: 'USE_MPI' cannot be set for published wheels, which are compiled already; "
+        "allowed: torch.source: build, no cmake; rule: torch.source"
+    )
 
 
 @pytest.mark.parametrize(

@@ -397,3 +397,18 @@ def test_former_key_of_cache_key_works_and_warns() -> None:
 
 def test_former_key_beside_the_present_one_is_refused() -> None:
     assert "'clean' is the former name of 'cacheKey': leave 'clean' out" in refusal(clean="a", cacheKey="a")
+
+
+def test_switches_are_an_argument_of_torch_alone() -> None:
+    built = specs(cmake={"USE_MKLDNN": 0})
+    assert {name for name, spec in built.items() if "TORCH_SWITCHES" in spec.args} == {"torch-wheel"}
+    assert built["torch-wheel"].args["TORCH_SWITCHES"] == "USE_MKLDNN=0"
+    products = {name for name in built if name.endswith("-wheel")} | {"dist"}
+    assert products <= changed(specs(), built) <= products | {name for name in built if name.startswith("train")}
+
+
+def test_switch_that_a_key_sets_is_refused() -> None:
+    assert refusal(cmake={"USE_MAGMA": 0}) == (
+        "stack x: slipway:cmake: the variable USE_MAGMA cannot be set here: it is set by slipway:cuda, or slipway:magma "
+        "of a universal stack"
+    )

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """torch has what the published wheel of its release has: the features in FEATURES; empty: no such wheel was read.
 
+A feature with a `-` before it is off by `slipway:cmake`: torch must not have it.
 With `--list` it prints those of this torch, so the table that FEATURES comes from, stacks/versions/torch_features.toml,
 is read out of wheels. Nothing here needs a GPU. Kernels that a build has by its architectures are no features.
 """
@@ -130,17 +131,20 @@ def main() -> None:
         return
     probes = {**GPU, **CPU}
     features = os.environ.get("FEATURES", "").split()
-    unknown = [feature for feature in features if feature not in probes]
+    off = [feature.removeprefix("-") for feature in features if feature.startswith("-")]
+    on = [feature for feature in features if not feature.startswith("-")]
+    unknown = [feature for feature in [*on, *off] if feature not in probes]
     if unknown:
         sys.exit(f"FEATURES names what this check cannot try: {', '.join(unknown)}")
-    missing = [feature for feature in features if not has(probes[feature])]
+    missing = [feature for feature in on if not has(probes[feature])]
     if missing:
         sys.exit(f"torch {torch.__version__} lacks what the published wheel of its release has: {', '.join(missing)}")
-    print(
-        f"{len(features)} features of the published wheel"
-        if features
-        else "no published wheel of this release was read"
-    )
+    left = [feature for feature in off if has(probes[feature])]
+    if left:
+        sys.exit(f"torch {torch.__version__} has what slipway:cmake switches off: {', '.join(left)}")
+    print(f"{len(on)} features of the published wheel" if on else "no published wheel of this release was read")
+    if off:
+        print(f"off, as slipway:cmake says so: {', '.join(off)}")
 
 
 main()

@@ -9,3 +9,11 @@ extern "C" int torch_has_lapack(void) {
   return 0;
 #endif
 }
+
+extern "C" int torch_has_mkldnn(void) {
+#ifdef USE_MKLDNN
+  return 1;
+#else
+  return 0;
+#endif
+}

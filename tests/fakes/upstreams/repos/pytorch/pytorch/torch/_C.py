@@ -11,6 +11,7 @@ _has_gds = _has_cuda
 _has_nvshmem = (pathlib.Path(__file__).parent / "lib/libtorch_nvshmem.so").exists()
 has_lapack = bool(_cpu.torch_has_lapack())
 has_spectral = True
+_has_mkldnn = bool(_cpu.torch_has_mkldnn())
 
 
 def _dispatch_has_kernel_for_dispatch_key(operator, key):

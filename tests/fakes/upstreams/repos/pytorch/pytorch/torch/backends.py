@@ -12,8 +12,9 @@ cuda = _Backend(_C._has_cuda)
 cudnn = _Backend(_C._has_cuda)
 cusparselt = _Backend(_C._has_cusparselt)
 mkl = _Backend(_C.has_lapack)
-mkldnn = openmp = nnpack = _Backend(True)
+mkldnn = _Backend(_C._has_mkldnn)
+openmp = nnpack = _Backend(True)
 
 
 class quantized:  # noqa: N801
-    supported_engines = ["qnnpack", "onednn", "x86", "fbgemm"]
+    supported_engines = ["qnnpack", *["onednn"] * _C._has_mkldnn, "x86", "fbgemm"]
