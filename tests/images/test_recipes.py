@@ -53,10 +53,10 @@ PYPROJECT = '[build-system]\nrequires = ["setuptools>=61.0", "pybind11[global]",
 NCCL = '#define NCCL_MAJOR {}\n#define NCCL_MINOR {}\n#define NCCL_PATCH {}\n#define NCCL_SUFFIX ""\n'
 
 
-def engine(folder: Path, pyproject: str, nccl: str = "") -> list[str]:
+def engine(folder: Path, pyproject: str, nccl: str = "", setup: str = "    nproc = os.cpu_count() or 8") -> list[str]:
     """Return what is installed to build a TransformerEngine, its switch of NCCL's expert parallelism, and its compilers."""
     (folder / "pyproject.toml").write_text(pyproject)
-    (folder / "setup.py").write_text("    nproc = os.cpu_count() or 8\n")
+    (folder / "setup.py").write_text(f"{setup}\n")
     (folder / "include").mkdir()
     if nccl:
         (folder / "include/nccl.h").write_text(NCCL.format(*nccl.split(".")))
@@ -73,6 +73,12 @@ def test_engine_needing_cudnn_frontend_gets_it_to_build(tmp_path: Path) -> None:
     """The first lines of pyproject.toml at v2.18 and at v2.17.1 of NVIDIA/TransformerEngine."""
     needed = ', "nvidia-cudnn-frontend>=1.25.0"'
     assert engine(tmp_path, PYPROJECT % needed)[0] == "pybind11 nvidia-cudnn-frontend>=1.25.0"
+
+
+def test_engine_that_bounds_its_jobs_itself_is_left_as_it_is(tmp_path: Path) -> None:
+    """setup.py:254 at c39f36d of NVIDIA/TransformerEngine, before 2.19."""
+    bounded = "    nproc = get_max_jobs_for_parallel_build()"
+    assert engine(tmp_path, PYPROJECT % "", setup=bounded)[-1] == bounded.strip()
 
 
 def test_engine_before_cudnn_frontend_gets_none(tmp_path: Path) -> None:
