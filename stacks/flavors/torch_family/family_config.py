@@ -169,6 +169,7 @@ class FamilyConfig(StackConfig):
             arch_list(self.arch_list, self.cuda, field="archList")
         self._check_cudnn_release()
         self._check_cmake()
+        self._check_march()
         self._check_distro()
         self.parent("devel")
         self.parent("base")
@@ -209,6 +210,14 @@ class FamilyConfig(StackConfig):
         if self.cmake and self.torch.source == "wheel":
             why = "cannot be set for published wheels, which are compiled already"
             raise Incompatible("cmake", ", ".join(self.cmake), why, ("torch.source: build", "no cmake"), "torch.source")
+
+    def _check_march(self) -> None:
+        machine = "arm64" if self.processor.startswith("armv") else "amd64"
+        if machine != self.machine:
+            why = f"is a processor of linux/{machine}, and the stack is for {self.platform}"
+            examples = {"amd64": ("haswell", "x86-64-v3", "skylake-avx512"), "arm64": ("armv8.2-a", "armv9-a")}
+            source = "gcc's manual, AArch64 and x86 options"
+            raise Incompatible("march", self.processor, why, examples[self.machine], source)
 
     def _check_distro(self) -> None:
         if distro_release(self.distro).packages != "apt":

@@ -333,6 +333,19 @@ def test_cudnn_release_is_installed_where_wheels_are_compiled() -> None:
     assert base["torch-wheel"].parents["BASE_IMAGE"] == nccl["nccl-builder"].parents["BASE_IMAGE"] == devel
 
 
+@pytest.mark.parametrize(
+    ("platform", "march", "allowed"),
+    [
+        ("linux/arm64", "haswell", "armv8.2-a, armv9-a"),
+        ("linux/amd64", "armv8.2-a", "haswell, x86-64-v3, skylake-avx512"),
+    ],
+)
+def test_processor_of_another_machine_is_refused(platform: str, march: str, allowed: str) -> None:
+    other = {"linux/arm64": "linux/amd64", "linux/amd64": "linux/arm64"}[platform]
+    line = f"slipway:march: '{march}' is a processor of {other}, and the stack is for {platform}; allowed: {allowed}"
+    assert line in refusal("base", **{**TODAY, "torch": {"version": "2.15.0"}}, platform=platform, march=march)
+
+
 def test_switches_are_an_argument_of_torch_alone() -> None:
     built = specs("base", cmake={"USE_MKLDNN": False, "CMAKE_CXX_FLAGS": "-O3 -g", "BUILD_BINARY": 1})
     assert {name: spec.args["TORCH_SWITCHES"] for name, spec in built.items() if "TORCH_SWITCHES" in spec.args} == {
