@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -9,11 +10,17 @@ from typing import Final
 
 from stacks.child_environment import child_environment
 from toolchain.checkout import Checkout
-from toolchain.machine.steps import command, step
+from toolchain.machine.steps import command, output, step
 from toolchain.machine.toolchain_error import ToolchainError
+from toolchain.version import numbers
 
 LOCK_SECONDS: Final = 120
 """How long to wait for another apt that runs on this machine."""
+KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""Debian's keys, of the package `debian-archive-keyring`, which apt needs."""
+_INSTALL: Final = (
+    "apt-get", "install", "-q", "-y", "--no-install-recommends", f"-oDPkg::Lock::Timeout={LOCK_SECONDS}",
+)  # fmt: skip
 
 
 def is_root() -> bool:
@@ -36,6 +43,52 @@ def _environment() -> dict[str, str]:
     return child_environment("apt-get", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="l")
 
 
+def candidate(checkout: Checkout, package: str) -> tuple[int, ...]:
+    """Return the version of a package that `install` gets, without its epoch; () if there is none."""
+    _update(checkout)
+    policy = output(["apt-cache", "policy", package], env=_environment())
+    match = re.search(r"^ *Candidate: (?:\d+:)?([\d.]+)", policy, re.MULTILINE)
+    return numbers(match[1]) if match else ()
+
+
+def _backports() -> str | None:
+    """Return the source of backports to the Debian release in use, of the same archive. None for other systems."""
+    targets = output(
+        ["apt-get", "indextargets", "--format", "$(ORIGIN) $(CODENAME) $(REPO_URI)", "Identifier: Packages"],
+        env=_environment(),
+    )
+    codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    for target in targets.splitlines():
+        if target.startswith(f"Debian {codename} "):
+            return f"deb [signed-by={KEYRING}] {target.split()[-1]} {codename}-backports main\n"
+    return None
+
+
+def install_backport(checkout: Checkout, package: str) -> None:
+    """Install a package's backport to this Debian release; the machine's sources stay as they are.
+
+    Raises ToolchainError where there is none.
+    """
+    _update(checkout)
+    source = _backports()
+    if source is None:
+        raise ToolchainError(f"{package}: only Debian has backports")
+    checkout.cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".list", dir=checkout.cache) as file:
+        file.write(source)
+        file.flush()
+        Path(file.name).chmod(0o644)  # apt reads it as its own user
+        sources = [f"-oDir::Etc::SourceList={file.name}", "-oAPT::Get::List-Cleanup=false"]
+        with step(f"Installing the backport of Debian's {package}"):
+            command(
+                ["apt-get", "update", "-q", "-oDir::Etc::SourceParts=-", "-oAPT::Update::Error-Mode=any", *sources],
+                checkout.logs / "apt.log",
+                env=_environment(),
+            )
+            words = [*_INSTALL, *sources, f"--target-release={source.split()[-2]}", package]
+            command(words, checkout.logs / "apt.log", env=_environment())
+
+
 def install(checkout: Checkout, *packages: str) -> None:
     """Install Debian packages. Raises ToolchainError where this is not root, not Debian, or apt fails."""
     names = " ".join(packages)
@@ -45,15 +98,7 @@ def install(checkout: Checkout, *packages: str) -> None:
         raise ToolchainError(f"{names} not found: run `apt-get install {names}` as root")
     with step(f"Installing Debian's {names}"):
         _update(checkout)
-        words = [
-            "apt-get",
-            "install",
-            "-q",
-            "-y",
-            "--no-install-recommends",
-            f"-oDPkg::Lock::Timeout={LOCK_SECONDS}",
-            *packages,
-        ]
+        words = [*_INSTALL, *packages]
         try:
             command(words, checkout.logs / "apt.log", env=_environment())
         except ToolchainError:  # the package lists may be older than the archive

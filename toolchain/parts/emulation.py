@@ -4,6 +4,7 @@ The kernel starts an interpreter for them (Documentation/admin-guide/binfmt-misc
 machine and not to a checkout: what is registered stays so until the machine is started again.
 """
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,16 @@ from oci.engine_platforms import PLATFORMS, runnable_platforms
 from stacks.errors import SlipwayError
 from toolchain.checkout import Checkout
 from toolchain.machine import apt
-from toolchain.machine.steps import command
+from toolchain.machine.steps import command, output, say
 from toolchain.machine.toolchain_error import ToolchainError
 from toolchain.parts import docker_engine
 from toolchain.parts.part import Part, recall, remember
+from toolchain.version import numbers
 
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 PACKAGE: Final = "qemu-user-static"
+OLDEST: Final = (10, 0)
+"""The oldest QEMU that torch 2.14.1 for arm64 was tried under and runs. Under 7.2, Debian 12's, its import crashes."""
 HANDLERS: Final = {"linux/amd64": "qemu-x86_64", "linux/arm64": "qemu-aarch64"}
 """By platform: the handler's name, as Debian's package and others register it."""
 FORMATS: Final = Path("/usr/lib/binfmt.d")
@@ -38,11 +42,18 @@ def lines(checkout: Checkout) -> list[str]:
     Raises ToolchainError where the engine does not answer.
     """
     ways = _ways(checkout)
-    texts = {"native": "native", "emulated": f"emulated ({SLOW})"}
-    return [
-        f"{platform}: {texts[ways[platform]] if platform in ways else f'cannot be run: {_why(checkout, platform)}'}"
-        for platform in PLATFORMS
-    ]
+    here = not docker_engine.is_elsewhere(checkout)
+
+    def text(platform: str) -> str:
+        match ways.get(platform):
+            case "emulated":
+                return f"emulated ({SLOW}{_too_old(platform) if here else ''})"
+            case None:
+                return f"cannot be run: {_why(checkout, platform)}"
+            case way:
+                return way
+
+    return [f"{platform}: {text(platform)}" for platform in PLATFORMS]
 
 
 def find(checkout: Checkout, platform: str) -> Part | None:
@@ -63,7 +74,7 @@ def get(checkout: Checkout, platform: str) -> Part:
     if not (BINFMT / "register").exists():
         _mount(checkout)
     if not (FORMATS / f"{HANDLERS[platform]}.conf").exists():
-        apt.install(checkout, PACKAGE)
+        _install(checkout)
     if not (BINFMT / HANDLERS[platform]).exists():  # systemd or binfmt-support may have registered it meanwhile
         _register(platform)
     part = find(checkout, platform)
@@ -99,6 +110,34 @@ def _why(checkout: Checkout, platform: str) -> str:
 
 def _flags(state: str) -> str:
     return next((line.partition(":")[2] for line in state.splitlines() if line.startswith("flags")), "")
+
+
+def _install(checkout: Checkout) -> None:
+    """Install the distribution's QEMU, or its backport where the distribution's is older than `OLDEST`."""
+    offered = apt.candidate(checkout, PACKAGE) if apt.available() else ()
+    if offered and offered < OLDEST:
+        try:
+            apt.install_backport(checkout, PACKAGE)
+        except ToolchainError as error:
+            version = ".".join(map(str, offered))
+            say(f"torch for arm64 may crash under QEMU {version}, which this distribution has: {error}")
+        else:
+            return
+    apt.install(checkout, PACKAGE)
+
+
+def _too_old(platform: str) -> str:
+    """Return a warning where the registered QEMU is older than `OLDEST`, else nothing."""
+    try:
+        state = (BINFMT / HANDLERS[platform]).read_text()
+        interpreter = Path(state.partition("\ninterpreter ")[2].partition("\n")[0])
+        printed = output([interpreter.resolve(), "--version"])
+    except (OSError, ToolchainError):
+        return ""
+    version = re.search(r" version ([\d.]+)", printed)
+    if version is None or numbers(version[1]) >= OLDEST:
+        return ""
+    return f"; torch may crash under QEMU {version[1]}: see {GUIDE}"
 
 
 def _mount(checkout: Checkout) -> None:

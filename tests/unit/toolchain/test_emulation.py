@@ -30,6 +30,9 @@ class Machine:
         self.formats = folder / "binfmt.d"
         self.root = True
         self.installed: list[str] = []
+        self.backported: list[str] = []
+        self.candidate: tuple[int, ...] = (10, 0, 13)
+        self.archive = True
         self.hosts: set[str] = set()
         self.binfmt.mkdir()
         self.formats.mkdir()
@@ -38,6 +41,12 @@ class Machine:
 
     def install(self, *packages: str) -> None:
         self.installed += packages
+        (self.formats / "qemu-aarch64.conf").write_text(FORMAT)
+
+    def backport(self, package: str) -> None:
+        if not self.archive:
+            raise ToolchainError(f"{package}: only Debian has backports")
+        self.backported.append(package)
         (self.formats / "qemu-aarch64.conf").write_text(FORMAT)
 
     def handler(self, state: str = "enabled", flags: str = "POF") -> None:
@@ -65,7 +74,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(emulation, "FORMATS", machine.formats)
     monkeypatch.setattr(emulation, "runnable_platforms", machine.runnable)
     monkeypatch.setattr(apt, "is_root", lambda: machine.root)
+    monkeypatch.setattr(apt, "available", lambda: True)
+    monkeypatch.setattr(apt, "candidate", lambda _checkout, _package: machine.candidate)
     monkeypatch.setattr(apt, "install", lambda _checkout, *packages: machine.install(*packages))
+    monkeypatch.setattr(apt, "install_backport", lambda _checkout, package: machine.backport(package))
     return machine
 
 
@@ -87,6 +99,26 @@ def test_emulation_without_its_package_installs_that(machine: Machine) -> None:
     emulation.get(machine.checkout, ARM)
     assert machine.installed == ["qemu-user-static"]
     assert machine.registered.endswith("F")
+
+
+def test_emulation_of_debian_12_installs_the_backport(machine: Machine) -> None:
+    (machine.formats / "qemu-aarch64.conf").unlink()
+    machine.candidate = (7, 2)
+    emulation.get(machine.checkout, ARM)
+    assert (machine.installed, machine.backported) == ([], ["qemu-user-static"])
+    assert machine.registered.endswith("F")
+
+
+def test_emulation_without_a_backport_takes_what_there_is(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    (machine.formats / "qemu-aarch64.conf").unlink()
+    machine.candidate = (8, 2, 2)
+    machine.archive = False
+    emulation.get(machine.checkout, ARM)
+    assert (machine.installed, machine.backported) == (["qemu-user-static"], [])
+    assert capsys.readouterr().out == (
+        "torch for arm64 may crash under QEMU 8.2.2, which this distribution has: qemu-user-static: only Debian has "
+        "backports\n"
+    )
 
 
 def test_emulation_that_the_package_registers_is_not_again(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +212,25 @@ def test_doctor_says_how_each_platform_is_run(machine: Machine) -> None:
     assert second.startswith(f"linux/arm64: cannot be run: {machine.binfmt / 'qemu-aarch64'} is not there: as root, ")
     machine.handler()
     assert emulation.lines(machine.checkout)[1] == f"linux/arm64: emulated ({emulation.SLOW})"
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("10.0.2 (Debian 1:10.0.2+ds-2+deb13u1~bpo12+1)", ""),
+        ("7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", "; torch may crash under QEMU 7.2.22: see docs/guides/emulation.md"),
+    ],
+)
+def test_doctor_names_a_qemu_that_is_too_old(machine: Machine, version: str, advice: str) -> None:
+    program = machine.checkout.root / "qemu-aarch64-static"
+    program.write_text(f"#!/bin/sh\n[ $1 = --version ] && echo 'qemu-aarch64 version {version}'\n")
+    program.chmod(0o755)
+    link = machine.checkout.root / "aarch64-binfmt-P"  # QEMU takes its options by another name only
+    link.symlink_to(program)
+    machine.handler()
+    handler = machine.binfmt / "qemu-aarch64"
+    handler.write_text(handler.read_text().replace("/usr/libexec/qemu-binfmt/aarch64-binfmt-P", str(link)))
+    assert emulation.lines(machine.checkout)[1] == f"linux/arm64: emulated ({emulation.SLOW}{advice})"
 
 
 def test_engine_that_does_not_answer_is_a_toolchain_error(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
