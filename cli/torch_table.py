@@ -31,13 +31,15 @@ from stacks.versions.tables import order
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-#: Each package's first release in the table: those of torch 1.9.1, and the first xformers with Linux wheels.
+#: Each package's first release in the table: those of torch 1.9.1, the first xformers with Linux wheels, and the first
+#: vLLM that needs no xformers.
 FIRST = {
     "torch": "1.9.1",
     "torchvision": "0.10.1",
     "torchaudio": "0.9.1",
     "torchtext": "0.10.1",
     "xformers": "0.0.17",
+    "vllm": "0.12.0",
 }
 
 HEADER = """\
@@ -50,6 +52,8 @@ HEADER = """\
 #          cuda_min: Caffe2/public/cuda.cmake, the oldest CUDA that a build from source accepts.
 #          archs: torch/utils/cpp_extension.py, what it accepts in TORCH_CUDA_ARCH_LIST.
 #          triton, nccl, cudnn: the requirement on that package; absent where the wheel has none.
+# [vllm]   cuda: vllm/envs.py, the CUDA that its code is compiled with.
+#          vision, audio: its requirements on torchvision and torchaudio; pythons: on Python.
 # others   torch: the requirement on torch, as published; empty where the wheels state none. Where what they state
 #          is known to be wrong, torch_amendments.toml has the last word.
 # python   the CPython versions with such a wheel; "*" where one wheel serves all.
@@ -64,15 +68,21 @@ _FREE_THREADED = re.compile(r"-cp3\d+t-")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\[[^]]*\])?\s*\(?(?P<spec>[^;()]*)\)?\s*(?:;.*)?")
 _BLOCK = 1 << 18
 
-#: What is read out of a torch wheel besides its metadata: key -> (file, pattern).
-INSIDE_TORCH = {
-    "cuda": ("torch/version.py", r"\ncuda[^=\n]*= '([\d.]+)'"),
-    "cuda_min": ("torch/share/cmake/Caffe2/public/cuda.cmake", r"requires CUDA ([\d.]+) (?:or|and) above"),
-    "archs": ("torch/utils/cpp_extension.py", r"supported_arches = \[(.*?)\]"),
+#: What is read out of a package's wheel besides its metadata: key -> (file, pattern).
+INSIDE = {
+    "torch": {
+        "cuda": ("torch/version.py", r"\ncuda[^=\n]*= '([\d.]+)'"),
+        "cuda_min": ("torch/share/cmake/Caffe2/public/cuda.cmake", r"requires CUDA ([\d.]+) (?:or|and) above"),
+        "archs": ("torch/utils/cpp_extension.py", r"supported_arches = \[(.*?)\]"),
+    },
+    "vllm": {"cuda": ("vllm/envs.py", r"\n    VLLM_MAIN_CUDA_VERSION: str = \"([\d.]+)\"")},
 }
 
-#: The packages that torch pins: key -> pattern of the name.
-PINNED_BY_TORCH = {"triton": r"triton", "nccl": r"nvidia-nccl-cu\d+", "cudnn": r"nvidia-cudnn-cu\d+"}
+#: The packages that a package pins: key -> pattern of the name.
+PINNED = {
+    "torch": {"triton": r"triton", "nccl": r"nvidia-nccl-cu\d+", "cudnn": r"nvidia-cudnn-cu\d+"},
+    "vllm": {"vision": r"torchvision", "audio": r"torchaudio"},
+}
 
 #: One release's line of the table.
 Row = dict[str, str | list[str]]
@@ -203,16 +213,20 @@ def row(package: str, wheel: Wheel) -> Row:
     """Return what one wheel says that the table keeps."""
     with zipfile.ZipFile(_RemoteFile(wheel.url)) as archive:
         info = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        needs = requirements(archive.read(info).decode())
-        if package != "torch":
-            return {"torch": needs.get("torch", "")}
-        texts = {key: archive.read(path).decode() for key, (path, _) in INSIDE_TORCH.items()}
-    matches = {key: re.search(pattern, texts[key], re.DOTALL) for key, (_, pattern) in INSIDE_TORCH.items()}
-    picked: Row = {key: match[1] if match else "" for key, match in matches.items()}
-    picked["archs"] = " ".join(re.findall(r"[\d.]+[a-z]?", str(picked["archs"])))
-    for key, pattern in PINNED_BY_TORCH.items():
+        metadata = archive.read(info).decode()
+        inside = INSIDE.get(package, {})
+        texts = {key: archive.read(path).decode() for key, (path, _) in inside.items()}
+    needs = requirements(metadata)
+    picked: Row = {} if package == "torch" else {"torch": needs.get("torch", "")}
+    matches = {key: re.search(pattern, texts[key], re.DOTALL) for key, (_, pattern) in inside.items()}
+    picked |= {key: match[1] if match else "" for key, match in matches.items()}
+    if "archs" in picked:
+        picked["archs"] = " ".join(re.findall(r"[\d.]+[a-z]?", str(picked["archs"])))
+    for key, pattern in PINNED.get(package, {}).items():
         spec = next((spec for name, spec in needs.items() if re.fullmatch(pattern, name)), "")
         picked |= {key: spec} if spec else {}
+    if package == "vllm":
+        picked["pythons"] = email.parser.HeaderParser().parsestr(metadata)["Requires-Python"].replace(" ", "")
     return picked
 
 

@@ -44,6 +44,7 @@ _FIELDS = {
     "vision": ("vision", _VERSION),
     "audio": ("audio", _VERSION),
     "abi": ("abi", r"[01]"),
+    "vllm": ("vllm", _VERSION),
 }
 """The optional fields in the order of the grammar: the prefix of each, and the pattern of its value."""
 
@@ -87,6 +88,7 @@ class Suffix(_Frozen):
     vision: str | None = None
     audio: str | None = None
     abi: str | None = None
+    vllm: str | None = None
     tail: str | None = None
 
     @model_validator(mode="after")

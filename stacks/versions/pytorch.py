@@ -1,9 +1,10 @@
-"""torch and its companions: vision, audio, text, xformers, Python, triton."""
+"""torch and its companions: vision, audio, text, xformers, vLLM, Python, triton."""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -12,7 +13,7 @@ from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
 
 #: The packages tied to a torch release.
-Companion = Literal["vision", "audio", "text", "xformers"]
+Companion = Literal["vision", "audio", "text", "xformers", "vllm"]
 
 _METADATA = "the packages' own metadata, stacks/versions/torch.toml"
 _MATRIX = "PyTorch's release matrix, stacks/versions/cuda_torch.toml"
@@ -29,7 +30,8 @@ class TorchRelease:
         version: the release, as given; it may be a candidate.
         row: the release whose row it has: its final release, or the one before it where the table has none for it.
         vision: the newest torchvision that goes with it; likewise ``audio`` and ``text``. None where none does.
-        visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``.
+        visions: every torchvision that goes with it, oldest first; likewise ``audios``, ``texts``, ``xformers``,
+            ``vllms``.
         pythons: CPython versions with a wheel for amd64 on the Python index; likewise ``pythons_arm64``.
         cuda: CUDA (major.minor) that the amd64 wheel on the Python index was compiled with.
         cudas: every CUDA (major.minor) with official wheels for amd64.
@@ -51,6 +53,7 @@ class TorchRelease:
     audios: tuple[str, ...]
     texts: tuple[str, ...]
     xformers: tuple[str, ...]
+    vllms: tuple[str, ...]
     pythons: tuple[str, ...]
     pythons_arm64: tuple[str, ...]
     cuda: str
@@ -113,6 +116,7 @@ def torch_release(version: str, *, field: str = "torch.version") -> TorchRelease
         audios=fitting["audio"],
         texts=fitting["text"],
         xformers=fitting["xformers"],
+        vllms=fitting["vllm"],
         pythons=tuple(row["python"]),
         pythons_arm64=tuple(row.get("python_arm64", row["python"])),
         cuda=row["cuda"],
@@ -209,6 +213,65 @@ def check_companion(torch: str, package: Companion, version: str, *, field: str 
         raise Unverified(field, version, why, allowed, _METADATA, instead="is taken to go with this torch", known=True)
     amended = table("torch_amendments").get(package, {}).get(version)
     raise Incompatible(field, version, why, allowed, amended["source"] if amended else _METADATA)
+
+
+def check_vllm_listed(version: str, *, torch: str, field: str = "serve.vllm") -> None:
+    """Refuse a vLLM that the table does not have.
+
+    Raises:
+        Unverified: naming those that go with this torch, or all that there are.
+    """
+    allowed = torch_release(torch).vllms or companion_versions("vllm")
+    if version not in companion_versions("vllm"):
+        raise Unverified(
+            field, version, "is not a known vLLM", allowed, _METADATA, instead="is taken to go with this torch"
+        )
+
+
+def check_vllm(
+    version: str,
+    *,
+    torch: str,
+    companions: Mapping[Literal["vision", "audio"], str | None],
+    cuda_version: str,
+    field: str = "serve.vllm",
+) -> None:
+    """Refuse a vLLM whose published wheel does not run beside a torch; one that the table does not have passes.
+
+    The wheel is compiled against one release of torch, and against the libraries of one major version of CUDA.
+
+    Args:
+        version: of vLLM.
+        torch: torch's version, of a wheel or built from source: both have the C++ library's new ABI, as vLLM has.
+        companions: torchvision and torchaudio, None for none.
+        cuda_version: full CUDA version.
+        field: vLLM's key, for errors.
+
+    Raises:
+        Incompatible: naming what goes together.
+    """
+    row = table("torch")["vllm"].get(version)
+    if row is None:
+        return
+    if not satisfies(final_version(torch), row["torch"]):
+        why = f"is compiled against torch {row['torch'].lstrip('=')}, and slipway:torch.version is {torch}"
+        others = [f"vLLM {other}" for other in torch_release(torch).vllms]
+        raise Incompatible(field, version, why, [*others, f"torch.version: {row['torch'].lstrip('=')}"], _METADATA)
+    for package, companion in companions.items():
+        if not companion or not satisfies(final_version(companion), row[package]):
+            why, needed = f"is not the torch{package} of vLLM {version}", row[package].lstrip("=")
+            raise Incompatible(f"torch.{package}", companion or "false", why, (needed,), _METADATA)
+    if order(cuda_version)[0] != order(row["cuda"])[0]:
+        why = f"does not have the libraries of vLLM {version}, whose wheel is compiled with CUDA {row['cuda']}"
+        raise Incompatible("cuda", cuda_version, why, (f"{order(row['cuda'])[0]}.x",), _METADATA)
+
+
+def vllm_pythons(version: str, torch: str, *, machine: Machine = "amd64") -> tuple[str, ...]:
+    """Return the Pythons that a vLLM and its torch support; those of torch for a vLLM that the table does not have."""
+    release = torch_release(torch)
+    pythons = release.pythons if machine == "amd64" else release.pythons_arm64
+    row = table("torch")["vllm"].get(version)
+    return pythons if row is None else tuple(python for python in pythons if satisfies(python, row["pythons"]))
 
 
 def check_python(

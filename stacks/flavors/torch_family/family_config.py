@@ -11,7 +11,7 @@ from pydantic import Field, create_model, model_validator
 from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import NEWEST, PUBLISHED, Package, Torch, check_published
-from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, TorchRelease, Url, Version
+from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, Release, TorchRelease, Url, Version
 from stacks.flavors.torch_family.cmake import DESCRIPTION, Switches
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.flavors.torch_family.max_jobs import MaxJobs
@@ -27,8 +27,11 @@ from stacks.versions.pytorch import (
     check_cudnn,
     check_python,
     check_torch_cuda,
+    check_vllm,
+    check_vllm_listed,
     torch_release,
     triton_warnings,
+    vllm_pythons,
     wheel_abi,
 )
 from stacks.versions.tables import Reliance
@@ -106,6 +109,12 @@ else:
     )
 
 
+class Serve(Model):
+    """The server of language models in the image ``serve``."""
+
+    vllm: Release = Field(description="Release of vLLM, whose published wheel is installed.")
+
+
 class FamilyConfig(StackConfig):
     """The keys of a stack that builds PyTorch for one CUDA."""
 
@@ -128,6 +137,10 @@ class FamilyConfig(StackConfig):
     extras: Extras = Field(
         default_factory=Extras,
         description="Extensions in torch-extras. Without any, there is no such image.",
+    )
+    serve: Serve | None = Field(
+        None,
+        description="Server of language models, in an image `serve` on torch-extras, or on torch without extras.",
     )
     march: March | None = Field(
         None,
@@ -156,6 +169,8 @@ class FamilyConfig(StackConfig):
             pin = self.pin(extra)
             if extra.pins_torch and pin and "." in pin:
                 yield partial(check_companion, self.torch.version, cast("Companion", extra.name), pin, field=extra.key)
+        if self.serve:
+            yield partial(check_vllm_listed, self.serve.vllm, torch=self.torch.version)
 
     def reliances(self) -> Iterator[Reliance]:
         """Yield what the stack takes from tables: CUDA's driver, the distribution's Python and compiler."""
@@ -182,7 +197,21 @@ class FamilyConfig(StackConfig):
             check_audio_wheel(self.torch.version, audio, cuda_line=cuda_release(self.cuda).line)
         _ = self.archs
         self._check_extras()
+        if self.serve:
+            self._check_serve(self.serve.vllm)
         return self
+
+    def _check_serve(self, vllm: str) -> None:
+        torch, python = self.torch, self.python_version
+        companions = {package: torch.companion(package) for package in get_args(Package)}
+        check_vllm(vllm, torch=torch.version, companions=companions, cuda_version=self.cuda)
+        supported = vllm_pythons(vllm, torch.version, machine=self.machine)
+        if python not in supported:
+            field, value, why = "python", python, f"is not supported by vLLM {vllm}"
+            if self.python is None:
+                field, value, why = "distro", self.distro, f"has Python {python}, which vLLM {vllm} does not support"
+            source = "Requires-Python of vLLM's wheel, stacks/versions/torch.toml"
+            raise Incompatible(field, value, why, [f"Python {version}" for version in supported], source)
 
     def _check_extras(self) -> None:
         pins = {extra.name: pin for extra in extras().values() if (pin := self.pin(extra))}

@@ -1,4 +1,4 @@
-"""The graph of the torch family: sources -> wheels -> torch -> torch-extras.
+"""The graph of the torch family: sources -> wheels -> torch -> torch-extras -> serve.
 
 Each long step is a product of its own, which is built once. A changed torchvision compiles no torch. A changed
 DeepSpeed compiles only DeepSpeed.
@@ -63,11 +63,13 @@ class Variant:
 
 
 def images(config: FamilyConfig, variant: Variant) -> list[ImageSpec]:
-    """Return torch, torch-extras and the products that they are made of."""
+    """Return torch, torch-extras, serve and the products that they are made of."""
     in_torch, in_extras = [*_built(config), *_extras(config, "torch")], _extras(config, "torch-extras")
     specs = [*_products(config, variant, in_torch), _torch(config, variant, in_torch)]
     if in_extras:
         specs += [*_products(config, variant, in_extras), _torch_extras(config, variant, in_extras)]
+    if config.serve:
+        specs.append(_serve(config, variant, config.serve.vllm, specs[-1]))
     return specs
 
 
@@ -182,9 +184,25 @@ def _torch_extras(config: FamilyConfig, variant: Variant, components: Sequence[C
     )
 
 
-def _final_suffix(config: FamilyConfig, variant: Variant) -> Suffix:
+def _serve(config: FamilyConfig, variant: Variant, vllm: str, parent: ImageSpec) -> ImageSpec:
+    return ImageSpec(
+        name="serve",
+        dockerfile="serve/Dockerfile",
+        target="final",
+        platform=config.platform,
+        args={"VLLM_VERSION": vllm},
+        parents={"BASE_IMAGE": Sibling(image=parent.name)},
+        cuda=parent.cuda,
+        compiled=parent.compiled,
+        description=f"vLLM on PyTorch for CUDA {config.cuda}",
+        licenses="Apache-2.0 AND BSD-3-Clause",
+        suffix=_final_suffix(config, variant, vllm=vllm),
+    )
+
+
+def _final_suffix(config: FamilyConfig, variant: Variant, **fields: str) -> Suffix:
     abi = config.abi if "abi" in config.tag_fields else None
-    return suffix(config, variant.name, nccl=variant.nccl, abi=abi, **config.torch.versions)
+    return suffix(config, variant.name, nccl=variant.nccl, abi=abi, **config.torch.versions, **fields)
 
 
 def _features(config: FamilyConfig) -> dict[str, str]:

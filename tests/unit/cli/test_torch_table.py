@@ -22,12 +22,23 @@ TORCH = {
     "torch/utils/cpp_extension.py": "    supported_arches = ['8.0', '8.6',\n                        '9.0a']\n",
     "torch/lib/libtorch.so": "x" * 600_000,
 }
+VLLM = {
+    "vllm/envs.py": 'if TYPE_CHECKING:\n    VLLM_MAIN_CUDA_VERSION: str = "13.0"\n\nvalue = "13.9"\n',
+}
+INSIDE = {"torch": TORCH, "vllm": VLLM}
 NEEDS_TORCH = [
     "filelock",
     'nvidia-cudnn-cu11 (==8.5.0.96) ; platform_system == "Linux"',
     'nvidia-nccl-cu11==2.14.3; platform_system == "Linux"',
     'triton (==2.0.0) ; platform_system == "Linux" and platform_machine == "x86_64"',
     "triton==9.9.9; extra == 'later'",
+]
+NEEDS_VLLM = [
+    "torch==2.14.0",
+    "torchaudio==2.11.0",
+    "torchvision==0.29.0",
+    "torchcodec>=0.14",
+    "torchvision; extra == 'x'",
 ]
 
 
@@ -68,6 +79,8 @@ def index(tmp_path: Path) -> Iterator[str]:
         put(tmp_path, package, "0.1.0", "cp310-cp310-manylinux1_x86_64", ["torch==0.0.1"])
     put(tmp_path, "torchtext", "0.15.2", "cp312-cp312-manylinux1_x86_64", ["torch==2.2.0"])
     put(tmp_path, "xformers", "0.0.31.post1", "cp39-abi3-manylinux_2_28_x86_64", ["numpy", "torch==2.7.1"])
+    put(tmp_path, "vllm", "0.33.0", "cp38-abi3-manylinux_2_28_x86_64", NEEDS_VLLM, pythons="<3.15, >=3.11")
+    put(tmp_path, "vllm", "0.11.2", "cp38-abi3-manylinux1_x86_64", ["torch==2.9.0"], pythons=">=3.10")
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path)))
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -75,14 +88,15 @@ def index(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def put(root: Path, package: str, version: str, tag: str, needs: list[str]) -> None:
+def put(root: Path, package: str, version: str, tag: str, needs: list[str], pythons: str = "") -> None:
     """Add a wheel to the index and its link to the project's page."""
     folder, name = root / package, f"{package}-{version}-{tag}.whl"
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(folder / name, "w") as wheel:
-        for path, text in TORCH.items() if package == "torch" else ():
+        for path, text in INSIDE.get(package, {}).items():
             wheel.writestr(path, text)
         lines = [f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}", *(f"Requires-Dist: {n}" for n in needs)]
+        lines += [f"Requires-Python: {pythons}"] if pythons else []
         wheel.writestr(f"{package}-{version}.dist-info/METADATA", "\n".join(lines) + "\n\nText.\n")
     with (folder / "index.html").open("a") as page:
         page.write(f'<a href="{name}#sha256=0">{name}</a><br/>\n')
@@ -92,7 +106,7 @@ def test_torch_table_has_what_the_wheels_say(index: str, tmp_path: Path) -> None
     target = tmp_path / "out.toml"
     torch_table.main(["--index-url", index, "--output", str(target)])
     tables = tomllib.loads(target.read_text())
-    assert list(tables) == ["torch", "vision", "audio", "text", "xformers"]
+    assert list(tables) == ["torch", "vision", "audio", "text", "xformers", "vllm"]
     assert tables["torch"] == {
         "2.0.1": {
             "cuda": "11.7",
@@ -110,6 +124,17 @@ def test_torch_table_has_what_the_wheels_say(index: str, tmp_path: Path) -> None
     # One of its wheels was built for another torch: its Python is left out.
     assert tables["text"]["0.15.2"]["python"] == ["3.10", "3.11"]
     assert tables["xformers"] == {"0.0.31.post1": {"torch": "==2.7.1", "python": ["*"], "python_arm64": []}}
+    assert tables["vllm"] == {
+        "0.33.0": {
+            "torch": "==2.14.0",
+            "cuda": "13.0",
+            "vision": "==0.29.0",
+            "audio": "==2.11.0",
+            "pythons": "<3.15,>=3.11",
+            "python": ["*"],
+            "python_arm64": [],
+        }
+    }
     assert target.read_text().startswith("# GENERATED")
 
 

@@ -30,6 +30,11 @@ FAMILY: dict[str, dict[str, Any]] = {
     "a cuDNN": {"cuda": "12.9.1", "cudnn": "9.26.0.51"},
     "own flags": {"cmake": {"USE_MKLDNN": 0, "CMAKE_CXX_FLAGS": "-O3 -g"}},
     "published wheels": {"torch": {"source": "wheel", "audio": False}},
+    "a server": {
+        "cuda": "13.2.1",
+        "torch": {"version": "2.14.0", "vision": "0.29.0"},
+        "serve": {"vllm": "0.33.0"},
+    },
     "commits": {"torch": {"version": "2.15.0", "commits": {"torch": "a" * 40, "vision": "b" * 40, "audio": "c" * 40}}},
 }
 EFA: dict[str, dict[str, Any]] = {

@@ -188,6 +188,17 @@ def test_bitsandbytes_for_other_cudas_is_no_fault() -> None:
     assert (result.faults, list(result.optional)) == ([], ["libcudart.so.11.0"])
 
 
+def test_torchcodec_for_other_ffmpegs_is_no_fault() -> None:
+    files: Files = {
+        f"{SITE}/torchcodec/libtorchcodec_core4.so": elf("c", ["libavcodec.so.58", "libswscale.so.5"]),
+        f"{SITE}/torchcodec/libtorchcodec_core5.so": elf("c", ["libavcodec.so.59"]),
+        f"{SITE}/torchcodec/libtorchcodec_heic.so": elf("h", ["libheif.so.1"]),
+        "usr/lib64/libavcodec.so.59": elf("libavcodec.so.59"),
+    }
+    result = loading.resolve(image(files), X86_64)
+    assert (result.faults, list(result.optional)) == ([], ["libavcodec.so.58", "libswscale.so.5", "libheif.so.1"])
+
+
 @cache
 def functions() -> set[str]:
     """Return `file::function` of each test."""

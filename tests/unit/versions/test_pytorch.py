@@ -59,9 +59,13 @@ def test_torch_companions_of_every_release_are_accepted(version: str) -> None:
     assert release.vision
     assert release.audio
     for package in COMPANIONS:
-        fitting = {"vision": release.visions, "audio": release.audios, "text": release.texts}.get(
-            package, release.xformers
-        )
+        fitting = {
+            "vision": release.visions,
+            "audio": release.audios,
+            "text": release.texts,
+            "xformers": release.xformers,
+            "vllm": release.vllms,
+        }[package]
         for companion in companion_versions(package):
             if companion in fitting:
                 check_companion(version, package, companion)

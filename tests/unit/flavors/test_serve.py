@@ -1,0 +1,155 @@
+"""``slipway:serve``: the image with vLLM, where it stands, and the one line for each vLLM that does not run on the torch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from stacks import flavors
+from stacks.spec import ImageSpec, Sibling
+from stacks.tags import Revision, parse, render
+from stacks.versions.pytorch import companion_versions, torch_release
+from stacks.versions.tables import line, order, table
+from tests.helpers import refusals
+
+NO_EXTRAS = {"deepspeed": False, "flashAttention": False, "apex": False}
+VLLM: dict[str, Any] = {
+    "cuda": "13.0.3",
+    "torch": {"version": "2.14.0", "vision": "0.29.0", "audio": "2.11.0", "source": "wheel"},
+    "extras": NO_EXTRAS,
+    "serve": {"vllm": "0.33.0"},
+}
+
+
+def load(flavor: str = "base", **values: Any) -> Any:
+    return flavors.load({"flavor": flavor, **VLLM, **values}, "stack x")
+
+
+def specs(flavor: str = "base", **values: Any) -> dict[str, ImageSpec]:
+    return {spec.name: spec for spec in flavors.flavor(flavor).images(load(flavor, **values))}
+
+
+refusal_line = partial(refusals.refusal_line, load)
+
+
+def test_serve_stands_on_torch_without_extras() -> None:
+    built = specs()
+    assert list(built) == ["torch", "serve"]
+    assert built["serve"].parents == {"BASE_IMAGE": Sibling(image="torch")}
+    assert built["serve"].args == {"VLLM_VERSION": "0.33.0"}
+    assert built["serve"].cuda == built["torch"].cuda
+
+
+def test_serve_stands_on_torch_extras_with_extras() -> None:
+    built = specs(extras={**NO_EXTRAS, "deepspeed": "0.19.7"})
+    assert built["serve"].parents == {"BASE_IMAGE": Sibling(image="torch-extras")}
+    assert built["serve"].compiled == built["torch-extras"].compiled != {}
+
+
+@pytest.mark.parametrize("flavor", ["base", "nccl"])
+def test_serve_changes_no_other_image(flavor: str) -> None:
+    nccl = {"nccl": "2.28.9-1"} if flavor == "nccl" else {}
+    built, without = specs(flavor, **nccl), specs(flavor, serve=None, **nccl)
+    assert {name: spec for name, spec in built.items() if name != "serve"} == without
+
+
+def test_tag_of_serve_names_vllm_and_parses() -> None:
+    suffix = specs(tagSuffix="mine")["serve"].suffix
+    text = "base-cuda13.0.3-ubuntu24.04-torch2.14.0-vision0.29.0-audio2.11.0-abi1-vllm0.33.0-mine"
+    assert suffix.render() == text
+    assert parse(render(Revision(commit="a1b2c3d"), suffix)) == (Revision(commit="a1b2c3d"), suffix)
+
+
+def test_serve_on_torch_from_source_is_accepted() -> None:
+    built = specs(torch={"version": "2.14.0", "vision": "0.29.0"}, cuda="13.2.1")
+    assert "torch-wheel" in built["torch"].siblings
+    assert built["serve"].suffix.vllm == "0.33.0"
+
+
+@pytest.mark.parametrize("vllm", companion_versions("vllm"))
+def test_every_vllm_serves_in_some_stack(vllm: str) -> None:
+    row = table("torch")["vllm"][vllm]
+    torch, vision, audio = (row[key].removeprefix("==") for key in ("torch", "vision", "audio"))
+    major = order(row["cuda"])[0]
+    wheels = [cuda for cuda in table("cuda")["release"] if line(cuda) in torch_release(torch).cudas]
+    cuda = next(cuda for cuda in wheels if order(cuda)[0] == major and order(line(cuda)) >= (12, 8))
+    versions = {"version": torch, "vision": vision, "audio": audio, "source": "wheel"}
+    for platform in ("linux/amd64", "linux/arm64"):
+        assert load(cuda=cuda, torch=versions, serve={"vllm": vllm}, platform=platform).warnings == []
+
+
+WRONG = [
+    (
+        {"serve": {"vllm": "0.32.0"}},
+        (
+            "serve.vllm: '0.32.0' is compiled against torch 2.13.0, and slipway:torch.version is 2.14.0; allowed: "
+            "vLLM 0.33.0, torch.version: 2.13.0; rule: the packages' own metadata"
+        ),
+    ),
+    (
+        {"torch": {"version": "2.15.0"}, "cuda": "13.2.1"},
+        (
+            "serve.vllm: '0.33.0' is compiled against torch 2.14.0, and slipway:torch.version is 2.15.0; allowed: "
+            "torch.version: 2.14.0; rule: "
+        ),
+    ),
+    (
+        {"torch": {"version": "2.14.0", "source": "wheel"}},
+        "torch.vision: '0.29.2' is not the torchvision of vLLM 0.33.0; allowed: 0.29.0; rule: ",
+    ),
+    (
+        {"torch": {"version": "2.14.0", "vision": "0.29.0", "audio": False}},
+        "torch.audio: 'false' is not the torchaudio of vLLM 0.33.0; allowed: 2.11.0; rule: ",
+    ),
+    (
+        {"torch": {"version": "2.14.0", "vision": "0.29.0"}, "cuda": "12.9.1"},
+        "cuda: '12.9.1' does not have the libraries of vLLM 0.33.0, whose wheel is compiled with CUDA 13.0; allowed: 13.x; ",
+    ),
+    (
+        {"distro": "ubuntu22.04"},
+        (
+            "distro: 'ubuntu22.04' has Python 3.10, which vLLM 0.33.0 does not support; allowed: Python 3.11, Python 3.12, "
+            "Python 3.13, Python 3.14; rule: Requires-Python of vLLM's wheel"
+        ),
+    ),
+    (
+        {"distro": "ubuntu22.04", "python": "3.10"},
+        "python: '3.10' is not supported by vLLM 0.33.0; allowed: Python 3.11, Python 3.12, Python 3.13, Python 3.14; ",
+    ),
+    (
+        {"slim": True},
+        "slim: 'true' omits the compiler, which vLLM's Triton kernels need when they first run; allowed: false, no serve; ",
+    ),
+    (
+        {"serve": {"vllm": "0.33"}},
+        "serve.vllm: '0.33' is not a known vLLM (did you mean '0.33.0'?); allowed: 0.33.0; rule: ",
+    ),
+    (
+        {"serve": {"vllm": "0.33.0"}, "torch": {"version": "2.12.1", "source": "wheel"}},
+        "serve.vllm: '0.33.0' is compiled against torch 2.14.0, and slipway:torch.version is 2.12.1; allowed: ",
+    ),
+    ({"serve": {}}, "serve.vllm: is required"),
+    ({"serve": {"sglang": "0.5.23"}}, "serve: unknown key 'sglang'; the keys here are: vllm"),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"), WRONG, ids=lambda value: None if isinstance(value, dict) else value[:40]
+)
+def test_serve_that_does_not_fit_is_one_line(values: dict[str, Any], message: str) -> None:
+    assert refusal_line(**values).startswith(f"stack x: slipway:{message}")
+
+
+def test_unknown_vllm_without_one_for_the_torch_lists_all() -> None:
+    message = refusal_line(serve={"vllm": "0.99.0"}, torch={"version": "2.12.1", "source": "wheel"})
+    assert f"more from 0.12.0 to {companion_versions('vllm')[-1]};" in message
+
+
+def test_unknown_vllm_is_built_at_own_risk() -> None:
+    config = load(serve={"vllm": "0.99.0"}, unverified=True)
+    risk = (
+        "slipway:unverified: at your own risk, as no table has it: serve.vllm '0.99.0' is taken to go with this torch"
+    )
+    assert config.warnings == [risk]
