@@ -37,14 +37,16 @@ FIRST_WORD_SECONDS: Final = 10.0
 PULL_SECONDS: Final = 300.0
 EPOCH: Final = 1686355200
 """2023-06-10, the day of bookworm's release: no file is dated later, so the same packages give the same image."""
-DOCUMENTATION: Final = (
+DPKG_OPTIONS: Final = (
+    "force-unsafe-io",
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/info/*",
     "path-exclude=/usr/share/locale/*",
 )
-"""dpkg's options that make an image slim, as in Debian's own."""
+"""dpkg's options in Debian's own slim image: no `sync` for each file, as a build that breaks off starts anew, and no
+documentation (debuerreotype/debuerreotype at 027b65ff: scripts/debuerreotype-minimizing-config, .slimify-excludes)."""
 
 
 def _environment(checkout: Checkout) -> dict[str, str]:
@@ -127,7 +129,7 @@ def _bootstrap(checkout: Checkout, tarball: Path, machine: str) -> None:
     ]
     command(
         ["mmdebstrap", f"--architectures={machine}", "--variant=minbase", "--include=ca-certificates",
-         *(f"--dpkgopt={option}" for option in DOCUMENTATION), *(f"--customize-hook={hook}" for hook in hooks),
+         *(f"--dpkgopt={option}" for option in DPKG_OPTIONS), *(f"--customize-hook={hook}" for hook in hooks),
          SUITE, tarball],
         checkout.logs / "mmdebstrap.log",
         env=child_environment("mmdebstrap", SOURCE_DATE_EPOCH=str(EPOCH), TMPDIR=str(tarball.parent)),
