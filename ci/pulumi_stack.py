@@ -47,7 +47,7 @@ _ENGINES = "**pulumi:providers:docker::engine-**"
 """The URNs of the engines of a stack's platforms."""
 _UNPUSHED = "**dynamic/image:UnpushedImage::**"
 """The URNs of inspections of images that are not pushed, on which the images made of these depend."""
-_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "loading", "vex", "keep", "tag-*")
+_SUFFIXES = ("checks", "tag", "signature", "sbom", "provenance", "loading", "scan", "vex", "keep", "tag-*")
 """The names of an image's resources that follow a push, after the image's name and a dash."""
 
 

@@ -12,6 +12,7 @@ from oci import cosign, credentials
 from oci.client import Repository
 from oci.credentials import Login
 from oci.evidence import loading_evidence, signing_machines, slsa
+from oci.vulnerabilities import scan_record
 from stacks import plan, platforms
 from stacks.config.signing import Signer, Signing, trusted
 from stacks.config.stack_config import StackConfig
@@ -102,6 +103,7 @@ class Evidence:
         self._sbom = self._attested("sbom") if signing.sbom or "sbom" in required else None
         self._provenance = self._attested("provenance") if signing.provenance or "provenance" in required else None
         self._loading = self._attested("loading") if "loading" in {*published, *required} else None
+        self._scan = self._attested("scan") if "scan" in {*published, *required} else None
 
     def _attested(self, kind: cosign.Kind) -> Mapping[str, Any]:
         return cosign.attested(self._ref, kind, self._signing, self._login)
@@ -112,6 +114,8 @@ class Evidence:
             yield f"  sbom        {len(self._sbom.get('packages', []))} packages"
         if self._loading is not None:
             yield f"  loading     {loading_evidence.summary(self._loading)}"
+        if self._scan is not None:
+            yield f"  scan        {scan_record.summary(self._scan)}"
         if self._provenance is None:
             yield "  slsa        build level 0: no provenance is attested"
             return

@@ -76,6 +76,9 @@ class ImageVariant(pulumi.ComponentResource):
     loading: pulumi.Output[dict[str, Any]] | None = None
     """What the inspection of an image says, as evidence; None for an image that is not inspected."""
 
+    scan: pulumi.Output[dict[str, Any]] | None = None
+    """The record of the scan of an image for vulnerabilities; None for an image that is not scanned."""
+
     def __init__(self, name: str, args: ImageVariantArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         image = args.image
         kind = "BuildProduct" if image.spec.product else "ImageVariant"
@@ -133,6 +136,8 @@ class ImageVariant(pulumi.ComponentResource):
         checked = CheckedTag(f"{name}-tag", tag, below)
         if inspected:
             self.loading = checked.loading
+        if scanned:
+            self.scan = checked.scan
         return checked.ref
 
     def _published(self, name: str, args: ImageVariantArgs, login: Login) -> dict[str, pulumi.Input[str]]:

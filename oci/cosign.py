@@ -23,11 +23,12 @@ from stacks.child_environment import PASSWORD, WITHHELD
 from stacks.config.signing import Signer, Signing
 from stacks.errors import SlipwayError, one_line
 
-Kind = Literal["sbom", "provenance", "vex", "loading", "gpu"]
+Kind = Literal["sbom", "provenance", "scan", "vex", "loading", "gpu"]
 
 PREDICATES: Final[Mapping[Kind, tuple[str, str]]] = {
     "sbom": ("spdxjson", "https://spdx.dev/Document"),
     "provenance": ("slsaprovenance1", "https://slsa.dev/provenance/v1"),
+    "scan": ("vuln", "https://cosign.sigstore.dev/attestation/vuln/v1"),
     "vex": ("https://openvex.dev/ns/v0.2.0", "https://openvex.dev/ns/v0.2.0"),
     "loading": ("urn:slipway:loading:v1", "urn:slipway:loading:v1"),
     "gpu": ("urn:slipway:gpu-checks:v1", "urn:slipway:gpu-checks:v1"),

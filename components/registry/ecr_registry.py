@@ -231,9 +231,12 @@ def _attestations(config: StackConfig, *, checked: bool) -> int:
 
     Each replaces the manifest of those before it, which stays without a tag.
     """
-    signing, exceptions = config.signing, config.vulnerabilities and config.vulnerabilities.exceptions
-    inspected = checked and config.inspection.gate
-    return sum(map(bool, (signing.sbom, signing.provenance, exceptions, inspected))) if signing else 0
+    signing, vulnerabilities = config.signing, config.vulnerabilities
+    if not signing:
+        return 0
+    inspected, scanned = checked and config.inspection.gate, checked and vulnerabilities
+    exceptions = vulnerabilities and vulnerabilities.exceptions
+    return sum(map(bool, (signing.sbom, signing.provenance, inspected, scanned, exceptions)))
 
 
 def declare(plan: Plan) -> Registry:

@@ -42,7 +42,7 @@ class TagChecked(TagImage):
     """
 
     def run_as(self, props: Mapping[str, Any], login: credentials.Login | None) -> dict[str, Any]:
-        """Inspect and scan the image and tag it; return its new name, and as ``loading`` what the inspection says.
+        """Inspect and scan the image and tag it; return its new name, and what both found as ``loading`` and ``scan``.
 
         The tag may be there already: of an update with another state, or set by hand. It proves no inspection. Such an
         image is not scanned again: what becomes known of it later is not for this update to stop.
@@ -66,12 +66,13 @@ class TagChecked(TagImage):
             loading = loading_gate.check(ref, login, props["exceptions"], props.get("compiled") or {})
         # A registry with immutable tags may refuse even the digest that a tag has.
         if client.Repository(name, login).visible_digest() == digest:
-            return {"name": name, "loading": loading}
+            return {"name": name, "loading": loading, "scan": {}}
+        scan: dict[str, Any] = {}
         if props.get("vulnerabilities") is not None:
             from components.supply_chain.gates import vulnerability_gate  # noqa: PLC0415 - likewise
 
-            vulnerability_gate.check(ref, login, props["vulnerabilities"])
-        return {**super().run_as(props, login), "loading": loading}
+            scan = vulnerability_gate.check(ref, login, props["vulnerabilities"])
+        return {**super().run_as(props, login), "loading": loading, "scan": scan}
 
 
 class CheckedTag(Resource, module="image", name="CheckedTag"):
@@ -83,6 +84,9 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
     loading: pulumi.Output[dict[str, Any]]
     """The inspection as evidence; empty if the image was not inspected, absent from states of earlier versions."""
 
+    scan: pulumi.Output[dict[str, Any]]
+    """The scan's record; empty if the image was not scanned, absent from states of earlier versions."""
+
     def __init__(self, name: str, args: CheckedTagArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         inputs = {
             "ref": args.ref,
@@ -93,6 +97,7 @@ class CheckedTag(Resource, module="image", name="CheckedTag"):
             "compiled": args.compiled,
             "name": None,
             "loading": None,
+            "scan": None,
             **login_inputs(args.login),
         }
         super().__init__(TagChecked(), name, inputs, opts)

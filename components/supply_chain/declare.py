@@ -16,6 +16,7 @@ from components.supply_chain.image_signature import Signature, SignatureArgs, Si
 from components.supply_chain.loading_attestation import Loading, LoadingArgs
 from components.supply_chain.provenance_attestation import Provenance, ProvenanceArgs
 from components.supply_chain.sbom_attestation import Sbom
+from components.supply_chain.scan_attestation import VulnerabilityScan, VulnerabilityScanArgs
 from components.supply_chain.verified_parent import VerifiedParent, VerifiedParentArgs
 from components.supply_chain.vex_attestation import Vex
 from stacks.config.signing import Signing
@@ -130,6 +131,14 @@ def _signed(
         loading = Loading(f"{name}-loading", loading_args, after)
         last = loading
         outputs["loading"] = {"attestation": loading.attestation, "result": loading.result}
+    if variant.scan is not None and config.vulnerabilities:
+        scan_args = VulnerabilityScanArgs(
+            variant.ref, signing, login, evidence=variant.scan, policy=config.vulnerabilities
+        )
+        after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
+        scan = VulnerabilityScan(f"{name}-scan", scan_args, after)
+        last = scan
+        outputs["scan"] = {"attestation": scan.attestation}
     if config.vulnerabilities and config.vulnerabilities.exceptions:
         after = pulumi.ResourceOptions(parent=variant, depends_on=[last])
         vex = Vex(f"{name}-vex", args, config.vulnerabilities.exceptions, after)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -56,10 +56,18 @@ class Vulnerability:
 
 @dataclass(frozen=True)
 class Scan:
-    """The vulnerabilities of an image, the gravest first as Grype orders them, and when the database was built."""
+    """The vulnerabilities of an image, the gravest first as Grype orders them, and when the database was built.
+
+    ``matches`` are Grype's own, reduced. ``version`` is Grype's, and ``source`` where it had the database from.
+    """
 
     vulnerabilities: tuple[Vulnerability, ...]
     database: datetime
+    matches: tuple[Mapping[str, Any], ...]
+    version: str
+    source: str
+    started: datetime
+    finished: datetime
 
 
 def check() -> None:
@@ -82,14 +90,24 @@ def scan(ref: str, policy: Vulnerabilities, login: Login | None) -> Scan:
         folder = Path(name)
         database = _database(policy, folder)
         words = [_PROGRAM, f"registry:{ref}", "--output", "json", "--config", str(database)]
-        return _parse(_run(words, ref, login, folder), ref)
+        started = datetime.now(UTC)
+        return _parse(_run(words, ref, login, folder), ref, started)
 
 
-def _parse(text: str, ref: str) -> Scan:
+def _parse(text: str, ref: str, started: datetime) -> Scan:
     try:
         document = json.loads(text)
-        database = datetime.fromisoformat(document["descriptor"]["db"]["status"]["built"])
-        return Scan(tuple(map(_vulnerability, document["matches"])), database)
+        matches, descriptor = document["matches"], document["descriptor"]
+        status = descriptor["db"]["status"]
+        return Scan(
+            vulnerabilities=tuple(map(_vulnerability, matches)),
+            database=datetime.fromisoformat(status["built"]),
+            matches=tuple(map(_reduced, matches)),
+            version=str(descriptor.get("version", "")),
+            source=str(status.get("from", "")),
+            started=started,
+            finished=datetime.now(UTC),
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise SlipwayError(f"{ref}: {_PROGRAM}: its report cannot be read: {one_line(str(error))}") from None
 
@@ -104,6 +122,16 @@ def _vulnerability(match: Mapping[str, Any]) -> Vulnerability:
         version=package["version"],
         fixed_in=tuple(vulnerability["fix"]["versions"]) if vulnerability["fix"]["state"] == "fixed" else (),
     )
+
+
+def _reduced(match: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what identifies a match, in Grype's own form (anchore/grype v0.119.0, grype/presenter/models)."""
+    vulnerability, package = match["vulnerability"], match["artifact"]
+    return {
+        "vulnerability": {key: vulnerability[key] for key in ("id", "severity", "fix")},
+        "relatedVulnerabilities": [{"id": related["id"]} for related in match.get("relatedVulnerabilities") or ()],
+        "artifact": {key: package[key] for key in ("name", "version", "type", "purl") if key in package},
+    }
 
 
 def _database(policy: Vulnerabilities, folder: Path) -> Path:

@@ -128,7 +128,7 @@ class Policy(Model):
         "urn:slipway:by-hand.",
     )
     committed: bool = Field(default=False, description="Refuse images of a checkout with uncommitted changes.")
-    attestations: tuple[Literal["sbom", "provenance", "loading"], ...] = Field(
+    attestations: tuple[Literal["sbom", "provenance", "loading", "scan"], ...] = Field(
         (), description="Attestations that each image must have, whatever signing attests today."
     )
     max_age_days: int | None = Field(None, ge=1, description="Days after its build that an image counts.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -59,6 +60,15 @@ def test_vulnerable_image_gets_its_tag_with_an_exception(project: Project, keys:
     (statement,) = json.loads(base64.b64decode(json.loads(answer.stdout)["payload"]))["predicate"]["statements"]
     assert (statement["status"], statement["vulnerability"]) == ("not_affected", {"name": "CVE-2026-0001"})
     assert outputs["signed"]["link0"]["vex"]["attestation"] == ref.replace("@sha256:", ":sha256-") + ".att"
+
+    words[3] = "vuln"
+    answer = subprocess.run([*words, "--key", public, ref], env=project.environment, check=True, capture_output=True)
+    statement = json.loads(base64.b64decode(json.loads(answer.stdout)["payload"]))
+    assert statement["predicateType"] == "https://cosign.sigstore.dev/attestation/vuln/v1"
+    found = statement["predicate"]["scanner"]["result"]["matches"]
+    assert {match["vulnerability"]["id"] for match in found} == {"CVE-2026-0001", "CVE-2026-0002"}
+    assert statement["predicate"]["invocation"]["parameters"]["exceptions"] == [justified]
+    assert re.search(r"^  scan        \d+ known vulnerabilities on 20", project.stacks("verify", "t"), re.MULTILINE)
 
     project.configure(**stack, vulnerabilities={"database": database})
     project.up()  # an image that has its tag is not scanned again

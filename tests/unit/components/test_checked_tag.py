@@ -11,6 +11,7 @@ import pytest
 
 from components.supply_chain.checked_tag import TagChecked
 from components.supply_chain.loading_attestation import AttestLoading
+from components.supply_chain.scan_attestation import AttestScan
 from oci import cosign
 from oci.evidence import loading_evidence
 from oci.vulnerabilities import grype
@@ -278,6 +279,40 @@ def test_excepted_vulnerability_stops_no_tag(registry: Registry, scanner: Scanne
     TagChecked().create(scanned(registry, row))
     assert "a/loads:x1" in registry.digests
     assert scanner.calls()
+
+
+def test_attested_scan_is_that_of_the_tag(
+    registry: Registry, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attested: list[Any] = []
+
+    def attest(ref: str, kind: str, predicate: Mapping[str, Any], *_: Any) -> str:
+        attested.append((ref, kind, predicate))
+        return "att"
+
+    monkeypatch.setattr(cosign, "attest", attest)
+    row = {"id": "CVE-2026-0001", "reason": "apt is not run", "until": "9999-12-31"}
+    given = scanned(registry, row)
+    scan = (TagChecked().create(given).outs or {})["scan"]
+    assert [match["vulnerability"]["id"] for match in scan["scanner"]["result"]["matches"]] == [
+        "CVE-2026-0001",
+        "CVE-2026-0002",
+    ]
+    calls = len(scanner.calls())
+    key = {"key": "cosign.key", "publicKey": "awskms:///alias/x"}
+    props = {"ref": given["ref"], "signing": key, "evidence": scan, "policy": given["vulnerabilities"]}
+    outs = AttestScan().create(props).outs
+    assert outs == {"ref": given["ref"], "signing": key, "attestation": "att"}
+    assert attested == [(given["ref"], "scan", scan)]
+    assert len(scanner.calls()) == calls
+    # Where the image had its tag already it was not scanned: it is now, and what is wrong with it is attested.
+    assert (TagChecked().create(given).outs or {})["scan"] == {}
+    strict = Vulnerabilities().model_dump(mode="json", by_alias=True)
+    AttestScan().create({**props, "evidence": {}, "policy": strict})
+    record = attested[1][2]
+    assert record["scanner"] == scan["scanner"]
+    assert record["invocation"]["parameters"]["exceptions"] == []
+    assert not AttestScan().diff("", outs, {**props, "policy": strict}).changes
 
 
 def test_image_with_its_tag_is_not_scanned_again(registry: Registry, scanner: Scanner) -> None:

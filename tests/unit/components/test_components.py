@@ -218,6 +218,21 @@ def test_unpushed_image_is_checked_under_its_local_name() -> None:
     assert names == ["torch", "torch-checks", "extras"]
 
 
+def test_scan_before_the_tag_is_attested() -> None:
+    signing = {"key": KEY, "sbom": False, "provenance": False}
+    record = {"scanner": {"result": {"matches": [], "notListed": 0}}}
+    answers = {"torch-tag": {"scan": record}}
+    recorder, values = run(checks=CHECKED, signing=signing, vulnerabilities={"severity": "high"}, answers=answers)
+    registered = supply_chain(recorder)
+    assert sorted(registered) == ["extras-signature", "torch-loading", "torch-scan", "torch-signature", "torch-tag"]
+    scan = registered["torch-scan"]
+    policy = {"severity": "high", "fixedOnly": True, "maxAge": 5, "exceptions": []}
+    assert (scan["ref"], scan["evidence"], scan["policy"]) == (f"r.example/x/torch@{DIGEST}", record, policy)
+    assert sorted(values["outputs"]["signed"]["torch"]) == ["by", "loading", "scan", "signature"]
+    recorder, _ = run(checks=CHECKED, signing=signing)
+    assert "torch-scan" not in supply_chain(recorder)
+
+
 UNPUSHED = "pulumi-python:dynamic/image:UnpushedImage"
 RUNNERS = {
     "kind": "kubernetes",

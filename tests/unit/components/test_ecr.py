@@ -12,6 +12,7 @@ import pytest
 
 from components.registry.ecr_registry import ATTACHED, KEEP, encryption, lifecycle, manifests
 from stacks.config.gates.inspection_gate import Inspection
+from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.config.signing import Signing
 from stacks.config.stack_file import ROOT, read_stack
 from stacks.plan import Plan, make
@@ -193,6 +194,12 @@ def test_ecr_policy_counts_manifests_of_a_version() -> None:
     assert {*manifests(signed(), product=False).values()} == {2 * 5 + 2}
     assert {*manifests(signed(gate=False), product=False).values()} == {2 * 4 + 2}
     assert {*manifests(signed(sbom=False, provenance=False), product=False).values()} == {2 * 3 + 2}
+    # With a gate of vulnerabilities also the scan, and what its exceptions mean.
+    row = {"id": "CVE-2026-1", "reason": "no TLS here", "until": "2026-12-31"}
+    for rows, each in (((), 6), ((row,), 7)):
+        rules = {"vulnerabilities": Vulnerabilities.model_validate({"exceptions": rows})}
+        scanned = replace(plan, config=signed().config.model_copy(update=rules))
+        assert {*manifests(scanned, product=False).values()} == {2 * each + 2}
     assert manifests(signed(), product=True) == {name: 2 * count for name, count in products.items()}
 
 

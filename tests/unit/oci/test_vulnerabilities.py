@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from oci.vulnerabilities import grype, openvex
+from oci.vulnerabilities import grype, openvex, scan_record
 from oci.vulnerabilities.grype import Vulnerability
 from oci.vulnerabilities.verdict import judge
 from stacks.config.gates.vulnerabilities import Vulnerabilities, VulnerabilityException
@@ -18,6 +19,7 @@ from stacks.errors import SlipwayError
 from tests.fakes import vulnerability_scanner
 
 TODAY = date(2026, 11, 24)
+NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 REF = f"ghcr.io/acme/torch@sha256:{'a' * 64}"
 OPENSSL = Vulnerability("CVE-2026-1", ("GHSA-x",), "critical", "openssl", "3.0.1", ("3.0.2",))
 UNMENDED = Vulnerability("CVE-2026-2", (), "critical", "bash", "5.2", ())
@@ -137,6 +139,67 @@ def test_scan_reads_the_report(scanner: vulnerability_scanner.Scanner) -> None:
         Vulnerability("CVE-2026-0002", ("CVE-2026-0002",), "critical", "bash", "5.2.15-2+b13", ()),
     )
     assert scan.database == datetime(2026, 11, 24, 22, 26, 46, tzinfo=UTC)
+    assert datetime.now(UTC) >= scan.finished >= scan.started
+
+
+MATCHES = [
+    {
+        "vulnerability": {"id": "CVE-2026-0001", "severity": "Critical", "fix": {"versions": ["99"], "state": "fixed"}},
+        "relatedVulnerabilities": [{"id": "CVE-2026-0001"}],
+        "artifact": {
+            "name": "apt",
+            "version": "2.6.2",
+            "type": "deb",
+            "purl": "pkg:deb/debian/apt@2.6.2?arch=amd64&distro=debian-12",
+        },
+    },
+    {
+        "vulnerability": {"id": "CVE-2026-0002", "severity": "Critical", "fix": {"versions": [], "state": "not-fixed"}},
+        "relatedVulnerabilities": [{"id": "CVE-2026-0002"}],
+        "artifact": {"name": "bash", "version": "5.2.15-2+b13"},
+    },
+]
+
+
+def test_record_of_scan_has_cosigns_form(scanner: vulnerability_scanner.Scanner) -> None:
+    rules = policy(exception())
+    scan = replace(grype.scan(REF, rules, None), started=NOON, finished=NOON + timedelta(minutes=1))
+    record = scan_record.predicate(scan, rules)
+    row = {"id": "CVE-2026-1", "packages": "*", "reason": "no TLS here", "until": "2026-12-31"}
+    assert record == {
+        "invocation": {
+            "parameters": {"severity": "critical", "fixedOnly": True, "maxAge": 5, "exceptions": [row]},
+            "uri": "",
+            "event_id": "",
+            "builder.id": "",
+        },
+        "scanner": {
+            "uri": "pkg:golang/github.com/anchore/grype@v0.119.0",
+            "version": "0.119.0",
+            "db": {
+                "uri": "https://grype.anchore.io/databases/v6/db.tar.zst?checksum=sha256%3A0",
+                "version": "2026-11-24T22:26:46+00:00",
+            },
+            "result": {"matches": MATCHES, "notListed": 0},
+        },
+        "metadata": {"scanStartedOn": "2026-11-24T12:00:00+00:00", "scanFinishedOn": "2026-11-24T12:01:00+00:00"},
+    }
+    assert scan_record.summary(record) == "2 known vulnerabilities on 2026-11-24, by the database of 2026-11-24"
+    # Where a stack has its own database is nobody's business, and a Grype that was built by hand has no version.
+    own = scan_record.predicate(replace(scan, version="[not provided]"), policy(database=str(scanner.archive)))
+    assert own["scanner"]["db"]["uri"] == ""
+    assert own["scanner"]["uri"] == "pkg:golang/github.com/anchore/grype"
+    assert str(scanner.archive) not in json.dumps(own)
+
+
+def test_record_of_many_matches_counts_the_rest(scanner: vulnerability_scanner.Scanner) -> None:
+    many = json.loads(json.dumps(vulnerability_scanner.REPORT))
+    many["matches"] = many["matches"] * 2501
+    scanner.report(json.dumps(many))
+    record = scan_record.predicate(grype.scan(REF, policy(), None), policy())
+    result = record["scanner"]["result"]
+    assert (len(result["matches"]), result["notListed"]) == (5000, 2)
+    assert scan_record.summary(record).startswith("5002 known vulnerabilities on ")
 
 
 def test_scan_imports_an_archive_once(scanner: vulnerability_scanner.Scanner) -> None:
