@@ -7,13 +7,16 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.engines.pool import Pool
 from tests.engine.project import Project, wait_for
+from tests.engine.test_checks import CHECK, DOCKERFILE, PASSING
 from tests.fakes.docker_relay import Relay
 from tests.fakes.ssh_engine import SshEngine
+from tests.helpers.elf_writer import LOADER, elf
 from tests.helpers.empty_engine import started
 from tests.images.engine import base_image
 
@@ -69,6 +72,27 @@ def far(tmp_path: Path, project: Project) -> Iterator[SshEngine]:
     with SshEngine(tmp_path / "far", os.environ["DOCKER_HOST"]) as far:
         project.environment["PATH"] = f"{far.programs}{os.pathsep}{project.environment['PATH']}"
         yield far
+
+
+def test_unpushed_image_is_inspected_behind_ssh(project: Project, far: SshEngine) -> None:
+    project.write("dockerfiles/link0/Dockerfile", f"{DOCKERFILE}COPY --chmod=755 link0/program /opt/program\n")
+    project.write(CHECK, PASSING)
+    (project.root / "dockerfiles/link0/program").write_bytes(elf(needed=["libgone.so.1"], interpreter=LOADER))
+    keys: dict[str, Any] = {"base": base_image(), "publish": False, "engines": {AMD64: far.address}}
+    project.configure(**keys)
+    failed = project.up(check=False)
+    assert failed.returncode != 0
+    assert "/opt/program: misses libgone.so.1: not in the image" in failed.output
+    assert "Traceback" not in failed.output
+
+    # What is left to do is the inspection: it reaches the image, which this machine's engine is not asked for.
+    row = {"files": "/opt/*", "missing": "libgone.so.*", "reason": "the host mounts it"}
+    project.configure(**keys, inspection={"exceptions": [row]})
+    logins = far.logins
+    project.up(DOCKER_HOST="unix:///no/such.sock")
+    inspected = far.logins - logins
+    project.up(DOCKER_HOST="unix:///no/such.sock")
+    assert far.logins - logins - inspected < inspected
 
 
 def test_engine_behind_ssh_builds_and_may_go(project: Project, far: SshEngine) -> None:
