@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from stacks.config.model import Environment, Model
 from stacks.config.stack_config import StackConfig
-from stacks.config.values import ArchList, JobCount, Pin, Release, SwitchedRelease, SwitchedVersion, Version, ref
+from stacks.config.values import (
+    ArchList,
+    JobCount,
+    Pin,
+    Release,
+    SwitchedRelease,
+    SwitchedVersion,
+    Version,
+    ref,
+    switched,
+)
 from stacks.errors import SlipwayError
 from stacks.jobs.mpi_job import mpi_job
 from stacks.spec import Cuda, ImageSpec, Outside
@@ -101,10 +111,20 @@ class OpenMpi(Model):
         return value
 
 
+def _without_efa(_: str) -> str:
+    raise ValueError(
+        "expected false: DeepEP writes to NVIDIA's network cards itself, csrc/kernels/ibgda_device.cuh:66 of "
+        "deepseek-ai/DeepEP at 567632d, and EFA is none; upstream has none for EFA (deepseek-ai/DeepEP#369)"
+    )
+
+
 class Extras(Model):
     """Extensions compiled against the parent's torch; each a version, a commit, or false for none."""
 
     xformers: Pin = Field(default=False, description="xformers.")
+    deepep: Annotated[Literal[False], switched(_without_efa)] = Field(
+        default=False, description="false: upstream has no DeepEP for EFA."
+    )
 
 
 class Config(StackConfig):

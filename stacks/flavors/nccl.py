@@ -52,9 +52,10 @@ def _tagged(reference: str) -> dict[str, str]:
 
 
 class Jobs(FamilyJobs):
-    """How many compilers run at once, with those of nccl-tests."""
+    """How many compilers run at once, with those of nccl-tests and of the extras that are for this flavor."""
 
     nccl_tests: JobCount = Field(None, description="NCCL's tests and the tools that come with them.")
+    deepep: JobCount = Field(None, description="DeepEP.")
 
 
 class Config(FamilyConfig):

@@ -27,6 +27,8 @@ class Extra:
         default: the version or commit for a stack that names none; False leaves the extra out.
         description: of its key.
         commit_only: whether it is built at a commit only.
+        flavor: the only flavor that it is for; empty for all.
+        flavor_source: why it is for that one.
         jit: whether it is compiled where it runs, so that its wheel has no machine code.
         march: whether its code for the CPU is compiled for one kind of processor.
         pins_torch: whether its metadata pins one torch.
@@ -40,6 +42,8 @@ class Extra:
     default: str | Literal[False]
     description: str
     commit_only: bool
+    flavor: str
+    flavor_source: str
     jit: bool
     march: bool
     pins_torch: bool
@@ -78,6 +82,8 @@ def extras() -> Mapping[str, Extra]:
             default=row.get("default", False),
             description=row.get("description", f"{row['title']}."),
             commit_only=row.get("commit_only", False),
+            flavor=row.get("flavor", ""),
+            flavor_source=row.get("flavor_source", ""),
             jit=row.get("jit", False),
             march=row.get("march", False),
             pins_torch=row.get("pins_torch", False),
@@ -140,6 +146,18 @@ def check_extras_together(pins: Mapping[str, str]) -> None:
                 raise Incompatible(extra.key, pin, why, allowed, source)
 
 
+def check_extra_flavor(name: str, version: str, flavor: str) -> None:
+    """Refuse an extra that is for another flavor.
+
+    Raises:
+        Incompatible: naming its flavor.
+    """
+    extra = extras()[name]
+    if extra.flavor not in {"", flavor}:
+        allowed = (f"flavor {extra.flavor}",)
+        raise Incompatible(extra.key, version, f"is not for the flavor {flavor}", allowed, extra.flavor_source)
+
+
 def _of_generation(archs: Iterable[str], like: str) -> list[str]:
     """Return those of ``archs`` whose machine code runs on GPUs of the same major capability."""
     return [arch for arch in archs if order(arch)[0] == order(like)[0]]
@@ -190,7 +208,7 @@ def check_extra(
     source = row.get("source", f"setup.py of {name}")
     cuda_line = line(cuda_release(cuda_version).version)
     if "." in version or "any" in extra.needs:
-        for requirement, stack_version in {"cuda": cuda_line, "python": python, "cudnn": cudnn}.items():
+        for requirement, stack_version in {"cuda": cuda_line, "python": python, "cudnn": cudnn, "torch": torch}.items():
             oldest = row.get(f"{requirement}_min")
             if stack_version and oldest and older(stack_version, oldest):
                 why = f"does not build with {requirement} {stack_version}"

@@ -33,6 +33,7 @@ REPOSITORIES = {
     "apex": "NVIDIA/apex",
     "xformers": "facebookresearch/xformers",
     "flash-attention4": "Dao-AILab/flash-attention",
+    "deepep": "deepseek-ai/DeepEP",
 }
 PREFIXES = {"apex": "", "flash-attention4": "fa4-v"}
 """What the tags of a component begin with, if it is no v."""
@@ -116,6 +117,8 @@ def values(stack: str, world: upstreams.World, more: Mapping[str, Any]) -> dict[
     extras = dict(config.get("extras", {}))
     if extras.get("apex"):
         config["extras"] = {**extras, "apex": world.commits["NVIDIA/apex"][: len(extras["apex"])]}
+    if extras.get("deepep"):
+        config["extras"] = {**config["extras"], "deepep": world.commits["deepseek-ai/DeepEP"]}
     if config.get("flashAttention3"):
         config["flashAttention3"] = world.commits["Dao-AILab/flash-attention"]
     return config

@@ -300,6 +300,32 @@ def test_switch_that_torch_does_not_read_ends_its_build(tmp_path: Path) -> None:
     )
 
 
+def deepep(folder: Path, setup: str) -> subprocess.CompletedProcess[str]:
+    """Run what the recipe of DeepEP does to a setup.py before it is built; it prints what is installed, and CPATH."""
+    (folder / "apt-install").write_text('#!/bin/sh\necho "$@"\n')
+    (folder / "apt-install").chmod(0o755)
+    (folder / "setup.py").write_text(setup)
+    text = (ROOT / "dockerfiles/wheels/recipes/deepep").read_text().replace("/srv/layers/", f"{folder}/")
+    command = ["sh", "-euc", f'{text}\ncd "$0"; environment; echo "$CPATH"', str(folder)]
+    variables = {"CUDA_HOME": "/usr/local/cuda", "PATH": os.environ["PATH"]}
+    return subprocess.run(command, check=False, env=variables, capture_output=True, text=True)
+
+
+def test_deepep_of_first_version_gets_its_headers(tmp_path: Path) -> None:
+    done = deepep(tmp_path, "nvshmem_dir = os.getenv('NVSHMEM_DIR', None)\n")
+    assert done.stdout == "libibverbs-dev\n/usr/local/cuda/include/cccl\n"
+
+
+def test_deepep_of_second_version_is_refused(tmp_path: Path) -> None:
+    """setup.py:95 of deepseek-ai/DeepEP at dd758ca."""
+    done = deepep(tmp_path, "nccl_root_dir = find_pkgs.find_nccl_root()\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "build: DeepEP's second version compiles its kernels where it runs, with nvcc and NCCL's"
+    )
+    assert done.stdout == ""
+
+
 LIBRARIES = {
     "cusparselt": ("libcusparseLt.so.0", "cusparseLtInit"),
     "nvshmem": ("libnvshmem_host.so.3", "nvshmem_my_pe"),

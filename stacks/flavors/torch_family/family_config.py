@@ -18,7 +18,7 @@ from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, cuda_release, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
-from stacks.versions.extras import Extra, check_extra, check_extras_together, extras, extras_of
+from stacks.versions.extras import Extra, check_extra, check_extra_flavor, check_extras_together, extras, extras_of
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
     Companion,
@@ -105,7 +105,11 @@ else:
     FamilyJobs = _with_extras(
         MaxJobs,
         "FamilyJobs",
-        {extra.field: (JobCount, Field(None, description=f"{extra.title}.")) for extra in extras().values()},
+        {
+            extra.field: (JobCount, Field(None, description=f"{extra.title}."))
+            for extra in extras().values()
+            if not extra.flavor
+        },
     )
 
 
@@ -216,6 +220,7 @@ class FamilyConfig(StackConfig):
     def _check_extras(self) -> None:
         pins = {extra.name: pin for extra in extras().values() if (pin := self.pin(extra))}
         for name, pin in pins.items():
+            check_extra_flavor(name, pin, self.flavor)
             check_extra(
                 name,
                 pin,

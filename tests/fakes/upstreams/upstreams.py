@@ -60,6 +60,7 @@ EXTENSIONS = (
     "NVIDIA/apex",
     "facebookresearch/xformers",
     "NVIDIA/TransformerEngine",
+    "deepseek-ai/DeepEP",
 )
 """Repositories that are an extension of torch: the files of `repos/extension` are in each."""
 
@@ -213,6 +214,7 @@ def _library_wheel(folder: Path, requirement: str) -> None:
     files: dict[str, str | bytes] = {f"{top}/lib/{library}": binary, f"{top}/include/{header}": f"int {function};\n"}
     if name == "nvshmem":
         files[f"{top}/lib/libnvshmem_device.a"] = "!<arch>\n"
+        files[f"{top}/lib/nvshmem_transport_ibgda.so.6"] = binary
     pure_wheel(folder, package, version, f"nvidia/{name}", more=files)
 
 

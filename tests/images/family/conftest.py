@@ -33,10 +33,25 @@ XFORMERS = {"extras": {**OLD, "xformers": "0.0.20"}}
 FRONTEND = {"transformerEngine": "2.18"}
 """The first TransformerEngine that needs cuDNN's frontend to build."""
 
-ATTENTION4 = {"extras": {"flashAttention4": "4.0.0.beta27"}}
+ATTENTION4 = {
+    "transformerEngine": False,
+    "flashAttention3": False,
+    "extras": {"deepspeed": False, "apex": False, "flashAttention": "2.8.3", "flashAttention4": "4.0.0.beta27"},
+}
 """FlashAttention 4 beside FlashAttention 2.8.3, which has a copy of it."""
 
-MORE: list[chain.Variation] = [("base-cu121", XFORMERS), ("base-cu129", FRONTEND), ("base-cu132", ATTENTION4)]
+DEEPEP = {
+    "transformerEngine": False,
+    "flashAttention3": False,
+    "extras": {"deepspeed": False, "apex": False, "flashAttention": False, "deepep": "567632d"},
+}
+
+MORE: list[chain.Variation] = [
+    ("base-cu121", XFORMERS),
+    ("base-cu129", FRONTEND),
+    ("base-cu132", ATTENTION4),
+    ("nccl-cu132", DEEPEP),
+]
 
 Built = Callable[..., chain.Chain]
 Up = Callable[[str], tuple[chain.Chain, Published]]

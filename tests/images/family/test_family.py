@@ -13,7 +13,18 @@ from tests.fakes.upstreams.upstreams import World
 from tests.images import chain
 from tests.images.differences import environment
 from tests.images.engine import Image, build, docker, unique
-from tests.images.family.conftest import ATTENTION4, FRONTEND, OLD, PUBLISHED, STACKS, XFORMERS, Built, Up, stacks
+from tests.images.family.conftest import (
+    ATTENTION4,
+    DEEPEP,
+    FRONTEND,
+    OLD,
+    PUBLISHED,
+    STACKS,
+    XFORMERS,
+    Built,
+    Up,
+    stacks,
+)
 
 RUN = ("torch", "torch-extras")
 """The runtime images of every stack."""
@@ -278,6 +289,15 @@ def test_attention4_is_the_one_owner_of_its_files(built: Built) -> None:
     # The check of the build imports both.
     code = "from importlib.metadata import files; print(*(path for path in files('flash-attn') if 'cute' in str(path)))"
     assert image.run("python", "-c", code).strip() == ""
+
+
+@pytest.mark.slow
+def test_deepep_is_linked_with_the_nvshmem_of_torch(built: Built) -> None:
+    # The check of the wheel reads the link, that of the image imports it with the driver's stub.
+    image = built("nccl-cu132", **DEEPEP).image("torch-extras")
+    assert pip(image)["deep-ep"] == "1.2.1"
+    linked = image.run("sh", "-c", "ldd /opt/venv/lib/python3*/site-packages/deep_ep_cpp*.so")
+    assert re.search(r"libnvshmem_host\.so\.3 => /opt/venv/lib/python3\S+/site-packages/nvidia/nvshmem/lib/", linked)
 
 
 @pytest.mark.slow

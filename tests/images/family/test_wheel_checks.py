@@ -25,6 +25,10 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
         {"EXTENSIONS": "magma amp_C", "MAGMA": "magma_dgetrf"},
         "torch was built without amp_C: the build says why, and what it did not find",
     ),
+    "80-nvshmem": (
+        {"COMPONENT": "deepep"},
+        "deepep was built without NVSHMEM: none of its libraries is linked with it",
+    ),
     "60-libraries": (
         {"CUSPARSELT_VERSION": "0.8.1", "MAGMA": "magma_dgetrf"},
         "torch was built without cusparselt: none of its libraries is linked with it",

@@ -72,7 +72,12 @@ UNIVERSAL: dict[str, dict[str, Any]] = {
     "own flags": {"cmake": {"USE_MKLDNN": 0}},
     "everything off": {"cuda": False, "torch": {"audio": False}},
 }
-NCCL = {**FAMILY, "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"}}
+ALL_OF_NCCL = {**FAMILY["everything on"], "extras": {**FAMILY["everything on"]["extras"], "deepep": "567632d"}}
+NCCL = {
+    **FAMILY,
+    "everything on": ALL_OF_NCCL,
+    "a published parent": {"ncclTests": "ghcr.io/acme/nccl-tests:1"},
+}
 BASE = {**FAMILY, "no compiler": {"slim": True}}
 VARIED = {"local": LOCAL, "base": BASE, "nccl": NCCL, "efa": EFA, "megatron": MEGATRON, "universal": UNIVERSAL}
 

@@ -164,6 +164,10 @@ def test_dockerfile_defaults_equal_the_table() -> None:
             "slipway:environment: expected only letters, digits and _ ^ . , : / = + - in OMPI_MCA_pml",
         ),
         ({"archList": "7.0"}, "slipway:archList: '7.0' cannot be compiled by CUDA 13.2.0"),
+        (
+            {"extras": {"deepep": "567632d"}},
+            "slipway:extras.deepep: '567632d': expected false: DeepEP writes to NVIDIA's network cards itself, csrc",
+        ),
         ({"extras": {"xformers": "main"}}, "slipway:extras.xformers: 'main': expected a version"),
         ({"cuda": "13.2.1"}, "unknown key 'cuda'"),
         ({"nccl": {"tests": "latest"}}, "slipway:nccl.tests: 'latest': expected a version such as 2.15.0, beginning with a number and a dot"),

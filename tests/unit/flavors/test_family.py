@@ -513,6 +513,14 @@ def test_wheel_archs_follow_extra_and_arch_list() -> None:
     }
 
 
+def test_extra_for_another_flavor_is_refused() -> None:
+    with pytest.raises(SlipwayError) as error:
+        flavors.load({"flavor": "base", "extras": {"deepep": "567632d"}}, "x")
+    assert str(error.value).startswith(
+        "x: slipway:extras.deepep: '567632d' is not for the flavor base; allowed: flavor nccl; rule: its kernels between nodes"
+    )
+
+
 def test_extra_compiled_where_it_runs_has_no_archs() -> None:
     extras = {**NO_EXTRAS, "flashAttention4": "4.0.0.beta27"}
     built = specs("base", **{**TODAY, "torch": {"version": "2.15.0"}, "archList": "8.9 9.0", "extras": extras})
@@ -687,6 +695,27 @@ def test_arch_list_default_follows_cuda() -> None:
                 "archList": "8.0 12.0",
             },
             "slipway:extras.flashAttention4: '4.0.0.beta4' has no code for any of the compute capabilities 8.0 12.0; allow",
+        ),
+        (
+            {"extras": {**NO_EXTRAS, "deepep": "567632d"}},
+            "slipway:extras.deepep: '567632d' does not build with cuda 12.1; allowed: cuda 12.6 and newer; rule: README.md",
+        ),
+        (
+            {**CUDNN9, "extras": {**NO_EXTRAS, "deepep": "567632d"}},
+            "slipway:extras.deepep: '567632d' does not build with torch 2.4.0; allowed: torch 2.10 and newer; rule: READ",
+        ),
+        (
+            {
+                **TODAY,
+                "torch": {"version": "2.15.0"},
+                "extras": {**NO_EXTRAS, "deepep": "567632d"},
+                "archList": "8.0 12.0",
+            },
+            "slipway:extras.deepep: '567632d' has no code for any of the compute capabilities 8.0 12.0; allowed: 9.0, 10.0",
+        ),
+        (
+            {"extras": {"deepep": "1.2.1"}},
+            "slipway:extras.deepep: '1.2.1': expected a commit of 7 to 40 digits 0-9 a-f, or",
         ),
         (
             {"archList": "7.0"},

@@ -347,6 +347,7 @@ def test_every_default_arch_list_is_in_some_stack(row: dict[str, str], machine: 
 EXTRAS = {
     "flash-attention": ("extras", "flashAttention"),
     "flash-attention4": ("extras", "flashAttention4"),
+    "deepep": ("extras", "deepep"),
     "deepspeed": ("extras", "deepspeed"),
     "flash-attention3": ("flashAttention3",),
     "transformer-engine": ("transformerEngine",),
@@ -363,7 +364,8 @@ def test_every_row_of_an_extra_builds(name: str, row: str) -> None:
         {"cuda": "12.6.3", "distro": "ubuntu22.04", "torch": {"version": "2.4.0"}},
         {"cuda": "13.2.1", "distro": "ubuntu24.04", "torch": {"version": "2.15.0"}},
     ]
-    assert any(accepted({"flavor": "base", "extras": NO_EXTRAS, **values, **requested}) for values in stacks)
+    flavor = extras()[name].flavor or "base"
+    assert any(accepted({"flavor": flavor, "extras": NO_EXTRAS, **values, **requested}) for values in stacks)
 
 
 WRITTEN = st.text(max_size=6) | st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){0,3}(-[0-9])?", fullmatch=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gzip
+import itertools
 import json
 import subprocess
 import sys
@@ -30,7 +32,8 @@ from stacks.versions.efa_ngc import (
 from stacks.versions.extras import check_extra, check_extras_together, extra_archs, extras
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.nodes import EFA, GPU, INFINIBAND, node, node_names
-from stacks.versions.tables import line, order, table
+from stacks.versions.pytorch import built_libraries, torch_versions
+from stacks.versions.tables import line, older, order, table
 from stacks.versions.torch_libraries import (
     check_nccl_package,
     hpcx_archive,
@@ -208,6 +211,17 @@ def test_extra_too_old_for_cuda_is_refused(version: str, cuda: str, message: str
 )
 def test_extra_just_new_enough_for_cuda_is_accepted(version: str, cuda: str) -> None:
     check_extra("transformer-engine", version, cuda_version=cuda)
+
+
+def test_every_torch_of_deepep_has_its_nvshmem() -> None:
+    pairs = []
+    for torch, cuda in itertools.product(torch_versions(), cuda_versions()):
+        with contextlib.suppress(Incompatible):
+            check_extra("deepep", "567632d", cuda_version=cuda, torch=torch)
+            pairs.append((torch, cuda))
+    assert ("2.10.0", "12.6.3") in pairs
+    assert ("2.15.0", "13.2.1") in pairs
+    assert [pair for pair in pairs if older(built_libraries(*pair)["nvshmem"], "3.3.9")] == []
 
 
 def test_extra_at_commit_is_accepted_for_any_cuda() -> None:

@@ -1,0 +1,2 @@
+#include <infiniband/mlx5dv.h>
+#include <nvshmem.h>
