@@ -70,9 +70,12 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
-    """The `local` stack, up, with its image in the engine alone: a push would compress 6 GB. The engine keeps nothing of it."""
+    """The `local` stack, up, with its image in the engine alone: a push would compress 6 GB, and the gate would save them.
+
+    The engine keeps nothing of it.
+    """
     base_image()
-    stack = Published(tmp_path_factory.mktemp("local"), "local", publish=False)
+    stack = Published(tmp_path_factory.mktemp("local"), "local", publish=False, inspection={"gate": False})
     stack.up()
     yield stack
     docker("image", "rm", "--force", *stack.built())
@@ -101,7 +104,7 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 def pushed(local: Published, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The image's reference in the registry."""
     stack = local.copy(tmp_path_factory.mktemp("pushed") / "local")
-    stack.configure(publish=True)
+    stack.configure(publish=True, inspection={"gate": True})
     stack.up()
     return stack.refs()["torch"]
 
