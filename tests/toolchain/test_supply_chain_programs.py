@@ -18,9 +18,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     """A checkout whose programs are written, not compiled."""
     temporary = Checkout(tmp_path)
 
-    def build(_: Checkout, module: str, package: str, target: Path) -> None:
+    def build(_: Checkout, module: str, package: str, target: Path, *, ldflags: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(f"{module} {package}")
+        target.write_text(f"{module} {package} {ldflags}")
 
     monkeypatch.setattr(golang, "build", build)
     monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
@@ -51,7 +51,9 @@ def test_missing_signing_program_is_built_once(checkout: Checkout, version: str 
     assert why in part.why
     assert (part.used, part.path) == (str(checkout.bin / "cosign"), [str(checkout.bin)])
     assert part.version == golang.required("cosign", COSIGN.module)
-    assert Path(part.used).read_text() == "cosign github.com/sigstore/cosign/v2/cmd/cosign"
+    assert (
+        Path(part.used).read_text() == f"cosign github.com/sigstore/cosign/v2/cmd/cosign -X main.version={part.version}"
+    )
     Path(part.used).write_text("as it was built")
     assert supply_chain_programs.get(checkout, COSIGN) == part
     assert Path(part.used).read_text() == "as it was built"

@@ -44,5 +44,7 @@ def get(checkout: Checkout, tool: Tool) -> Part:
     if part and target.exists():
         return part
     with step(f"Building {tool.name} from its Go module"):
-        golang.build(checkout, tool.name, f"{tool.module}/{tool.package}", target)
+        # What Syft and Grype say of themselves in SBOMs and scans, as their releases (.goreleaser.yaml).
+        named = f"-X main.version={version}"
+        golang.build(checkout, tool.name, f"{tool.module}/{tool.package}", target, ldflags=named)
     return remember(checkout, Part(tool.name, str(target), version, why, path=[str(checkout.bin)]), version)
