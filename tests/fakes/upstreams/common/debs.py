@@ -25,6 +25,7 @@ KNOWN = {
     "12.2": OLD,
     "12.8": [*OLD, *["100", "101", "120"]],
     "12.9": [*OLD, *["100", "101", "103", "120", "121"]],
+    "13.0": ["75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"],
     "13.2": ["75", "80", "86", "87", "88", "89", "90", "100", "103", "110", "120", "121"],
 }
 """CUDA, and the compute capabilities that its nvcc knows."""
@@ -147,6 +148,8 @@ def cuda(repository: Repository, version: str) -> None:
             f"{root}/include/nvml.h": "extern int nvmlInit_v2(void);\n",
         },
     )
+    repository.add(f"cuda-nvrtc-dev-{dashed}", full, {f"{root}/include/nvrtc.h": "int nvrtcVersion(int *, int *);\n"})
+    repository.add(f"libcurand-dev-{dashed}", full, {f"{root}/include/curand.h": "int curandGetVersion(int *);\n"})
     nvcc = (HERE / "nvcc").read_text().replace("@KNOWN@", " ".join(KNOWN[version])).replace("@CUDA@", version)
     repository.add(f"cuda-nvcc-{dashed}", full, {f"{root}/bin/nvcc": nvcc}, "python3, g++")
     repository.add(
