@@ -13,7 +13,8 @@ from pathlib import Path
 
 FOLDER = Path(".slipway/fuzzing")
 INSTRUMENTED = [
-    *("oci.binaries", "oci.gpu", "oci.layers", "oci.registry_image", "components.runners.ec2.scaler.webhook"),
+    *("oci.binaries", "oci.gpu", "oci.layers", "oci.engine_image", "oci.local_image", "oci.registry_image"),
+    "components.runners.ec2.scaler.webhook",
     *("stacks.config.stack_file", "stacks.lock", "stacks.references", "tarfile"),
 ]
 """The modules whose branches guide the fuzzer."""

@@ -13,15 +13,18 @@ import json
 import os
 import struct
 import tarfile
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import IO, Any
+from unittest.mock import patch
 
 from components.runners.ec2.scaler import aws, webhook
-from oci import registry_image
-from oci.binaries import elf_file
+from oci import engine_image, local_image, registry_image
+from oci.binaries import contents, elf_file
 from oci.blob import Unreadable
 from oci.client import Manifest
 from oci.gpu import gpu_code
@@ -105,6 +108,25 @@ def oci_document(data: bytes) -> None:
         registry_image.of(_Blobs(content.get("configuration")), manifest)
 
 
+def archive(data: bytes) -> None:
+    """Read an image's archive on this machine, an OCI layout or what ``docker save`` wrote, and its layers."""
+    with tempfile.NamedTemporaryFile() as file, suppress(SlipwayError):
+        file.write(data)
+        file.flush()
+        contents.read(local_image.open_image(file.name, "linux/amd64"))
+
+
+def saved(data: bytes) -> None:
+    """Read an image as an engine saves it."""
+
+    @contextmanager
+    def saving(_name: str, _host: str) -> Iterator[IO[bytes]]:
+        yield io.BytesIO(data)
+
+    with patch.object(engine_image, "_saving", saving), suppress(SlipwayError):
+        engine_image.read("r.example/x:1", SAVED_ID, "", "linux/amd64", lambda _path, _size, content: content.read(64))
+
+
 def delivery(data: bytes) -> None:
     """Take a webhook's call, signed, and not signed."""
     os.environ |= {"WEBHOOK_SECRET": "arn", "OWN_LABELS": "none", "LABELS": "none", "GITHUB_SCOPE": "acme"}
@@ -150,6 +172,49 @@ def _archive() -> bytes:
             member.type, member.linkname, member.size = kind, target, 3 if kind == tarfile.REGTYPE else 0
             archive.addfile(member, io.BytesIO(b"abc"))
     return content.getvalue()
+
+
+_SAVED_CONFIG = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [DIGEST, DIGEST]}}).encode()
+SAVED_ID = f"sha256:{hashlib.sha256(_SAVED_CONFIG).hexdigest()}"
+
+
+def _packed(files: Mapping[str, bytes], links: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as packed:
+        for name, body in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            packed.addfile(member, io.BytesIO(body))
+        for name, target in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            packed.addfile(member)
+    return content.getvalue()
+
+
+def _saved() -> bytes:
+    """Return what an engine saves: two equal layers, the second as a link to the first."""
+    layers = ["a/layer.tar", "b/layer.tar"]
+    manifest = [{"Config": "config.json", "RepoTags": ["r.example/x:1"], "Layers": layers}]
+    files = {layers[0]: _archive(), "config.json": _SAVED_CONFIG, "manifest.json": json.dumps(manifest).encode()}
+    return _packed(files, {layers[1]: f"../{layers[0]}"})
+
+
+def _layout() -> bytes:
+    """Return an OCI layout of one image, packed."""
+    blobs: dict[str, bytes] = {}
+
+    def blob(body: bytes, media_type: str) -> dict[str, Any]:
+        digest = hashlib.sha256(body).hexdigest()
+        blobs[f"blobs/sha256/{digest}"] = body
+        return {"digest": f"sha256:{digest}", "size": len(body), "mediaType": f"application/vnd.oci.image.{media_type}"}
+
+    layer_entry = blob(_archive(), "layer.v1.tar")
+    config = {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [layer_entry["digest"]]}}
+    manifest = {"config": blob(json.dumps(config).encode(), "config.v1+json"), "layers": [layer_entry]}
+    entry = blob(json.dumps(manifest).encode(), "manifest.v1+json")
+    blobs["index.json"] = json.dumps({"manifests": [entry]}).encode()
+    return _packed(blobs)
 
 
 _JOB = {"id": 7, "labels": ["a"], "created_at": "2027-01-15T08:00:00Z", "conclusion": None, "runner_name": None}
@@ -198,6 +263,8 @@ HARNESSES: Mapping[str, Harness] = {
     ),
     "fatbin": Harness(fatbin, [elf_writer.fatbin((2, 90, 0), (1, 80, 0))]),
     "layer": Harness(tar_layer, [_archive()]),
+    "archive": Harness(archive, [_layout(), _saved()]),
+    "saved": Harness(saved, [_saved(), _layout()]),
     "dpkg": Harness(database("var/lib/dpkg/status"), [b"Package: a\nStatus: install ok installed\nVersion: 1\n\n"]),
     "rpm": Harness(database("var/lib/rpm/Packages"), [_berkeley_db()]),
     "rpm-sqlite": Harness(database("var/lib/rpm/rpmdb.sqlite"), [rpm_writer.rpmdb(_HEADER)]),
