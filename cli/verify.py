@@ -103,10 +103,16 @@ class Evidence:
         self._sbom = self._attested("sbom") if signing.sbom or "sbom" in required else None
         self._provenance = self._attested("provenance") if signing.provenance or "provenance" in required else None
         self._loading = self._attested("loading") if "loading" in {*published, *required} else None
-        self._scan = self._attested("scan") if "scan" in {*published, *required} else None
+        self._scan = self._newest_scan() if "scan" in {*published, *required} else None
 
     def _attested(self, kind: cosign.Kind) -> Mapping[str, Any]:
         return cosign.attested(self._ref, kind, self._signing, self._login)
+
+    def _newest_scan(self) -> Mapping[str, Any]:
+        record = scan_record.newest(cosign.every_attested(self._ref, "scan", self._signing, self._login))
+        if record is None:
+            raise SlipwayError(f"{self._ref}: scan: attested by other scanners alone; `slipway` attests Grype's")
+        return record
 
     def lines(self) -> Iterator[str]:
         """Yield what the attestations say, and the SLSA level that they show."""

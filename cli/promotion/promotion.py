@@ -82,7 +82,8 @@ def _refused(
 ) -> Iterator[str]:
     """Yield a line for each thing that is missing or fails."""
     yield from _lines(_unsigned, target.ref, target, target.annotations)
-    for ref, stated in dict(_attested(image.digest, target) for image in images).items():
+    every = list(images)
+    for ref, stated in dict(_attested(image.digest, target, alone=len(every) == 1) for image in every).items():
         if ref != target.ref:
             yield from _lines(_unsigned, ref, target, stated)
         yield from _lines(_against_policy, ref, target, now)
@@ -94,11 +95,14 @@ def _refused(
         yield from _lines(_gpu, target, promotion.gpu_checks, promotion, root, now)
 
 
-def _attested(digest: str, target: PublishedImage) -> tuple[str, Mapping[str, str]]:
+def _attested(digest: str, target: PublishedImage, *, alone: bool) -> tuple[str, Mapping[str, str]]:
     """Return what the update attested of an image in the target, and what its signature must state.
 
-    That is the image itself, or the index that an engine pushed of it.
+    That is the image itself, or the index that an engine pushed of it. An index that the user named, with one image
+    ``alone``, is one that an engine pushed.
     """
+    if alone and not target.parts:
+        return target.ref, target.annotations
     ref = f"{target.repository}@{digest}"
     if ref not in target.parts:
         pushed = (part for part in target.parts if digest in {each.digest for each in fetch_each(part, target.login)})

@@ -7,7 +7,7 @@ specs/COSIGN_VULN_ATTESTATION_SPEC.md, as its program writes it, with one scanne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from oci.vulnerabilities.grype import Scan
 from stacks.config.gates.vulnerabilities import Vulnerabilities
 from stacks.errors import one_line
 
+_GRYPE: Final = "pkg:golang/github.com/anchore/grype"
 _MOST: Final = 5000
 """Matches that are listed, the gravest first."""
 
@@ -26,7 +27,7 @@ def predicate(scan: Scan, policy: Vulnerabilities) -> dict[str, Any]:
     return {
         "invocation": {"parameters": parameters, "uri": "", "event_id": "", "builder.id": ""},
         "scanner": {
-            "uri": f"pkg:golang/github.com/anchore/grype{release}",
+            "uri": f"{_GRYPE}{release}",
             "version": scan.version,
             # A stack's own database is at a path of its machine, or at an address that may be secret.
             "db": {"uri": "" if policy.database else scan.source, "version": _time(scan.database)},
@@ -37,6 +38,22 @@ def predicate(scan: Scan, policy: Vulnerabilities) -> dict[str, Any]:
         },
         "metadata": {"scanStartedOn": _time(scan.started), "scanFinishedOn": _time(scan.finished)},
     }
+
+
+def newest(records: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the last record that ``predicate`` made, or None: other scanners attest with the same type."""
+    ours = [record for record in records if _is_ours(record)]
+    return max(ours, key=lambda record: str(record["metadata"]["scanFinishedOn"]), default=None)
+
+
+def _is_ours(record: Mapping[str, Any]) -> bool:
+    match record:
+        case {
+            "scanner": {"uri": str(uri), "db": {"version": _}, "result": {"matches": list(), "notListed": int()}},
+            "metadata": {"scanFinishedOn": _},
+        }:
+            return uri.startswith(_GRYPE)
+    return False
 
 
 def summary(record: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def _environment() -> dict[str, str]:
 def candidate(checkout: Checkout, package: str) -> tuple[int, ...]:
     """Return the version of a package that `install` gets, without its epoch; () if there is none."""
     _update(checkout)
-    policy = output(["apt-cache", "policy", package], env=_environment())
+    policy = output(["apt-cache", "policy", package], env={**_environment(), "LC_ALL": "C", "LANGUAGE": "C"})
     match = re.search(r"^ *Candidate: (?:\d+:)?([\d.]+)", policy, re.MULTILINE)
     return numbers(match[1]) if match else ()
 

@@ -354,6 +354,19 @@ def test_index_that_an_engine_pushed_has_its_own_evidence(stack: Stack, parts: l
     assert "names sha256:" in stack.promote()
 
 
+def test_index_that_an_engine_pushed_before_is_promoted(stack: Stack, parts: list[str]) -> None:
+    older = stack.index([(parts[0], {"os": "linux", "architecture": "amd64"})])
+    stack.published = older
+    stack.checked(stack.report("good"))
+    stack.evidence.unsigned.add(parts[0])
+    stack.evidence.kept.pop((parts[0], "loading"))
+    digest = older.partition("@")[2]
+    lacking = f"  {older}: loading: cosign verify-attestation: no matching attestations"
+    assert stack.refused(digest=digest)[1:] == [lacking]
+    stack.loads(older)
+    assert f"names {digest}" in stack.promote(digest=digest)
+
+
 @pytest.mark.parametrize(
     ("tag", "message"),
     [

@@ -192,6 +192,24 @@ def test_record_of_scan_has_cosigns_form(scanner: vulnerability_scanner.Scanner)
     assert str(scanner.archive) not in json.dumps(own)
 
 
+@pytest.mark.usefixtures("scanner")
+def test_newest_record_is_grypes() -> None:
+    ours = scan_record.predicate(grype.scan(REF, policy(), None), policy())
+    later = {**ours, "metadata": {**ours["metadata"], "scanFinishedOn": "2027-01-01T00:00:00+00:00"}}
+    trivy = {  # as pkg/report/predicate/vuln.go of aquasecurity/trivy at 0add976 writes it
+        "invocation": {"parameters": None, "uri": "", "event_id": "", "builder.id": ""},
+        "scanner": {
+            "uri": "pkg:github/aquasecurity/trivy@0.60.0",
+            "version": "0.60.0",
+            "db": {"uri": "", "version": ""},
+            "result": {"SchemaVersion": 2, "Results": []},
+        },
+        "metadata": {"scanStartedOn": "2028-01-01T00:00:00Z", "scanFinishedOn": "2028-01-01T00:00:00Z"},
+    }
+    assert scan_record.newest([trivy, ours, later, {"scanner": None}, {}]) == later
+    assert scan_record.newest([trivy]) is None
+
+
 def test_record_of_many_matches_counts_the_rest(scanner: vulnerability_scanner.Scanner) -> None:
     many = json.loads(json.dumps(vulnerability_scanner.REPORT))
     many["matches"] = many["matches"] * 2501

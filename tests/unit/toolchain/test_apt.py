@@ -1,0 +1,58 @@
+"""Debian's packages: what `apt-get install` would get, and where backports come from."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from toolchain.checkout import Checkout
+from toolchain.machine import apt
+from toolchain.machine.toolchain_error import ToolchainError
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for stand-ins of apt's programs, on a machine of a German."""
+    monkeypatch.setattr(apt, "_update", lambda _checkout: None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("LANGUAGE", "de")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    return tmp_path
+
+
+def install(programs: Path, name: str, text: str) -> None:
+    (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+    (programs / name).chmod(0o755)
+
+
+POLICY = """case $LANGUAGE in C) word=Candidate ;; *) word=Installationskandidat ;; esac
+printf 'qemu-user-static:\\n  Installed: (none)\\n  %s: {version}\\n' "$word\""""
+
+
+@pytest.mark.parametrize(
+    ("version", "numbers"), [("1:7.2+dfsg-7+deb12u18+b3", (7, 2)), ("10.0.13+ds-0", (10, 0, 13)), ("(none)", ())]
+)
+def test_candidate_is_read_in_any_language(programs: Path, version: str, numbers: tuple[int, ...]) -> None:
+    install(programs, "apt-cache", POLICY.format(version=version))
+    assert apt.candidate(Checkout(programs), "qemu-user-static") == numbers
+
+
+def test_backports_come_from_the_archive_in_use(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "bookworm"})
+    targets = [
+        "Docker bookworm http://docker/debian/",
+        "Debian bookworm-updates http://a/",
+        "Debian bookworm http://b/",
+    ]
+    install(programs, "apt-get", "printf '%s\\n' " + " ".join(f"'{target}'" for target in targets))
+    keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    assert apt._backports() == f"deb [signed-by={keys}] http://b/ bookworm-backports main\n"
+
+
+def test_system_other_than_debian_has_no_backports(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "noble"})
+    install(programs, "apt-get", "echo 'Ubuntu noble http://archive.ubuntu.com/ubuntu/'")
+    with pytest.raises(ToolchainError, match="^qemu-user-static: only Debian has backports$"):
+        apt.install_backport(Checkout(programs), "qemu-user-static")
