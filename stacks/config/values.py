@@ -57,7 +57,7 @@ def switched(check: Callable[[str], str], *, null: bool = False) -> PlainValidat
 
 
 _COMMIT = r"[0-9a-f]{7,40}"
-_PINNED_RELEASE = r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:beta|rc|post|dev)[0-9]+)?"
+_PINNED_RELEASE = r"[0-9]+(?:\.[0-9]+)+(?:[.-]?(?:rc|post|dev)[0-9]+)?"
 
 
 def is_commit(pin: str) -> bool:
@@ -70,18 +70,15 @@ def ref(pin: str | Literal[False]) -> str:
     return "" if not pin else pin if is_commit(pin) else f"v{pin}"
 
 
-_release_or_commit = matching(
-    rf"{_COMMIT}|{_PINNED_RELEASE}", "a version such as 0.9.4, a commit of 7 to 40 digits 0-9 a-f, or false"
-)
+def pin(pattern: str = _PINNED_RELEASE, example: str = "0.9.4") -> PlainValidator:
+    """Return a validator of a commit, or a version that a pattern matches, as the upstream's tags name it."""
+    expected = f"a version such as {example}, a commit of 7 to 40 digits 0-9 a-f, or false"
+    return switched(matching(rf"{_COMMIT}|{pattern}", expected))
 
 
-def _pin(value: str) -> str:
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)+b[0-9]+", value):
-        raise ValueError(f"expected a release as its tags name it: write {value.replace('b', '.beta')}")
-    return _release_or_commit(value)
-
-
-_commit_only = matching(_COMMIT, "a commit of 7 to 40 digits 0-9 a-f, or false: its builds do not name their release")
+def commit_pin(why: str = "its builds do not name their release") -> PlainValidator:
+    """Return a validator of a commit; ``why`` says in the error why it cannot be a version."""
+    return switched(matching(_COMMIT, f"a commit of 7 to 40 digits 0-9 a-f, or false: {why}"))
 
 
 def _joined(value: Any) -> Any:
@@ -130,8 +127,8 @@ Label = Annotated[
     ),
 ]
 Commit = Annotated[str, AfterValidator(matching(_COMMIT, "a commit: 7 to 40 digits 0-9 a-f"))]
-Pin = Annotated[str | Literal[False], switched(_pin)]
-CommitPin = Annotated[str | Literal[False], switched(_commit_only)]
+Pin = Annotated[str | Literal[False], pin()]
+CommitPin = Annotated[str | Literal[False], commit_pin()]
 """A pin that cannot be a version: Apex is 0.1 in all releases, and FlashAttention 3 has no version."""
 March = Annotated[
     str,

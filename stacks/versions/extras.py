@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
+from stacks.versions.pytorch import built_libraries, torch_versions
 from stacks.versions.tables import applying, line, newest_from, older, order, table
 
 Image = Literal["torch", "torch-extras"]
@@ -26,7 +27,8 @@ class Extra:
         image: the image that it is in.
         default: the version or commit for a stack that names none; False leaves the extra out.
         description: of its key.
-        commit_only: whether it is built at a commit only.
+        versions: the pattern and an example of its versions; empty for the usual ones.
+        commit_only: why it is built at a commit only; empty if it is not.
         flavor: the only flavor that it is for; empty for all.
         flavor_source: why it is for that one.
         jit: whether it is compiled where it runs, so that its wheel has no machine code.
@@ -41,7 +43,8 @@ class Extra:
     image: Image
     default: str | Literal[False]
     description: str
-    commit_only: bool
+    versions: Mapping[str, str]
+    commit_only: str
     flavor: str
     flavor_source: str
     jit: bool
@@ -62,12 +65,10 @@ class Extra:
         return key if self.image == "torch" else f"extras.{key}"
 
     def row(self, version: str) -> Mapping[str, Any]:
-        """Return what a version needs; a commit needs what the newest version does."""
-        if not self.needs:
-            return {}
-        if "any" in self.needs:
-            return self.needs["any"]
-        return applying(self.needs, version) if "." in version else self.needs[max(self.needs, key=order)]
+        """Return what a version needs, with what all do; a commit needs what the newest version does."""
+        rows = {first: row for first, row in self.needs.items() if first != "any"}
+        own = applying(rows, version if "." in version else max(rows, key=order)) if rows else {}
+        return {**self.needs.get("any", {}), **own}
 
 
 @functools.cache
@@ -81,7 +82,8 @@ def extras() -> Mapping[str, Extra]:
             image=row.get("image", "torch-extras"),
             default=row.get("default", False),
             description=row.get("description", f"{row['title']}."),
-            commit_only=row.get("commit_only", False),
+            versions=row.get("versions", {}),
+            commit_only=row.get("commit_only", ""),
             flavor=row.get("flavor", ""),
             flavor_source=row.get("flavor_source", ""),
             jit=row.get("jit", False),
@@ -168,6 +170,11 @@ def _too_old(row: Mapping[str, Any], requirement: str, version: str) -> bool:
     return bound is not None and not older(version, bound)
 
 
+def _has_nvshmem(torch: str, cuda_version: str, oldest: str) -> bool:
+    version = built_libraries(torch, cuda_version).get("nvshmem")
+    return version is not None and not older(version, oldest)
+
+
 def _new_enough(extra: Extra, requirement: str, version: str) -> tuple[str, ...]:
     """Return the first version of an extra that is new enough for a CUDA or torch, as an error lists it."""
     newest = max((row for row in extra.needs if _too_old(extra.needs[row], requirement, version)), key=order)
@@ -207,16 +214,22 @@ def check_extra(
     row, where = extra.row(version), field or extra.key
     source = row.get("source", f"setup.py of {name}")
     cuda_line = line(cuda_release(cuda_version).version)
-    if "." in version or "any" in extra.needs:
+    for bounds in [extra.needs.get("any", {}), *([row] if "." in version else [])]:
+        rule = bounds.get("source", source)
         for requirement, stack_version in {"cuda": cuda_line, "python": python, "cudnn": cudnn, "torch": torch}.items():
-            oldest = row.get(f"{requirement}_min")
+            oldest = bounds.get(f"{requirement}_min")
             if stack_version and oldest and older(stack_version, oldest):
                 why = f"does not build with {requirement} {stack_version}"
-                raise Incompatible(where, version, why, (f"{requirement} {oldest} and newer",), source)
+                raise Incompatible(where, version, why, (f"{requirement} {oldest} and newer",), rule)
         for requirement, stack_version in {"cuda": cuda_line, "torch": torch}.items():
-            if stack_version and _too_old(row, requirement, stack_version):
+            if stack_version and _too_old(bounds, requirement, stack_version):
                 why = f"does not build with {requirement} {stack_version}"
-                raise Incompatible(where, version, why, _new_enough(extra, requirement, stack_version), source)
+                raise Incompatible(where, version, why, _new_enough(extra, requirement, stack_version), rule)
+        oldest = bounds.get("nvshmem_min")
+        if torch and oldest and not _has_nvshmem(torch, cuda_version, oldest):
+            why = f"needs NVSHMEM {oldest}, which torch {torch} with cuda {cuda_line} has not"
+            fitting = [release for release in torch_versions() if _has_nvshmem(release, cuda_version, oldest)]
+            raise Incompatible(where, version, why, [f"torch {first} and newer" for first in fitting[:1]], rule)
     if archs and not _running(row, archs):
         why = f"has no code for any of the compute capabilities {archs}"
         allowed = row.get("archs") or (f"{row['archs_min']} and newer",)

@@ -300,14 +300,26 @@ def test_switch_that_torch_does_not_read_ends_its_build(tmp_path: Path) -> None:
     )
 
 
-def deepep(folder: Path, setup: str) -> subprocess.CompletedProcess[str]:
-    """Run what the recipe of DeepEP does to a setup.py before it is built; it prints what is installed, and CPATH."""
-    (folder / "apt-install").write_text('#!/bin/sh\necho "$@"\n')
-    (folder / "apt-install").chmod(0o755)
+QUEUES = "csrc/kernels/ibgda_device.cuh"
+NEWER_QUEUES = "    if constexpr (std::is_same_v<StateType, nvshmemi_ibgda_device_state_v1>) {\n"
+"""Line 83 of csrc/kernels/ibgda_device.cuh of deepseek-ai/DeepEP from 29d31c0 on."""
+OLDER_QUEUES = "    const auto num_rc_per_pe = ibgda_get_state()->num_rc_per_pe;\n"
+"""Line 78 before it."""
+
+
+def deepep(
+    folder: Path, setup: str, queues: str = NEWER_QUEUES, nvshmem: str = "3.7.2"
+) -> subprocess.CompletedProcess[str]:
+    """Run what the recipe of DeepEP does to a source before it is built; it prints what is installed, and CPATH."""
+    for program, printed in {"apt-install": '"$@"', "pip": f"nvidia-nvshmem-cu13=={nvshmem}"}.items():
+        (folder / program).write_text(f"#!/bin/sh\necho {printed}\n")
+        (folder / program).chmod(0o755)
     (folder / "setup.py").write_text(setup)
+    (folder / QUEUES).parent.mkdir(parents=True)
+    (folder / QUEUES).write_text(queues)
     text = (ROOT / "dockerfiles/wheels/recipes/deepep").read_text().replace("/srv/layers/", f"{folder}/")
     command = ["sh", "-euc", f'{text}\ncd "$0"; environment; echo "$CPATH"', str(folder)]
-    variables = {"CUDA_HOME": "/usr/local/cuda", "PATH": os.environ["PATH"]}
+    variables = {"CUDA_HOME": "/usr/local/cuda", "PATH": f"{folder}:{os.environ['PATH']}"}
     return subprocess.run(command, check=False, env=variables, capture_output=True, text=True)
 
 
@@ -324,6 +336,22 @@ def test_deepep_of_second_version_is_refused(tmp_path: Path) -> None:
         "build: DeepEP's second version compiles its kernels where it runs, with nvcc and NCCL's"
     )
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("nvshmem", ["3.5.19", "3.7.2", "3.10.1"])
+def test_deepep_older_than_its_nvshmem_is_refused(tmp_path: Path, nvshmem: str) -> None:
+    done = deepep(tmp_path, "nvshmem_dir = os.getenv('NVSHMEM_DIR', None)\n", OLDER_QUEUES, nvshmem)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"build: {QUEUES} of this DeepEP is for NVSHMEM before 3.5, and torch has NVSHMEM {nvshmem}; give a commit "
+        "from 29d31c0 to 567632d, or a torch with an older NVSHMEM\n"
+    )
+
+
+@pytest.mark.parametrize("nvshmem", ["3.3.20", "3.4.5"])
+def test_deepep_as_old_as_its_nvshmem_is_built(tmp_path: Path, nvshmem: str) -> None:
+    done = deepep(tmp_path, "nvshmem_dir = os.getenv('NVSHMEM_DIR', None)\n", OLDER_QUEUES, nvshmem)
+    assert done.stdout == "libibverbs-dev\n/usr/local/cuda/include/cccl\n"
 
 
 LIBRARIES = {

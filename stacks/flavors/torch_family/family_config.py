@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field, create_model, model_validator
 
 from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import NEWEST, PUBLISHED, Package, Torch, check_published
-from stacks.config.values import ArchList, Commit, CommitPin, JobCount, March, Pin, Release, TorchRelease, Url, Version
+from stacks.config.values import (
+    ArchList,
+    Commit,
+    CommitPin,
+    JobCount,
+    March,
+    Pin,
+    Release,
+    TorchRelease,
+    Url,
+    Version,
+    commit_pin,
+    pin,
+)
 from stacks.flavors.torch_family.cmake import DESCRIPTION, Switches
 from stacks.flavors.torch_family.components import Component, torch_components
 from stacks.flavors.torch_family.max_jobs import MaxJobs
@@ -83,6 +96,11 @@ def _with_extras(base: type[Model], name: str, fields: Mapping[str, Any]) -> Any
     return create_model(name, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
 
 
+def _pin_of(extra: Extra) -> Any:
+    check = commit_pin(extra.commit_only) if extra.commit_only else pin(**extra.versions)
+    return Annotated[str | Literal[False], check]
+
+
 class _Extras(Model):
     """Extensions compiled against the stack's own torch; each a version, a commit, or false for none."""
 
@@ -95,10 +113,7 @@ else:
         _Extras,
         "Extras",
         {
-            extra.field: (
-                CommitPin if extra.commit_only else Pin,
-                Field(default=extra.default, description=extra.description),
-            )
+            extra.field: (_pin_of(extra), Field(default=extra.default, description=extra.description))
             for extra in extras_of("torch-extras")
         },
     )

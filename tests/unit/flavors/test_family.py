@@ -681,7 +681,23 @@ def test_arch_list_default_follows_cuda() -> None:
         ),
         (
             {"extras": {"flashAttention4": "4.0.0b27"}},
-            "slipway:extras.flashAttention4: '4.0.0b27': expected a release as its tags name it: write 4.0.0.beta27",
+            "slipway:extras.flashAttention4: '4.0.0b27': expected a version such as 4.0.0.beta27, a commit of 7",
+        ),
+        (
+            {"extras": {"flashAttention4": "3.0.0"}},
+            "slipway:extras.flashAttention4: '3.0.0': expected a version such as 4.0.0.beta27, a commit of 7",
+        ),
+        (
+            {"extras": {"deepspeed": "0.19.7b1"}},
+            "slipway:extras.deepspeed: '0.19.7b1': expected a version such as 0.9.4, a commit of 7",
+        ),
+        (
+            {"extras": {"deepspeed": "0.19.7.beta1"}},
+            "slipway:extras.deepspeed: '0.19.7.beta1': expected a version such as 0.9.4, a commit of 7",
+        ),
+        (
+            {"extras": {**NO_EXTRAS, "flashAttention4": "abcdef1"}},
+            "slipway:extras.flashAttention4: 'abcdef1' does not build with cuda 12.1; allowed: cuda 12.9 and newer; rule: flash_",
         ),
         (
             {"extras": {**NO_EXTRAS, "flashAttention4": "4.0.0.beta27"}},
@@ -702,7 +718,7 @@ def test_arch_list_default_follows_cuda() -> None:
         ),
         (
             {**CUDNN9, "extras": {**NO_EXTRAS, "deepep": "567632d"}},
-            "slipway:extras.deepep: '567632d' does not build with torch 2.4.0; allowed: torch 2.10 and newer; rule: READ",
+            "slipway:extras.deepep: '567632d' needs NVSHMEM 3.3.9, which torch 2.4.0 with cuda 12.6 has not; allowed: torch 2.9.0 and newer; rule: READ",
         ),
         (
             {
@@ -715,7 +731,7 @@ def test_arch_list_default_follows_cuda() -> None:
         ),
         (
             {"extras": {"deepep": "1.2.1"}},
-            "slipway:extras.deepep: '1.2.1': expected a commit of 7 to 40 digits 0-9 a-f, or",
+            "slipway:extras.deepep: '1.2.1': expected a commit of 7 to 40 digits 0-9 a-f, or false: its builds are 1.2.1 from",
         ),
         (
             {"archList": "7.0"},

@@ -219,9 +219,26 @@ def test_every_torch_of_deepep_has_its_nvshmem() -> None:
         with contextlib.suppress(Incompatible):
             check_extra("deepep", "567632d", cuda_version=cuda, torch=torch)
             pairs.append((torch, cuda))
-    assert ("2.10.0", "12.6.3") in pairs
+    assert ("2.9.1", "12.6.3") in pairs
+    assert ("2.9.1", "12.9.1") in pairs
+    assert ("2.10.0", "13.0.2") in pairs
     assert ("2.15.0", "13.2.1") in pairs
     assert [pair for pair in pairs if older(built_libraries(*pair)["nvshmem"], "3.3.9")] == []
+
+
+def test_deepep_with_torch_without_nvshmem_is_refused() -> None:
+    with pytest.raises(
+        Incompatible,
+        match=r"'567632d' needs NVSHMEM 3\.3\.9, which torch 2\.9\.1 with cuda 13\.0 has not; allowed: torch 2\.10\.0 and newer; ",
+    ):
+        check_extra("deepep", "567632d", cuda_version="13.0.2", torch="2.9.1")
+
+
+@pytest.mark.parametrize("version", ["4.0.0.beta4", "4.0.0.beta27", "4.0.0", "abcdef1"])
+def test_attention4_at_any_pin_needs_its_python(version: str) -> None:
+    check_extra("flash-attention4", version, cuda_version="12.9.1", python="3.10", archs="9.0")
+    with pytest.raises(Incompatible, match=r"does not build with python 3\.9; allowed: python 3\.10 and newer; rule: "):
+        check_extra("flash-attention4", version, cuda_version="12.9.1", python="3.9", archs="9.0")
 
 
 def test_extra_at_commit_is_accepted_for_any_cuda() -> None:
