@@ -291,8 +291,9 @@ def test_torch_is_built_with_a_stacks_switches(tmp_path: Path, switches: str, pr
     assert lines[:3] == printed
 
 
-def test_switch_that_torch_does_not_read_ends_its_build(tmp_path: Path) -> None:
-    (tmp_path / "CMakeLists.txt").write_text(CMAKE_LISTS)
+@pytest.mark.parametrize("comment", ["", "#   USE_MKL=0\n", "  # Removed: USE_MKL\n"])
+def test_switch_that_torch_does_not_read_ends_its_build(tmp_path: Path, comment: str) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(comment + CMAKE_LISTS)
     done = torch_build(tmp_path, "13.2.1", "x86_64", "", TORCH_SWITCHES="USE_MKL=0")
     assert (done.returncode, done.stderr) == (
         1,

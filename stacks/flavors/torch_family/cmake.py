@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationInfo
 
 from stacks.config.model import Environment
 from stacks.errors import one_line, suggest
@@ -20,29 +20,36 @@ _FALSE = re.compile(r"0|OFF|NO|FALSE|N|IGNORE|(.*-)?NOTFOUND", re.IGNORECASE)
 """What CMake's ``if`` takes for false (cmake-commands, `if`, "Constant")."""
 
 
-def _check_name(name: str) -> None:
+def _mistakes(name: str, value: str, flavor: str) -> Iterator[str]:
     rules = table("torch_cmake")
+    row = rules["feature"].get(name, {})
+    flavors = row.get("flavors", [flavor])
     if setter := rules["set"].get(name):
-        raise ValueError(f"the variable {name} cannot be set here: it is set by {setter}")
-    if why := rules["none"].get(name):
-        raise ValueError(f"the variable {name} cannot be set here: it {why}")
-    if _NAME.fullmatch(name) and (name.startswith(tuple(rules["prefixes"])) or name in rules["others"]):
-        return
-    known = [*rules["others"], *rules["feature"]]
-    raise ValueError(
-        f"the variable '{one_line(name)}' does not reach PyTorch's build{suggest(name, known)}; expected a name that "
-        f"begins with {', '.join(rules['prefixes'])}, or one of `others` in stacks/versions/torch_cmake.toml"
-    )
+        yield f"the variable {name} cannot be set here: it is set by {setter}"
+    elif why := rules["none"].get(name):
+        yield f"the variable {name} cannot be set here: it {why}"
+    elif not _NAME.fullmatch(name) or not (name.startswith(tuple(rules["prefixes"])) or name in rules["others"]):
+        known = [*rules["others"], *rules["feature"]]
+        yield (
+            f"the variable '{one_line(name)}' does not reach PyTorch's build{suggest(name, known)}; expected a name "
+            f"that begins with {', '.join(rules['prefixes'])}, or one of `others` in stacks/versions/torch_cmake.toml"
+        )
+    elif not _VALUE.fullmatch(value):
+        yield (
+            f"the variable {name} cannot be '{one_line(value)}': expected words of letters, digits and "
+            "_ . / + = : , ; -, with one blank between them"
+        )
+    elif flavor not in flavors and not _FALSE.fullmatch(value):
+        yield (
+            f"the variable {name} cannot be '{value}' in flavor {flavor}, whose builder has no "
+            f"{', '.join(row['features'])}: leave it out, or take flavor {', '.join(flavors)}"
+        )
 
 
-def _check(values: dict[str, str]) -> dict[str, str]:
-    for name, value in values.items():
-        _check_name(name)
-        if not _VALUE.fullmatch(value):
-            raise ValueError(
-                f"the variable {name} cannot be '{one_line(value)}': expected words of letters, digits and "
-                "_ . / + = : , ; -, with one blank between them"
-            )
+def _check(values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+    flavor = info.data.get("flavor", "")
+    if mistakes := [line for name, value in values.items() for line in _mistakes(name, value, flavor)]:
+        raise ValueError("\n".join(mistakes))
     return values
 
 
@@ -51,8 +58,8 @@ Switches = Annotated[Environment, AfterValidator(_check)]
 
 
 DESCRIPTION = (
-    "Variables of PyTorch's build that begin with USE_, BUILD_ or CMAKE_, such as USE_MKLDNN: 0. The image's "
-    "check expects a feature to be off if one switches it off."
+    "Variables of PyTorch's build, such as USE_MKLDNN: 0: those that begin with USE_, BUILD_ or CMAKE_, and some "
+    "others, such as ATEN_THREADING. The image's check expects a feature to be off if one switches it off."
 )
 """What the key is, for its documentation."""
 
@@ -63,10 +70,12 @@ def switches_argument(switches: Mapping[str, str]) -> dict[str, str]:
     return {"TORCH_SWITCHES": "\n".join(lines)} if lines else {}
 
 
-def switched_features(switches: Mapping[str, str]) -> dict[str, bool]:
-    """Return the features of torch that the variables decide, with whether torch has them then."""
+def switched_features(switches: Mapping[str, str]) -> list[str]:
+    """Return what the variables change of torch's features: ``-mkldnn`` it must not have, ``+mpi`` no wheel has."""
+    rows = table("torch_cmake")["feature"]
+    added = {feature for row in rows.values() if "flavors" in row for feature in row["features"]}
     decided: dict[str, bool] = {}
     for name, value in sorted(switches.items()):
-        for feature in table("torch_cmake")["feature"].get(name, {"features": ()})["features"]:
+        for feature in rows.get(name, {"features": ()})["features"]:
             decided[feature] = decided.get(feature, True) and not _FALSE.fullmatch(value)
-    return decided
+    return [f"{'+' if on else '-'}{feature}" for feature, on in decided.items() if not on or feature in added]

@@ -210,7 +210,7 @@ def features(
 ) -> dict[str, str]:
     """Return what an image's torch must have, as an argument of its checks: the features of the published wheel.
 
-    Variables of PyTorch's build add features and take some away; one that torch must not have begins with ``-``.
+    Variables of PyTorch's build add features, which begin with ``+``, and take some away, which begin with ``-``.
 
     Args:
         torch: torch's version.
@@ -220,13 +220,9 @@ def features(
         switches: the variables.
     """
     published = published_features(torch, cuda=cuda) if machine == "amd64" else ()
-    decided = switched_features(switches or {})
-    off = [feature for feature, on in decided.items() if not on]
-    left = [feature for feature in published if feature not in (without or {}) and feature not in off]
-    # What a wheel has is in the table. Of a release that was not read, it is not known whether the check can tell.
-    every = published_features(torch, cuda=True) if published else tuple(decided)
-    more = [feature for feature, on in decided.items() if on and feature not in every]
-    return {"FEATURES": " ".join([*left, *more, *(f"-{feature}" for feature in off)])}
+    switched = switched_features(switches or {})
+    left = [feature for feature in published if feature not in (without or {}) and f"-{feature}" not in switched]
+    return {"FEATURES": " ".join([*left, *switched])}
 
 
 def libraries(torch: str, cuda_version: str) -> dict[str, str]:

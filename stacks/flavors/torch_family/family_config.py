@@ -261,12 +261,17 @@ class FamilyConfig(StackConfig):
             raise Incompatible("cmake", ", ".join(self.cmake), why, ("torch.source: build", "no cmake"), "torch.source")
 
     def _check_march(self) -> None:
-        machine = "arm64" if self.processor.startswith("armv") else "amd64"
-        if machine != self.machine:
-            why = f"is a processor of linux/{machine}, and the stack is for {self.platform}"
-            examples = {"amd64": ("haswell", "x86-64-v3", "skylake-avx512"), "arm64": ("armv8.2-a", "armv9-a")}
+        arm, why = self.processor.startswith("armv"), ""
+        allowed = {"amd64": ("haswell", "x86-64-v3", "skylake-avx512"), "arm64": ("armv8.2-a", "armv9-a")}[self.machine]
+        if self.march and len(self.every_platform) > 1:
+            why, allowed = "cannot be set for several platforms, as no name is of both", ("no march", "one platform")
+        elif self.machine == "amd64" and arm:
+            why = f"is a processor of linux/arm64, and the stack is for {self.platform}"
+        elif self.machine == "arm64" and not arm:
+            why = "is no Arm architecture, which gcc's -march takes on linux/arm64"
+        if why:
             source = "gcc's manual, AArch64 and x86 options"
-            raise Incompatible("march", self.processor, why, examples[self.machine], source)
+            raise Incompatible("march", self.processor, why, allowed, source)
 
     def _check_distro(self) -> None:
         if distro_release(self.distro).packages != "apt":

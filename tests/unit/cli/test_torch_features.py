@@ -100,12 +100,39 @@ def test_switched_off_features_are_asked_to_be_off() -> None:
 
 
 def test_switched_on_feature_that_no_wheel_has_is_asked_for() -> None:
-    assert "mpi" not in features("base-cu132").split()
-    assert "mpi" in features("base-cu132", cmake={"USE_MPI": 1}).split()
+    assert "+mpi" not in features("nccl-cu132").split()
+    words = features("nccl-cu132", cmake={"USE_MPI": 1, "USE_C10D_UCC": "ON", "USE_ITT": 1}).split()
+    assert words[-2:] == ["+ucc", "+mpi"]
+    assert {word for word in words if word.startswith("+")} == {"+ucc", "+mpi"}
+
+
+def test_feature_of_two_switches_is_off_if_one_is() -> None:
+    words = features("nccl-cu132", cmake={"USE_C10D_MPI": 1, "USE_MPI": 0}).split()
+    assert words[-1] == "-mpi"
+    assert "+mpi" not in words
+
+
+def test_switched_on_feature_is_asked_for_on_arm64() -> None:
+    switches = {"USE_MPI": 1, "USE_ITT": 1}
+    assert features("nccl-cu132", platform="linux/arm64", extras={}, cmake=switches) == "+mpi"
 
 
 def test_switched_off_feature_of_unread_wheel_is_asked_to_be_off() -> None:
-    assert features("base-cu121", cmake={"USE_KINETO": "OFF", "USE_MPI": 1}) == "-kineto -cupti"
+    assert features("base-cu121", cmake={"USE_KINETO": "OFF", "USE_MPI": 0}) == "-kineto -cupti -mpi"
+
+
+def test_nccl_that_is_switched_off_in_torch_is_asked_to_be_off() -> None:
+    words = features("nccl-cu132", cmake={"USE_C10D_NCCL": 0, "USE_C10D_UCC": 0}).split()
+    assert words[-2:] == ["-nccl", "-ucc"]
+    assert "nccl" not in words
+
+
+def test_no_wheel_has_what_one_flavor_alone_builds() -> None:
+    rows = table("torch_cmake")["feature"].values()
+    alone = {feature for row in rows if "flavors" in row for feature in row["features"]}
+    assert alone == {"mpi", "ucc"}
+    for release, row in table("torch_features").items():
+        assert alone.isdisjoint([*row["gpu"], *row["cpu"]]), release
 
 
 def test_switch_of_universal_for_cpu_adds_nothing_of_a_gpu() -> None:
@@ -140,6 +167,10 @@ class backends:
         ("-mkldnn", "no published wheel of this release was read\noff, as slipway:cmake says so: mkldnn\n", 0),
         ("mkldnn", "torch 2.15.0 lacks what the published wheel of its release has: mkldnn\n", 1),
         ("-mkl", "torch 2.15.0 has what slipway:cmake switches off: mkl\n", 1),
+        ("mkl +mkl", "1 features of the published wheel\non, as slipway:cmake says so: mkl\n", 0),
+        ("+mkl", "no published wheel of this release was read\non, as slipway:cmake says so: mkl\n", 0),
+        ("mkl +mkldnn", "torch 2.15.0 lacks what slipway:cmake switches on: mkldnn\n", 1),
+        ("+cuddles", "FEATURES names what this check cannot try: cuddles\n", 1),
         ("-cuddles", "FEATURES names what this check cannot try: cuddles\n", 1),
     ],
 )

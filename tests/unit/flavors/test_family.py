@@ -334,16 +334,36 @@ def test_cudnn_release_is_installed_where_wheels_are_compiled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "march", "allowed"),
+    ("platform", "march", "why"),
     [
-        ("linux/arm64", "haswell", "armv8.2-a, armv9-a"),
-        ("linux/amd64", "armv8.2-a", "haswell, x86-64-v3, skylake-avx512"),
+        (
+            "linux/arm64",
+            "haswell",
+            "is no Arm architecture, which gcc's -march takes on linux/arm64; allowed: armv8.2-a, armv9-a",
+        ),
+        (
+            "linux/arm64",
+            "neoverse-v2",
+            "is no Arm architecture, which gcc's -march takes on linux/arm64; allowed: armv8.2-a, armv9-a",
+        ),
+        (
+            "linux/amd64",
+            "armv8.2-a",
+            "is a processor of linux/arm64, and the stack is for linux/amd64; allowed: haswell, x86-64-v3, ",
+        ),
     ],
 )
-def test_processor_of_another_machine_is_refused(platform: str, march: str, allowed: str) -> None:
-    other = {"linux/arm64": "linux/amd64", "linux/amd64": "linux/arm64"}[platform]
-    line = f"slipway:march: '{march}' is a processor of {other}, and the stack is for {platform}; allowed: {allowed}"
-    assert line in refusal("base", **{**TODAY, "torch": {"version": "2.15.0"}}, platform=platform, march=march)
+def test_processor_of_another_machine_is_refused(platform: str, march: str, why: str) -> None:
+    refused = refusal("base", **{**TODAY, "torch": {"version": "2.15.0"}}, platform=platform, march=march)
+    assert f"slipway:march: '{march}' {why}" in refused
+
+
+@pytest.mark.parametrize("march", ["haswell", "armv8.2-a"])
+def test_processor_for_several_platforms_is_refused(march: str) -> None:
+    line = f"slipway:march: '{march}' cannot be set for several platforms, as no name is of both; allowed: no march, "
+    today: dict[str, Any] = {**TODAY, "torch": {"version": "2.15.0"}, "platforms": ["linux/amd64", "linux/arm64"]}
+    assert line in refusal("base", **today, march=march)
+    assert load("base", **today).processor == "haswell"
 
 
 def test_switches_are_an_argument_of_torch_alone() -> None:
@@ -370,6 +390,18 @@ def test_switches_move_torch_and_what_stands_on_it_alone() -> None:
         ({"MAX_JOBS": 4}, "the variable MAX_JOBS cannot be set here: it is set by slipway:maxJobs"),
         ({"BUILD_TEST": 1}, "it is set by the recipe, as no image has PyTorch's tests"),
         ({"USE_NIGHTLY": 1}, "the variable USE_NIGHTLY cannot be set here: it installs a wheel instead of compiling"),
+        ({"BUILD_LIBTORCHLESS": 1}, "BUILD_LIBTORCHLESS cannot be set here: it builds torch without libtorch"),
+        ({"CMAKE_ARGS": "-DUSE_CUDA=0"}, "it can set what a key or the recipe sets; give each variable by its name"),
+        ({"USE_NATIVE_ARCH": 1}, "it compiles for the builder's own processor, -march=native"),
+        ({"USE_NINJA": 0}, "it chooses what runs the compilers, and is gone from 2.14 on"),
+        ({"FLASH_ATTENTION_MAX_JOBS": 2}, "it limits compilers, as slipway:maxJobs does, and changes no wheel"),
+        ({"USE_PRIORITIZED_TEXT_FOR_LD": 1}, "it is set by slipway:platform, on for arm64 alone"),
+        (
+            {"USE_MPI": 1},
+            "the variable USE_MPI cannot be '1' in flavor base, whose builder has no mpi: leave it out, or take flavor nccl",
+        ),
+        ({"USE_C10D_MPI": "ON"}, "the variable USE_C10D_MPI cannot be 'ON' in flavor base, whose builder has no mpi"),
+        ({"USE_C10D_UCC": True}, "the variable USE_C10D_UCC cannot be 'true' in flavor base, whose builder has no ucc"),
         ({"MKLDNN": 0}, "the variable 'MKLDNN' does not reach PyTorch's build (did you mean 'USE_MKLDNN'?)"),
         ({"USE A": 0}, "the variable 'USE A' does not reach PyTorch's build; expected a name that begins with USE_,"),
         ({"USE_X": "$(id)"}, "the variable USE_X cannot be '$(id)': expected words of letters, digits and"),
@@ -384,6 +416,22 @@ def test_switch_that_cannot_be_set_is_refused(cmake: dict[str, Any], message: st
     assert message in refused
 
 
+def test_switches_are_refused_with_a_line_for_each() -> None:
+    refused = refusal("base", **TODAY, cmake={"USE_CUDA": 0, "USE_MKLDNN": 0, "USE_MPI": 1, "USE_X": "$(id)"})
+    assert refused == (
+        "stack x: slipway:cmake: the variable USE_CUDA cannot be set here: it is set by slipway:cuda\n"
+        "stack x: slipway:cmake: the variable USE_MPI cannot be '1' in flavor base, whose builder has no mpi: "
+        "leave it out, or take flavor nccl\n"
+        "stack x: slipway:cmake: the variable USE_X cannot be '$(id)': expected words of letters, digits and "
+        "_ . / + = : , ; -, with one blank between them"
+    )
+
+
+def test_mpi_is_switched_where_its_builder_has_it() -> None:
+    assert specs("nccl", cmake={"USE_MPI": 1})["torch-wheel"].args["TORCH_SWITCHES"] == "USE_MPI=1"
+    assert specs("base", cmake={"USE_MPI": "off"})["torch-wheel"].args["TORCH_SWITCHES"] == "USE_MPI=off"
+
+
 @pytest.mark.parametrize("script", ["build", "compiler-cache", "recipes/torch"])
 def test_variable_that_a_build_sets_is_no_switch(script: str) -> None:
     rules, text = table("torch_cmake"), (ROOT / CONTEXT / "wheels" / script).read_text()
@@ -395,9 +443,9 @@ def test_variable_that_a_build_sets_is_no_switch(script: str) -> None:
 
 
 def test_switch_for_published_wheels_is_refused() -> None:
-    message = refusal("base", **{**TODAY, "torch": {"version": "2.14.1", "source": "wheel"}}, cmake={"USE_MPI": 1})
+    message = refusal("base", **{**TODAY, "torch": {"version": "2.14.1", "source": "wheel"}}, cmake={"USE_MKLDNN": 0})
     assert message == (
-        "stack x: slipway:cmake: 'USE_MPI' cannot be set for published wheels, which are compiled already; "
+        "stack x: slipway:cmake: 'USE_MKLDNN' cannot be set for published wheels, which are compiled already; "
         "allowed: torch.source: build, no cmake; rule: torch.source"
     )
 

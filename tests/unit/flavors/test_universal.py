@@ -412,3 +412,10 @@ def test_switch_that_a_key_sets_is_refused() -> None:
         "stack x: slipway:cmake: the variable USE_MAGMA cannot be set here: it is set by slipway:cuda, or slipway:magma "
         "of a universal stack"
     )
+
+
+def test_mpi_that_no_builder_of_universal_has_is_refused() -> None:
+    assert refusal(cmake={"USE_MPI": 1}) == (
+        "stack x: slipway:cmake: the variable USE_MPI cannot be '1' in flavor universal, whose builder has no mpi: "
+        "leave it out, or take flavor nccl"
+    )

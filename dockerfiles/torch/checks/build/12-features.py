@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """torch has what the published wheel of its release has: the features in FEATURES; empty: no such wheel was read.
 
-A feature with a `-` before it is off by `slipway:cmake`: torch must not have it.
+`slipway:cmake` switches on a feature with a `+` before it, which no such wheel has.
+It switches off one with a `-`: torch must not have it.
 With `--list` it prints those of this torch, so the table that FEATURES comes from, stacks/versions/torch_features.toml,
 is read out of wheels. Nothing here needs a GPU. Kernels that a build has by its architectures are no features.
 """
@@ -131,20 +132,27 @@ def main() -> None:
         return
     probes = {**GPU, **CPU}
     features = os.environ.get("FEATURES", "").split()
-    off = [feature.removeprefix("-") for feature in features if feature.startswith("-")]
-    on = [feature for feature in features if not feature.startswith("-")]
-    unknown = [feature for feature in [*on, *off] if feature not in probes]
+    on, off = ([feature[1:] for feature in features if feature.startswith(mark)] for mark in "+-")
+    published = [feature for feature in features if feature[0] not in "+-"]
+    unknown = [feature for feature in [*published, *on, *off] if feature not in probes]
     if unknown:
         sys.exit(f"FEATURES names what this check cannot try: {', '.join(unknown)}")
-    missing = [feature for feature in on if not has(probes[feature])]
-    if missing:
-        sys.exit(f"torch {torch.__version__} lacks what the published wheel of its release has: {', '.join(missing)}")
-    left = [feature for feature in off if has(probes[feature])]
-    if left:
-        sys.exit(f"torch {torch.__version__} has what slipway:cmake switches off: {', '.join(left)}")
-    print(f"{len(on)} features of the published wheel" if on else "no published wheel of this release was read")
-    if off:
-        print(f"off, as slipway:cmake says so: {', '.join(off)}")
+    for asked, there, what in (
+        (published, True, "lacks what the published wheel of its release has"),
+        (on, True, "lacks what slipway:cmake switches on"),
+        (off, False, "has what slipway:cmake switches off"),
+    ):
+        wrong = [feature for feature in asked if has(probes[feature]) != there]
+        if wrong:
+            sys.exit(f"torch {torch.__version__} {what}: {', '.join(wrong)}")
+    print(
+        f"{len(published)} features of the published wheel"
+        if published
+        else "no published wheel of this release was read"
+    )
+    for state, switched in (("on", on), ("off", off)):
+        if switched:
+            print(f"{state}, as slipway:cmake says so: {', '.join(switched)}")
 
 
 main()
