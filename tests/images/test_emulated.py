@@ -25,6 +25,7 @@ def test_local_stack_of_another_processor_multiplies(tmp_path: Path) -> None:
     stack = Published(tmp_path, "local", platform=platform)
     stack.up()
     ref = stack.refs()["torch"]
-    output = docker("run", "--rm", "--platform", platform, ref, "python", "-c", PRODUCT).stdout
-    assert output == f"{machine} [[5.0, 14.0], [14.0, 50.0]]\n"
+    output = docker("run", "--rm", "--platform", platform, ref, "python", "-c", PRODUCT).stdout.splitlines()
+    # Before it, oneDNN may say that the emulated processor has no entry in sysfs.
+    assert output[-1] == f"{machine} [[5.0, 14.0], [14.0, 50.0]]"
     docker("image", "rm", "--force", *stack.built(), ref)
