@@ -128,6 +128,8 @@ def files(
             "image": image.index_reference or image.reference,
             "platform": image.spec.platform,
             "build": _build(image),
+            # An image may have an entry point of its own, such as a server.
+            "entrypoint": [],
             "environment": {} if personal else homeless,
             **({"group_add": list(workspace.groups)} if personal and workspace.groups else {}),
             **_common(workspace.folder, gpus, host),

@@ -53,7 +53,7 @@ HEADER = """\
 #          archs: torch/utils/cpp_extension.py, what it accepts in TORCH_CUDA_ARCH_LIST.
 #          triton, nccl, cudnn: the requirement on that package; absent where the wheel has none.
 # [vllm]   cuda: vllm/envs.py, the CUDA that its code is compiled with.
-#          vision, audio: its requirements on torchvision and torchaudio; pythons: on Python.
+#          vision, audio, tvm_ffi: its requirements on torchvision, torchaudio and apache-tvm-ffi; pythons: on Python.
 # others   torch: the requirement on torch, as published; empty where the wheels state none. Where what they state
 #          is known to be wrong, torch_amendments.toml has the last word.
 # python   the CPython versions with such a wheel; "*" where one wheel serves all.
@@ -81,7 +81,7 @@ INSIDE = {
 #: The packages that a package pins: key -> pattern of the name.
 PINNED = {
     "torch": {"triton": r"triton", "nccl": r"nvidia-nccl-cu\d+", "cudnn": r"nvidia-cudnn-cu\d+"},
-    "vllm": {"vision": r"torchvision", "audio": r"torchaudio"},
+    "vllm": {"vision": r"torchvision", "audio": r"torchaudio", "tvm_ffi": r"apache-tvm-ffi"},
 }
 
 #: One release's line of the table.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from stacks.versions.cuda_toolkit import cuda_release
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import built_libraries, torch_versions
-from stacks.versions.tables import applying, line, newest_from, older, order, table
+from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
+
+_METADATA = "the packages' own metadata, stacks/versions/extras.toml and torch.toml"
 
 Image = Literal["torch", "torch-extras"]
 """The images that extras are in."""
@@ -35,6 +37,7 @@ class Extra:
         march: whether its code for the CPU is compiled for one kind of processor.
         pins_torch: whether its metadata pins one torch.
         needs: by version, the row that applies from it on; ``any`` applies to every version and commit.
+        tvm_ffi: by version, the requirement on apache-tvm-ffi from it on.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Extra:
     march: bool
     pins_torch: bool
     needs: Mapping[str, Mapping[str, Any]]
+    tvm_ffi: Mapping[str, str]
 
     @property
     def field(self) -> str:
@@ -90,6 +94,7 @@ def extras() -> Mapping[str, Extra]:
             march=row.get("march", False),
             pins_torch=row.get("pins_torch", False),
             needs=row.get("needs", {}),
+            tvm_ffi=row.get("tvm_ffi", {}),
         )
         for name, row in table("extras").items()
     }
@@ -146,6 +151,23 @@ def check_extras_together(pins: Mapping[str, str]) -> None:
                 allowed = [f"{row} and newer" for row in newer[:1]] + [f"{extras()[other].key}: false"]
                 why = f"cannot be imported beside {extras()[other].title}"
                 raise Incompatible(extra.key, pin, why, allowed, source)
+
+
+def vllm_extra_refusals(pins: Mapping[str, str], vllm: str) -> Iterator[Incompatible]:
+    """Yield each extra that cannot be installed beside a vLLM: both need apache-tvm-ffi, and vLLM one release of it.
+
+    Args:
+        pins: by name, the versions or commits of all extras below vLLM. Of a commit, nothing is known.
+        vllm: its version. Of one that the table does not have, nothing is known.
+    """
+    release = table("torch")["vllm"].get(vllm, {}).get("tvm_ffi", "").removeprefix("==")
+    for name, pin in pins.items():
+        extra = extras()[name]
+        needed = applying(extra.tvm_ffi, pin) if extra.tvm_ffi and "." in pin else ""
+        if release and needed and not satisfies(release, needed):
+            newer = [row for row in extra.tvm_ffi if order(row) > order(pin) and satisfies(release, extra.tvm_ffi[row])]
+            why = f"needs apache-tvm-ffi {needed}, and vLLM {vllm} needs {release}"
+            yield Incompatible(extra.key, pin, why, [*(f"{row} and newer" for row in newer[:1]), "false"], _METADATA)
 
 
 def check_extra_flavor(name: str, version: str, flavor: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -228,15 +228,19 @@ def check_vllm_listed(version: str, *, torch: str, field: str = "serve.vllm") ->
         )
 
 
-def check_vllm(
+def vllm_refusals(
     version: str,
     *,
     torch: str,
     companions: Mapping[Literal["vision", "audio"], str | None],
     cuda_version: str,
+    archs: str,
+    machine: Machine = "amd64",
     field: str = "serve.vllm",
-) -> None:
-    """Refuse a vLLM whose published wheel does not run beside a torch; one that the table does not have passes.
+) -> Iterator[Incompatible]:
+    """Yield why a vLLM's published wheel does not run in a stack, each with what goes together.
+
+    Of a vLLM that the table does not have, nothing is known.
 
     The wheel is compiled against one release of torch, and against the libraries of one major version of CUDA.
 
@@ -245,10 +249,9 @@ def check_vllm(
         torch: torch's version, of a wheel or built from source: both have the C++ library's new ABI, as vLLM has.
         companions: torchvision and torchaudio, None for none.
         cuda_version: full CUDA version.
+        archs: the compute capabilities to run on, in canonical form.
+        machine: for which architecture.
         field: vLLM's key, for errors.
-
-    Raises:
-        Incompatible: naming what goes together.
     """
     row = table("torch")["vllm"].get(version)
     if row is None:
@@ -256,14 +259,24 @@ def check_vllm(
     if not satisfies(final_version(torch), row["torch"]):
         why = f"is compiled against torch {row['torch'].lstrip('=')}, and slipway:torch.version is {torch}"
         others = [f"vLLM {other}" for other in torch_release(torch).vllms]
-        raise Incompatible(field, version, why, [*others, f"torch.version: {row['torch'].lstrip('=')}"], _METADATA)
+        yield Incompatible(field, version, why, [*others, f"torch.version: {row['torch'].lstrip('=')}"], _METADATA)
     for package, companion in companions.items():
         if not companion or not satisfies(final_version(companion), row[package]):
             why, needed = f"is not the torch{package} of vLLM {version}", row[package].lstrip("=")
-            raise Incompatible(f"torch.{package}", companion or "false", why, (needed,), _METADATA)
+            yield Incompatible(f"torch.{package}", companion or "false", why, (needed,), _METADATA)
     if order(cuda_version)[0] != order(row["cuda"])[0]:
         why = f"does not have the libraries of vLLM {version}, whose wheel is compiled with CUDA {row['cuda']}"
-        raise Incompatible("cuda", cuda_version, why, (f"{order(row['cuda'])[0]}.x",), _METADATA)
+        yield Incompatible("cuda", cuda_version, why, (f"{order(row['cuda'])[0]}.x",), _METADATA)
+    first = newest_from(table("vllm")["code"], version)
+    if first:
+        code = table("vllm")["code"][first]
+        compiled = code[machine].split()
+        # Code for 8.0 runs on all 8.x.
+        if not any(
+            newest_from((has for has in compiled if order(has)[0] == order(arch)[0]), arch) for arch in archs.split()
+        ):
+            why = f"has no compute capability that the {machine} wheel of vLLM {version} has code for"
+            yield Incompatible("archList", archs, why, compiled, code["source"])
 
 
 def vllm_pythons(version: str, torch: str, *, machine: Machine = "amd64") -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def standins(folder: Path) -> None:
     """Write the wheels of one stack and of its next patch release, 2.1.1: torch is new, and nothing that it pins."""
     for version in ("2.1.0", "2.1.1"):
         wheel(folder, "torch", version, [*PINNED, "triton~=3.8", "sympy"])
-    wheel(folder, "torchvision", "0.16.0", ["torch", "pillow"])
+    wheel(folder, "torchvision", "0.16.0", ["torch", "pillow>=13"])
     for version in ("2.1.0", "2.1.1"):
         wheel(folder, "torchaudio", version)
     wheel(folder, "triton", "3.8.0")

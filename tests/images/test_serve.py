@@ -114,6 +114,15 @@ def test_vllm_that_would_replace_torch_ends_the_build(built: Built, index: Index
     assert "The user requested (constraint) torch==2.1.0" in output
 
 
+def test_vllm_that_takes_what_the_rest_needs_ends_the_build(built: Built, index: Index) -> None:
+    wheel(index.folder, "pillow", "12.0")
+    status, output, name = resolved(built(), index, "pillow==12.0")
+    docker("image", "rm", "--force", name, check=False)
+    assert status != 0
+    assert "vllm 0.33.0 depends on pillow==12.0" in output
+    assert "torchvision 0.16.0 depends on pillow>=13" in output
+
+
 def test_checks_of_serve_have_a_fault_each() -> None:
     assert sorted(FAULTS) == sorted(check.name for check in CHECKS.iterdir())
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic_core import InitErrorDetails
 
 from stacks.config.model import Model
 from stacks.config.stack_config import StackConfig
@@ -31,7 +32,15 @@ from stacks.flavors.torch_family.max_jobs import MaxJobs
 from stacks.versions.archs import arch_list, default_archs
 from stacks.versions.cuda_toolkit import Edition, check_cuda_listed, cuda_parent, cuda_release, parent_cudnn
 from stacks.versions.distros import check_gcc, distro_names, distro_python, distro_release
-from stacks.versions.extras import Extra, check_extra, check_extra_flavor, check_extras_together, extras, extras_of
+from stacks.versions.extras import (
+    Extra,
+    check_extra,
+    check_extra_flavor,
+    check_extras_together,
+    extras,
+    extras_of,
+    vllm_extra_refusals,
+)
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import (
     Companion,
@@ -40,11 +49,11 @@ from stacks.versions.pytorch import (
     check_cudnn,
     check_python,
     check_torch_cuda,
-    check_vllm,
     check_vllm_listed,
     torch_release,
     triton_warnings,
     vllm_pythons,
+    vllm_refusals,
     wheel_abi,
 )
 from stacks.versions.tables import Reliance
@@ -222,30 +231,47 @@ class FamilyConfig(StackConfig):
 
     def _check_serve(self, vllm: str) -> None:
         torch, python = self.torch, self.python_version
-        companions = {package: torch.companion(package) for package in get_args(Package)}
-        check_vllm(vllm, torch=torch.version, companions=companions, cuda_version=self.cuda)
+        refusals = [
+            *vllm_refusals(
+                vllm,
+                torch=torch.version,
+                companions={package: torch.companion(package) for package in get_args(Package)},
+                cuda_version=self.cuda,
+                archs=self.archs,
+                machine=self.machine,
+            ),
+            *vllm_extra_refusals(self._pins, vllm),
+        ]
         supported = vllm_pythons(vllm, torch.version, machine=self.machine)
         if python not in supported:
             field, value, why = "python", python, f"is not supported by vLLM {vllm}"
             if self.python is None:
                 field, value, why = "distro", self.distro, f"has Python {python}, which vLLM {vllm} does not support"
             source = "Requires-Python of vLLM's wheel, stacks/versions/torch.toml"
-            raise Incompatible(field, value, why, [f"Python {version}" for version in supported], source)
+            refusals.append(Incompatible(field, value, why, [f"Python {version}" for version in supported], source))
+        if refusals:
+            raise ValidationError.from_exception_data(
+                type(self).__name__,
+                [InitErrorDetails(type="value_error", input=vllm, ctx={"error": refusal}) for refusal in refusals],
+            )
+
+    @property
+    def _pins(self) -> dict[str, str]:
+        return {extra.name: pin for extra in extras().values() if (pin := self.pin(extra))}
 
     def _check_extras(self) -> None:
-        pins = {extra.name: pin for extra in extras().values() if (pin := self.pin(extra))}
-        for name, pin in pins.items():
-            check_extra_flavor(name, pin, self.flavor)
+        for name, pinned in self._pins.items():
+            check_extra_flavor(name, pinned, self.flavor)
             check_extra(
                 name,
-                pin,
+                pinned,
                 cuda_version=self.cuda,
                 python=self.python_version,
                 cudnn=self.cudnn_version,
                 torch=self.torch.version,
                 archs=self.archs,
             )
-        check_extras_together(pins)
+        check_extras_together(self._pins)
 
     def _check_cudnn_release(self) -> None:
         if self.cudnn_release and self.torch.source == "wheel":

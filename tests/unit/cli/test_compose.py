@@ -61,6 +61,12 @@ def test_compose_services_share_user_project_and_gpus() -> None:
     assert services["ngc"]["image"] == f"nvcr.io/nvidia/pytorch:{ngc_versions()[-1]}-py3"
 
 
+def test_compose_train_runs_no_entry_point_of_its_image() -> None:
+    services, _ = services_and_env(plan.make("vllm-cu130"))
+    assert services["train"]["build"]["dockerfile"] == "serve/Dockerfile"
+    assert (services["train"]["entrypoint"], services["train"]["command"]) == ([], ["sleep", "infinity"])
+
+
 def test_compose_project_is_in_the_workspace_of_its_image() -> None:
     services, _ = services_and_env(
         plan.make("universal-cu132", {**read_stack("universal-cu132"), "projectRoot": "/opt/p"})

@@ -101,9 +101,8 @@ def test_switched_off_features_are_asked_to_be_off() -> None:
 
 def test_switched_on_feature_that_no_wheel_has_is_asked_for() -> None:
     assert "+mpi" not in features("nccl-cu132").split()
-    words = features("nccl-cu132", cmake={"USE_MPI": 1, "USE_C10D_UCC": "ON", "USE_ITT": 1}).split()
-    assert words[-2:] == ["+ucc", "+mpi"]
-    assert {word for word in words if word.startswith("+")} == {"+ucc", "+mpi"}
+    words = features("nccl-cu132", cmake={"USE_MPI": 1, "USE_ITT": 1}).split()
+    assert [word for word in words if word.startswith("+")] == ["+mpi"]
 
 
 def test_feature_of_two_switches_is_off_if_one_is() -> None:
@@ -122,15 +121,15 @@ def test_switched_off_feature_of_unread_wheel_is_asked_to_be_off() -> None:
 
 
 def test_nccl_that_is_switched_off_in_torch_is_asked_to_be_off() -> None:
-    words = features("nccl-cu132", cmake={"USE_C10D_NCCL": 0, "USE_C10D_UCC": 0}).split()
-    assert words[-2:] == ["-nccl", "-ucc"]
+    words = features("nccl-cu132", cmake={"USE_C10D_NCCL": 0}).split()
+    assert words[-1] == "-nccl"
     assert "nccl" not in words
 
 
 def test_no_wheel_has_what_one_flavor_alone_builds() -> None:
     rows = table("torch_cmake")["feature"].values()
     alone = {feature for row in rows if "flavors" in row for feature in row["features"]}
-    assert alone == {"mpi", "ucc"}
+    assert alone == {"mpi"}
     for release, row in table("torch_features").items():
         assert alone.isdisjoint([*row["gpu"], *row["cpu"]]), release
 

@@ -38,6 +38,7 @@ NEEDS_VLLM = [
     "torchaudio==2.11.0",
     "torchvision==0.29.0",
     "torchcodec>=0.14",
+    "apache-tvm-ffi==0.1.11",
     "torchvision; extra == 'x'",
 ]
 
@@ -130,6 +131,7 @@ def test_torch_table_has_what_the_wheels_say(index: str, tmp_path: Path) -> None
             "cuda": "13.0",
             "vision": "==0.29.0",
             "audio": "==2.11.0",
+            "tvm_ffi": "==0.1.11",
             "pythons": "<3.15,>=3.11",
             "python": ["*"],
             "python_arm64": [],

@@ -401,7 +401,7 @@ def test_switches_move_torch_and_what_stands_on_it_alone() -> None:
             "the variable USE_MPI cannot be '1' in flavor base, whose builder has no mpi: leave it out, or take flavor nccl",
         ),
         ({"USE_C10D_MPI": "ON"}, "the variable USE_C10D_MPI cannot be 'ON' in flavor base, whose builder has no mpi"),
-        ({"USE_C10D_UCC": True}, "the variable USE_C10D_UCC cannot be 'true' in flavor base, whose builder has no ucc"),
+        ({"USE_C10D_UCC": 0}, "the variable USE_C10D_UCC cannot be set here: it is set by slipway:flavor"),
         ({"MKLDNN": 0}, "the variable 'MKLDNN' does not reach PyTorch's build (did you mean 'USE_MKLDNN'?)"),
         ({"USE A": 0}, "the variable 'USE A' does not reach PyTorch's build; expected a name that begins with USE_,"),
         ({"USE_X": "$(id)"}, "the variable USE_X cannot be '$(id)': expected words of letters, digits and"),

@@ -80,20 +80,27 @@ def test_every_vllm_serves_in_some_stack(vllm: str) -> None:
         assert load(cuda=cuda, torch=versions, serve={"vllm": vllm}, platform=platform).warnings == []
 
 
+FA4_NEEDS = "needs apache-tvm-ffi >=0.1.12,<0.2, and vLLM 0.33.0 needs 0.1.11; allowed: 4.0.0.beta34 and newer, false;"
+
 WRONG = [
     (
-        {"serve": {"vllm": "0.32.0"}},
+        {"extras": {**NO_EXTRAS, "flashAttention4": "4.0.0.beta27"}},
+        f"extras.flashAttention4: '4.0.0.beta27' {FA4_NEEDS} rule: the packages' own metadata",
+    ),
+    (
+        {"extras": {**NO_EXTRAS, "flashAttention4": "4.0.0.beta20"}},
+        f"extras.flashAttention4: '4.0.0.beta20' {FA4_NEEDS} ",
+    ),
+    (
+        {"archList": "11.0"},
         (
-            "serve.vllm: '0.32.0' is compiled against torch 2.13.0, and slipway:torch.version is 2.14.0; allowed: "
-            "vLLM 0.33.0, torch.version: 2.13.0; rule: the packages' own metadata"
+            "archList: '11.0' has no compute capability that the amd64 wheel of vLLM 0.33.0 has code for; allowed: 7.5, "
+            "8.0, 8.6, 8.9, 9.0, 10.0, 12.0; rule: vllm/_C_stable_libtorch.abi3.so and "
         ),
     ),
     (
-        {"torch": {"version": "2.15.0"}, "cuda": "13.2.1"},
-        (
-            "serve.vllm: '0.33.0' is compiled against torch 2.14.0, and slipway:torch.version is 2.15.0; allowed: "
-            "torch.version: 2.14.0; rule: "
-        ),
+        {"archList": "7.5+PTX", "platform": "linux/arm64"},
+        "archList: '7.5+PTX' has no compute capability that the arm64 wheel of vLLM 0.33.0 has code for; allowed: 8.0, 8.7, ",
     ),
     (
         {"torch": {"version": "2.14.0", "source": "wheel"}},
@@ -126,10 +133,6 @@ WRONG = [
         {"serve": {"vllm": "0.33"}},
         "serve.vllm: '0.33' is not a known vLLM (did you mean '0.33.0'?); allowed: 0.33.0; rule: ",
     ),
-    (
-        {"serve": {"vllm": "0.33.0"}, "torch": {"version": "2.12.1", "source": "wheel"}},
-        "serve.vllm: '0.33.0' is compiled against torch 2.14.0, and slipway:torch.version is 2.12.1; allowed: ",
-    ),
     ({"serve": {}}, "serve.vllm: is required"),
     ({"serve": {"sglang": "0.5.23"}}, "serve: unknown key 'sglang'; the keys here are: vllm"),
 ]
@@ -140,6 +143,76 @@ WRONG = [
 )
 def test_serve_that_does_not_fit_is_one_line(values: dict[str, Any], message: str) -> None:
     assert refusal_line(**values).startswith(f"stack x: slipway:{message}")
+
+
+FOR_TORCH = "; rule: the packages' own metadata, stacks/versions/torch.toml"
+
+SEVERAL = [
+    (
+        {"serve": {"vllm": "0.32.0"}},
+        [
+            (
+                "serve.vllm: '0.32.0' is compiled against torch 2.13.0, and slipway:torch.version is 2.14.0; allowed: "
+                f"vLLM 0.33.0, torch.version: 2.13.0{FOR_TORCH}"
+            ),
+            f"torch.vision: '0.29.0' is not the torchvision of vLLM 0.32.0; allowed: 0.28.0{FOR_TORCH}",
+        ],
+    ),
+    (
+        {"torch": {"version": "2.15.0"}, "cuda": "13.2.1"},
+        [
+            (
+                "serve.vllm: '0.33.0' is compiled against torch 2.14.0, and slipway:torch.version is 2.15.0; allowed: "
+                f"torch.version: 2.14.0{FOR_TORCH}"
+            ),
+            f"torch.vision: '0.29.2' is not the torchvision of vLLM 0.33.0; allowed: 0.29.0{FOR_TORCH}",
+        ],
+    ),
+    (
+        {"torch": {"version": "2.12.1", "audio": False, "source": "wheel"}, "cuda": "12.6.3", "distro": "ubuntu22.04"},
+        [
+            (
+                "serve.vllm: '0.33.0' is compiled against torch 2.14.0, and slipway:torch.version is 2.12.1; allowed: "
+                f"torch.version: 2.14.0{FOR_TORCH}"
+            ),
+            f"torch.vision: '0.27.1' is not the torchvision of vLLM 0.33.0; allowed: 0.29.0{FOR_TORCH}",
+            f"torch.audio: 'false' is not the torchaudio of vLLM 0.33.0; allowed: 2.11.0{FOR_TORCH}",
+            (
+                "cuda: '12.6.3' does not have the libraries of vLLM 0.33.0, whose wheel is compiled with CUDA 13.0; "
+                f"allowed: 13.x{FOR_TORCH}"
+            ),
+            (
+                "distro: 'ubuntu22.04' has Python 3.10, which vLLM 0.33.0 does not support; allowed: Python 3.11, "
+                "Python 3.12, Python 3.13, Python 3.14; rule: Requires-Python of vLLM's wheel, stacks/versions/torch.toml"
+            ),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "messages"), SEVERAL)
+def test_all_that_does_not_fit_vllm_is_said_at_once(values: dict[str, Any], messages: list[str]) -> None:
+    assert refusals.refusal(load, **values).splitlines() == [f"stack x: slipway:{message}" for message in messages]
+
+
+@pytest.mark.parametrize("pin", ["4.0.0.beta19", "4.0.0.beta34", "a" * 40])
+def test_vllm_stands_on_flash_attention4_of_its_tvm_ffi(pin: str) -> None:
+    built = specs(extras={**NO_EXTRAS, "flashAttention4": pin})
+    assert built["serve"].parents == {"BASE_IMAGE": Sibling(image="torch-extras")}
+
+
+def test_older_vllm_refuses_newer_flash_attention4() -> None:
+    versions = {"version": "2.11.0", "vision": "0.26.0", "audio": "2.11.0", "source": "wheel"}
+    extras = {**NO_EXTRAS, "flashAttention4": "4.0.0.beta34"}
+    message = refusal_line(torch=versions, serve={"vllm": "0.26.0"}, extras=extras)
+    assert "needs apache-tvm-ffi >=0.1.11,<0.2, and vLLM 0.26.0 needs 0.1.10; allowed: false;" in message
+
+
+@pytest.mark.parametrize(
+    ("archs", "platform"), [("11.0", "linux/arm64"), ("10.3a", "linux/amd64"), ("11.0 12.1+PTX", "linux/amd64")]
+)
+def test_archs_that_code_of_vllm_runs_on_are_accepted(archs: str, platform: str) -> None:
+    assert load(archList=archs, platform=platform).warnings == []
 
 
 def test_unknown_vllm_without_one_for_the_torch_lists_all() -> None:
