@@ -65,8 +65,8 @@ def test_vulnerable_image_gets_its_tag_with_an_exception(project: Project, keys:
     answer = subprocess.run([*words, "--key", public, ref], env=project.environment, check=True, capture_output=True)
     statement = json.loads(base64.b64decode(json.loads(answer.stdout)["payload"]))
     assert statement["predicateType"] == "https://cosign.sigstore.dev/attestation/vuln/v1"
-    found = statement["predicate"]["scanner"]["result"]["matches"]
-    assert {match["vulnerability"]["id"] for match in found} == {"CVE-2026-0001", "CVE-2026-0002"}
+    matches = statement["predicate"]["scanner"]["result"]["matches"]
+    assert {match["vulnerability"]["id"] for match in matches} == {"CVE-2026-0001", "CVE-2026-0002"}
     assert statement["predicate"]["invocation"]["parameters"]["exceptions"] == [justified]
     assert re.search(r"^  scan        \d+ known vulnerabilities on 20", project.stacks("verify", "t"), re.MULTILINE)
 

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import IO, Any
 from unittest.mock import patch
 
@@ -33,6 +32,7 @@ from stacks import lock, references
 from stacks.config import stack_file
 from stacks.errors import SlipwayError
 from tests.helpers import elf_writer, rpm_writer
+from tests.helpers.layers import members_archive
 
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -178,26 +178,12 @@ _SAVED_CONFIG = json.dumps({"os": "linux", "architecture": "amd64", "rootfs": {"
 SAVED_ID = f"sha256:{hashlib.sha256(_SAVED_CONFIG).hexdigest()}"
 
 
-def _packed(files: Mapping[str, bytes], links: Mapping[str, str] = MappingProxyType({})) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as packed:
-        for name, body in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(body)
-            packed.addfile(member, io.BytesIO(body))
-        for name, target in links.items():
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname = tarfile.SYMTYPE, target
-            packed.addfile(member)
-    return content.getvalue()
-
-
 def _saved() -> bytes:
     """Return what an engine saves: two equal layers, the second as a link to the first."""
     layers = ["a/layer.tar", "b/layer.tar"]
     manifest = [{"Config": "config.json", "RepoTags": ["r.example/x:1"], "Layers": layers}]
     files = {layers[0]: _archive(), "config.json": _SAVED_CONFIG, "manifest.json": json.dumps(manifest).encode()}
-    return _packed(files, {layers[1]: f"../{layers[0]}"})
+    return members_archive(*files.items(), (layers[1], f"../{layers[0]}"))
 
 
 def _layout() -> bytes:
@@ -214,7 +200,7 @@ def _layout() -> bytes:
     manifest = {"config": blob(json.dumps(config).encode(), "config.v1+json"), "layers": [layer_entry]}
     entry = blob(json.dumps(manifest).encode(), "manifest.v1+json")
     blobs["index.json"] = json.dumps({"manifests": [entry]}).encode()
-    return _packed(blobs)
+    return members_archive(*blobs.items())
 
 
 _JOB = {"id": 7, "labels": ["a"], "created_at": "2027-01-15T08:00:00Z", "conclusion": None, "runner_name": None}

@@ -33,6 +33,7 @@ class Item:
 
 
 Layer = Sequence[Item]
+Member = tuple[str, bytes | str]
 
 _NAMES = ("a", "b", "c")
 _MODES = (0o644, 0o755, 0o4755, 0o600)
@@ -105,15 +106,26 @@ def archive(layer: Iterable[Item]) -> bytes:
     return buffer.getvalue()
 
 
-def files_archive(files: Mapping[str, bytes]) -> bytes:
-    """Return the archive of a layer of programs and libraries, uncompressed."""
+def members_archive(*members: Member) -> bytes:
+    """Return an archive; text is a symbolic link's target, or with `=` a hard link's."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, content in files.items():
+        for path, content in members:
             member = tarfile.TarInfo(path)
-            member.size, member.mode = len(content), 0o755
-            tar.addfile(member, io.BytesIO(content))
+            member.mode = 0o755
+            if isinstance(content, str):
+                member.type = tarfile.LNKTYPE if content.startswith("=") else tarfile.SYMTYPE
+                member.linkname = content.removeprefix("=")
+                tar.addfile(member)
+            else:
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def files_archive(files: Mapping[str, bytes]) -> bytes:
+    """Return the archive of a layer of programs and libraries, uncompressed."""
+    return members_archive(*files.items())
 
 
 def _remove(path: Path) -> None:

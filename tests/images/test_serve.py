@@ -61,8 +61,8 @@ class Handler(BaseHTTPRequestHandler):
         self.reply({})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        texts = [answer(prompt, asked["max_tokens"]) for prompt in asked["prompt"]]
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        texts = [answer(prompt, request["max_tokens"]) for prompt in request["prompt"]]
         self.reply({"choices": [{"text": text} for text in texts]})
 
 HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()

@@ -160,7 +160,7 @@ class backends:
 
 
 @pytest.mark.parametrize(
-    ("asked", "output", "code"),
+    ("words", "output", "code"),
     [
         ("mkl -mkldnn", "1 features of the published wheel\noff, as slipway:cmake says so: mkldnn\n", 0),
         ("-mkldnn", "no published wheel of this release was read\noff, as slipway:cmake says so: mkldnn\n", 0),
@@ -173,11 +173,11 @@ class backends:
         ("-cuddles", "FEATURES names what this check cannot try: cuddles\n", 1),
     ],
 )
-def test_check_holds_torch_against_its_features(tmp_path: Path, asked: str, output: str, code: int) -> None:
+def test_check_holds_torch_against_its_features(tmp_path: Path, words: str, output: str, code: int) -> None:
     (tmp_path / "torch.py").write_text(TORCH)
     done = subprocess.run(
         [sys.executable, torch_features.PROBE],
-        env={"PYTHONPATH": str(tmp_path), "FEATURES": asked},
+        env={"PYTHONPATH": str(tmp_path), "FEATURES": words},
         capture_output=True,
         text=True,
         check=False,

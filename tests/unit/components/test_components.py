@@ -268,11 +268,11 @@ def test_unpushed_image_is_inspected_on_its_engine(values: dict[str, Any], engin
         "exceptions": [row],
         "compiled": {},
     }
-    found = {
+    declared = {
         name: {key: value for key, value in inputs.items() if key != "__provider"}
         for name, inputs in recorder.of_type(UNPUSHED).items()
     }
-    assert found == ({} if engine is None else {"torch-inspection": inspected})
+    assert declared == ({} if engine is None else {"torch-inspection": inspected})
     if engine is not None:
         order = [name for typ, name in recorder.resources if typ in {"docker:index/image:Image", UNPUSHED}]
         assert order == ["torch", "torch-checks", "torch-inspection", "extras"]

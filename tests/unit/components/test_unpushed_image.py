@@ -18,9 +18,9 @@ from oci import engine_image
 from oci.binaries import contents
 from stacks.config.stack_file import ROOT
 from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
-from tests.helpers.layers import files_archive
+from tests.helpers.layers import files_archive, members_archive
+from tests.helpers.local_images import LAYERS, pack_folder, write_docker, write_layout
 from tests.helpers.refusals import refusal_line
-from tests.unit.oci.test_local_image import LAYERS, layer, pack_folder, write_docker, write_layout
 
 NAME = "r.example/x/torch:abc1234-base"
 PROGRAM = elf(needed=["libgone.so.1"], interpreter=LOADER)
@@ -178,7 +178,7 @@ def test_engine_that_does_not_save_is_one_line(client: Client, commands: str, re
         (b"\x1f\x8b" + bytes(2000), "malformed layer archive"),
         (b"no archive" * 300, "malformed layer archive"),
         (b"{" * 3000, "no layer blobs/sha256/"),
-        (gzip.compress(layer(("opt/a", PROGRAM)))[:-9], "malformed layer archive"),
+        (gzip.compress(members_archive(("opt/a", PROGRAM)))[:-9], "malformed layer archive"),
     ],
 )
 def test_malformed_layer_of_an_engine_is_one_line(client: Client, content: bytes, error: str) -> None:
@@ -192,10 +192,10 @@ def test_malformed_layer_of_an_engine_is_one_line(client: Client, content: bytes
     [
         (b"no archive" * 100, "no archive of `docker save`: malformed layer archive"),
         (b"", "empty file"),
-        (layer(("x", b"{}")), "without index.json and manifest.json"),
-        (layer(("manifest.json", b"[]")), "an archive of 0 images, expected one: none"),
-        (layer(("manifest.json", b"{")), "manifest.json is not JSON"),
-        (layer((f"blobs/sha256/{'a' * 64}", b"{}")), "a blob is corrupt"),
+        (members_archive(("x", b"{}")), "without index.json and manifest.json"),
+        (members_archive(("manifest.json", b"[]")), "an archive of 0 images, expected one: none"),
+        (members_archive(("manifest.json", b"{")), "manifest.json is not JSON"),
+        (members_archive((f"blobs/sha256/{'a' * 64}", b"{}")), "a blob is corrupt"),
     ],
 )
 def test_what_is_no_archive_of_an_engine_is_one_line(client: Client, content: bytes, error: str) -> None:

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import io
 import json
-import tarfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import zstandard
 
 from cli.export import selection
 from cli.main import main
@@ -21,83 +15,9 @@ from oci.local_image import open_image
 from oci.registry_image import Image
 from stacks import plan
 from stacks.errors import SlipwayError
-from tests.helpers.elf_writer import LOADER, elf, fatbin, loader
-
-OCI = "application/vnd.oci.image"
-PLATFORM = {"os": "linux", "architecture": "amd64"}
-Member = tuple[str, bytes | str]
-
-
-def layer(*members: Member) -> bytes:
-    """Return an archive; text is a symbolic link's target, or with `=` a hard link's."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path, content in members:
-            member = tarfile.TarInfo(path)
-            member.mode = 0o755
-            if isinstance(content, str):
-                member.type = tarfile.LNKTYPE if content.startswith("=") else tarfile.SYMTYPE
-                member.linkname = content.removeprefix("=")
-                archive.addfile(member)
-            else:
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-LOWER = layer(
-    ("usr/lib64/ld-linux-x86-64.so.2", loader()),
-    ("lib64", "usr/lib64"),
-    ("opt/gone/liba.so", elf("liba.so")),
-    ("opt/old/liba.so", elf("liba.so")),
-    ("usr/lib64/libb.so", elf("libb.so")),
-)
-UPPER = layer(
-    ("opt/gone/.wh..wh..opq", b""),
-    ("opt/old/.wh.liba.so", b""),
-    ("usr/lib64/libc.so.1", "=usr/lib64/libb.so"),
-    ("bin/p", elf(needed=["liba.so", "libb.so", "libc.so.1"], interpreter=LOADER)),
-)
-LAYERS = [(LOWER, "tar+gzip", gzip.compress), (UPPER, "tar+zstd", zstandard.ZstdCompressor().compress)]
-
-
-def write_layout(folder: Path, layers: Sequence[tuple[bytes, str, Callable[[bytes], bytes]]]) -> Path:
-    """Write an OCI layout with an index of one image and an attestation."""
-    blobs = folder / "blobs/sha256"
-    blobs.mkdir(parents=True)
-
-    def blob(content: bytes, media_type: str, **more: Any) -> dict[str, Any]:
-        digest = hashlib.sha256(content).hexdigest()
-        (blobs / digest).write_bytes(content)
-        return {"digest": f"sha256:{digest}", "size": len(content), "mediaType": media_type, **more}
-
-    packed = [blob(pack(content), f"{OCI}.layer.v1.{kind}") for content, kind, pack in layers]
-    diff_ids = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content, _, _ in layers]
-    config = blob(
-        json.dumps({**PLATFORM, "rootfs": {"diff_ids": diff_ids}, "config": {}}).encode(), f"{OCI}.config.v1+json"
-    )
-    manifest = blob(
-        json.dumps({"config": config, "layers": packed}).encode(), f"{OCI}.manifest.v1+json", platform=PLATFORM
-    )
-    attestation = blob(b"{}", f"{OCI}.manifest.v1+json", platform={"os": "unknown", "architecture": "unknown"})
-    (folder / "index.json").write_text(json.dumps({"manifests": [manifest, attestation]}))
-    return folder
-
-
-def pack_folder(folder: Path, path: Path) -> Path:
-    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
-        archive.add(folder, arcname=".")
-    return path
-
-
-def write_docker(path: Path) -> Path:
-    """Write what older engines save: a layer in a folder, and a link to it for the same layer once more."""
-    config = {**PLATFORM, "rootfs": {"diff_ids": ["sha256:1", "sha256:2", "sha256:2"]}, "config": {}}
-    files = {"config.json": json.dumps(config).encode(), "a/layer.tar": LOWER, "b/layer.tar": gzip.compress(UPPER)}
-    layers = ["a/layer.tar", "b/layer.tar", "c/layer.tar"]
-    files["manifest.json"] = json.dumps([{"Config": "config.json", "RepoTags": ["x:1"], "Layers": layers}]).encode()
-    path.write_bytes(layer(*files.items(), ("c/layer.tar", "../b/layer.tar")))
-    return path
+from tests.helpers.elf_writer import elf, fatbin
+from tests.helpers.layers import Member, members_archive
+from tests.helpers.local_images import LAYERS, LOWER, pack_folder, write_docker, write_layout
 
 
 @pytest.fixture
@@ -130,7 +50,9 @@ def test_inspect_stack_is_held_to_what_it_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = elf("", gpu=fatbin((2, 80, 0)))
-    path = write_layout(tmp_path / "efa", [(layer(("opt/nccl-tests/all_reduce_perf", program)), "tar", bytes)])
+    path = write_layout(
+        tmp_path / "efa", [(members_archive(("opt/nccl-tests/all_reduce_perf", program)), "tar", bytes)]
+    )
     monkeypatch.setattr(selection, "image", lambda *_: open_image(str(path)))
     compiled = plan.make("efa").image().spec.compiled["/opt/nccl-tests/*"]
     assert main(["inspect", "efa", "--json"]) == 1
@@ -163,7 +85,7 @@ def test_inspect_lists_plugins_and_unread_records(tmp_path: Path, capsys: pytest
         ("opt/ofi/libnccl-net.so", elf("libnccl-net.so")),
         ("usr/lib/sysimage/rpm/Packages.db", b"RpmP"),
     ]
-    path = write_layout(tmp_path / "ucc", [LAYERS[0], (layer(*members), "tar", bytes)])
+    path = write_layout(tmp_path / "ucc", [LAYERS[0], (members_archive(*members), "tar", bytes)])
     assert main(["inspect", str(path)]) == 1
     assert capsys.readouterr().out.splitlines()[2:-3] == [
         "  plugins     libucc.so.1 (2 of 3)",
