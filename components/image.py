@@ -50,8 +50,8 @@ class ImageVariant(pulumi.ComponentResource):
     An image with checks is pushed under a name that nothing refers to. It gets its tag after its checks passed and
     everything in it loads, and whatever uses the image waits for that. So the checks run on what is published,
     whichever engine builds it, and a changed check runs on the published image. An image that is not pushed is checked
-    and inspected on its engine. A product that is taken from the
-    registry is checked too: its tag says that it passed the checks of the day.
+    and inspected on its engine. A product that is taken from the registry is checked too: its tag says that it passed
+    the checks of the day.
 
     Its inputs are the image's contents in a reader's terms, so that a preview shows an argument's old and new value
     and a changed file's name; the bare ``docker.Image`` shows neither. A product has a type of its own, by which a

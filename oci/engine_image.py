@@ -18,7 +18,7 @@ from io import BufferedReader, BytesIO
 from typing import IO, Final, cast
 
 from oci.blob import Unreadable, read_blob
-from oci.engine_platforms import at
+from oci.engine_platforms import at, engine_failure
 from oci.layers import layer
 from oci.layers.layer import Facts, Index
 from oci.local_image import LIMIT, Files, image_of, layer_type
@@ -169,9 +169,8 @@ def _saving(name: str, host: str) -> Iterator[IO[bytes]]:
             stream.close()
             process.wait()
         errors.seek(0)
-        lines = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+        printed = errors.read().decode(errors="replace")
     if status:
-        reason = one_line(lines[-1] if lines else f"status {status}", 300)
-        raise SlipwayError(f"{name}: the Docker engine{at(host)}: `docker save` failed: {reason}")
+        raise SlipwayError(f"{name}: {engine_failure(host, 'save', printed, status)}")
     if failure is not None:
         raise failure

@@ -88,6 +88,13 @@ def check_runnable(platforms: Collection[str], host: str = "", *, key: str = "sl
     return ways
 
 
+def engine_failure(host: str, command: str, printed: str, status: int) -> SlipwayError:
+    """Return the error of a command of the docker client: the last line that it ``printed``, or its status."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    reason = one_line(lines[-1] if lines else f"status {status}", 300)
+    return SlipwayError(f"the Docker engine{at(host)}: `docker {command}` failed: {reason}")
+
+
 def at(host: str) -> str:
     """Return where an engine is, as words of an error; empty for the docker client's own."""
     return f" at {one_line(host)}" if host else ""
@@ -170,7 +177,5 @@ def _docker(words: list[str], host: str, data: bytes | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise SlipwayError(f"the Docker engine{at(host)} did not answer `docker {words[0]}` in {_SECONDS} s") from None
     if done.returncode:
-        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        reason = one_line(lines[-1].strip() if lines else f"status {done.returncode}", 300)
-        raise SlipwayError(f"the Docker engine{at(host)}: `docker {words[0]}` failed: {reason}")
+        raise engine_failure(host, words[0], done.stderr.decode(errors="replace"), done.returncode)
     return done.stdout.decode()

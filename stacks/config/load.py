@@ -147,5 +147,4 @@ def _line(detail: ErrorDetails, where: str) -> str:
             quoted, message = "", "has no value: give one, or leave the key out"
         case "model_type" | "model_attributes_type" | "dict_type":
             message = "expected a mapping of keys to values"
-    # A validator that finds several mistakes has a line for each.
-    return "\n".join(f"{where}: {name}:{quoted} {line[:1].lower()}{line[1:]}" for line in message.splitlines())
+    return f"{where}: {name}:{quoted} {message[:1].lower()}{message[1:]}"

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails
 
 from stacks.errors import one_line, suggest
 
@@ -43,6 +52,13 @@ class Model(BaseModel):
                         f"unknown key '{one_line(key)}'{suggest(key, known)}; the keys here are: {', '.join(known)}"
                     )
         return values
+
+
+def refuse(value: Any, mistakes: Iterable[ValueError]) -> None:
+    """Raise all mistakes that a validator finds in a value, each as an error of its own; nothing without any."""
+    details = [InitErrorDetails(type="value_error", input=value, ctx={"error": mistake}) for mistake in mistakes]
+    if details:
+        raise ValidationError.from_exception_data("", details)
 
 
 def as_yaml(value: Any) -> Any:

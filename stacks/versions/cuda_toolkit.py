@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,6 +48,11 @@ class CudaRelease:
     distros: tuple[str, ...]
     cudnn: tuple[tuple[str, str], ...]
     wheels: str
+
+
+def running_on(compiled: Iterable[str], arch: str) -> str | None:
+    """Return the newest of some compute capabilities whose machine code runs on another: code for 8.0 on all 8.x."""
+    return newest_from((each for each in compiled if order(each)[0] == order(arch)[0]), arch)
 
 
 def cuda_versions() -> tuple[str, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.cuda_toolkit import cuda_release, running_on
 from stacks.versions.incompatible import Incompatible
 from stacks.versions.pytorch import built_libraries, torch_versions
-from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
+from stacks.versions.tables import applying, line, older, order, satisfies, table
 
 _METADATA = "the packages' own metadata, stacks/versions/extras.toml and torch.toml"
 
@@ -128,7 +128,7 @@ def _running(row: Mapping[str, Any], archs: str) -> str:
     if "archs_min" in row:
         return " ".join(arch for arch in targets if order(arch) >= order(row["archs_min"]))
     if "archs" in row:
-        running = {newest_from(_of_generation(row["archs"], arch), arch) for arch in targets}
+        running = {running_on(row["archs"], arch) for arch in targets}
         return " ".join(arch for arch in row["archs"] if arch in running)
     return archs
 
@@ -180,11 +180,6 @@ def check_extra_flavor(name: str, version: str, flavor: str) -> None:
     if extra.flavor not in {"", flavor}:
         allowed = (f"flavor {extra.flavor}",)
         raise Incompatible(extra.key, version, f"is not for the flavor {flavor}", allowed, extra.flavor_source)
-
-
-def _of_generation(archs: Iterable[str], like: str) -> list[str]:
-    """Return those of ``archs`` whose machine code runs on GPUs of the same major capability."""
-    return [arch for arch in archs if order(arch)[0] == order(like)[0]]
 
 
 def _too_old(row: Mapping[str, Any], requirement: str, version: str) -> bool:

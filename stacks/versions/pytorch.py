@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stacks.versions.cuda_toolkit import Machine, cuda_release
+from stacks.versions.cuda_toolkit import Machine, cuda_release, running_on
 from stacks.versions.incompatible import Incompatible, Unverified
 from stacks.versions.tables import applying, line, newest_from, older, order, satisfies, table
 
@@ -271,10 +271,7 @@ def vllm_refusals(
     if first:
         code = table("vllm")["code"][first]
         compiled = code[machine].split()
-        # Code for 8.0 runs on all 8.x.
-        if not any(
-            newest_from((has for has in compiled if order(has)[0] == order(arch)[0]), arch) for arch in archs.split()
-        ):
+        if not any(running_on(compiled, arch) for arch in archs.split()):
             why = f"has no compute capability that the {machine} wheel of vLLM {version} has code for"
             yield Incompatible("archList", archs, why, compiled, code["source"])
 

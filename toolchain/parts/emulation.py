@@ -103,13 +103,14 @@ def _why(checkout: Checkout, platform: str) -> str:
         return f"{what}: as root, `make up` of a stack for {platform} installs {PACKAGE} and registers it"
     if not state.startswith("enabled"):
         return f"{handler} is disabled: `echo 1 > {handler}` as root"
-    if "F" not in _flags(state):
+    if "F" not in _value(state, "flags:"):
         return f"{handler} lacks flag F, so containers do not find QEMU: `echo -1 > {handler}` as root, and try again"
     return f"{handler} is registered, and the engine's containers do not use it: see {GUIDE}"
 
 
-def _flags(state: str) -> str:
-    return next((line.partition(":")[2] for line in state.splitlines() if line.startswith("flags")), "")
+def _value(state: str, name: str) -> str:
+    """Return what a handler's state says after a name, such as ``flags:`` or ``interpreter``; empty for nothing."""
+    return next((line.removeprefix(name).strip() for line in state.splitlines() if line.startswith(name)), "")
 
 
 def _install(checkout: Checkout) -> None:
@@ -130,8 +131,7 @@ def _too_old(platform: str) -> str:
     """Return a warning where the registered QEMU is older than `OLDEST`, else nothing."""
     try:
         state = (BINFMT / HANDLERS[platform]).read_text()
-        interpreter = Path(state.partition("\ninterpreter ")[2].partition("\n")[0])
-        printed = output([interpreter.resolve(), "--version"])
+        printed = output([Path(_value(state, "interpreter")).resolve(), "--version"])
     except (OSError, ToolchainError):
         return ""
     version = re.search(r" version ([\d.]+)", printed)

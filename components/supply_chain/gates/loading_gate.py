@@ -60,8 +60,8 @@ def check_unpushed(image: Mapping[str, Any]) -> None:
     rows = [InspectionException.model_validate(row) for row in image["exceptions"]]
     held, layers = engine_image.read(name, image["ref"], image["engine"], platform, contents.facts)
     question = inspection.Question(compiled=image["compiled"])
-    found = inspection.of_contents(held, contents.of(layers, held.config), question)
-    result = loading_evidence.predicate([found], rows, datetime.now(UTC))
+    inspected = inspection.of_contents(held, contents.of(layers, held.config), question)
+    result = loading_evidence.predicate([inspected], rows, datetime.now(UTC))
     _refuse(f"{name}: ends the update", result, rows, "save it with `docker save`, and `slipway inspect` lists them")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ValidationInfo
 
-from stacks.config.model import Environment
+from stacks.config.model import Environment, refuse
 from stacks.errors import one_line, suggest
 from stacks.versions.tables import table
 
@@ -48,8 +48,7 @@ def _mistakes(name: str, value: str, flavor: str) -> Iterator[str]:
 
 def _check(values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
     flavor = info.data.get("flavor", "")
-    if mistakes := [line for name, value in values.items() for line in _mistakes(name, value, flavor)]:
-        raise ValueError("\n".join(mistakes))
+    refuse(values, (ValueError(line) for name, value in values.items() for line in _mistakes(name, value, flavor)))
     return values
 
 

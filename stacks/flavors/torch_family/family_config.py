@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import Field, ValidationError, create_model, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import Field, create_model, model_validator
 
-from stacks.config.model import Model
+from stacks.config.model import Model, refuse
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import NEWEST, PUBLISHED, Package, Torch, check_published
 from stacks.config.values import (
@@ -249,11 +248,7 @@ class FamilyConfig(StackConfig):
                 field, value, why = "distro", self.distro, f"has Python {python}, which vLLM {vllm} does not support"
             source = "Requires-Python of vLLM's wheel, stacks/versions/torch.toml"
             refusals.append(Incompatible(field, value, why, [f"Python {version}" for version in supported], source))
-        if refusals:
-            raise ValidationError.from_exception_data(
-                type(self).__name__,
-                [InitErrorDetails(type="value_error", input=vllm, ctx={"error": refusal}) for refusal in refusals],
-            )
+        refuse(vllm, refusals)
 
     @property
     def _pins(self) -> dict[str, str]:

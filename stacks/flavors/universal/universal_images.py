@@ -105,14 +105,10 @@ def _products(config: Config) -> Iterator[ImageSpec]:
 def _torch_args(config: Config) -> dict[str, str]:
     """Return what torch is built with: Triton and NVIDIA's libraries for GPUs alone."""
     torch = config.torch.version
+    common = {"VARIANT": "universal", **switches_argument(config.cmake)}
     if not config.cuda:
-        return {"VARIANT": "universal", "TRITON_VERSION": "none", **switches_argument(config.cmake)}
-    return {
-        "VARIANT": "universal",
-        **triton(torch, config.torch.commits.torch, config.machine),
-        **libraries(torch, config.cuda),
-        **switches_argument(config.cmake),
-    }
+        return {**common, "TRITON_VERSION": "none"}
+    return {**common, **triton(torch, config.torch.commits.torch, config.machine), **libraries(torch, config.cuda)}
 
 
 def _dist(config: Config) -> ImageSpec:

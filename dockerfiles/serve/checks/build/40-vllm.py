@@ -10,13 +10,13 @@ import shutil
 import sys
 from importlib.metadata import distribution
 
-asked = os.environ["VLLM_VERSION"]
+requested = os.environ["VLLM_VERSION"]
 vllm = distribution("vllm")
-if vllm.version != asked:
-    sys.exit(f"vLLM {asked} was asked for, and {vllm.version} is installed")
+if vllm.version != requested:
+    sys.exit(f"vLLM {requested} was asked for, and {vllm.version} is installed")
 (command,) = vllm.entry_points.select(group="console_scripts", name="vllm")
 for module in (command.module, "vllm.entrypoints.openai.api_server"):
     importlib.import_module(module)
 if not shutil.which(command.name):
     sys.exit(f"{command.name} is not on PATH")
-print(f"vLLM {asked}")
+print(f"vLLM {requested}")

@@ -137,12 +137,12 @@ def main() -> None:
     unknown = [feature for feature in [*published, *on, *off] if feature not in probes]
     if unknown:
         sys.exit(f"FEATURES names what this check cannot try: {', '.join(unknown)}")
-    for asked, there, what in (
+    for requested, expected, what in (
         (published, True, "lacks what the published wheel of its release has"),
         (on, True, "lacks what slipway:cmake switches on"),
         (off, False, "has what slipway:cmake switches off"),
     ):
-        wrong = [feature for feature in asked if has(probes[feature]) != there]
+        wrong = [feature for feature in requested if has(probes[feature]) != expected]
         if wrong:
             sys.exit(f"torch {torch.__version__} {what}: {', '.join(wrong)}")
     print(
