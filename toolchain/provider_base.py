@@ -14,6 +14,7 @@ Source of the wire format (signatures, sentinel strings): Pulumi's Go SDK, `sdk/
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -414,6 +415,24 @@ def engine_address(arguments: list[str]) -> str:
     return words[-1] if words else ""
 
 
+def readable_after_signal() -> int:
+    """Return a file descriptor that can be read once SIGINT or SIGTERM came.
+
+    A handler runs in the middle of the main thread's code, so it takes no lock: `threading.Event.set` would wait for
+    ever for one that `Event.wait` holds.
+    """
+    reader, writer = os.pipe()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os.write(writer, b"\0"))
+    return reader
+
+
+def wait_for_end(signalled: int, parent: int, poll_seconds: float = _PARENT_POLL_SECONDS) -> None:
+    """Wait until ``signalled`` can be read, or this process has another parent than ``parent``."""
+    while not select.select([signalled], [], [], poll_seconds)[0] and os.getppid() == parent:
+        pass
+
+
 def serve(make: Callable[[Host], Provider]) -> None:
     """Run a provider as a plugin until the engine ends it.
 
@@ -433,12 +452,9 @@ def serve(make: Callable[[Host], Provider]) -> None:
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    signalled = readable_after_signal()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    while not ended.wait(_PARENT_POLL_SECONDS) and os.getppid() == parent:
-        pass
+    wait_for_end(signalled, parent)
     provider.cancel_all()
     os._exit(0)  # threads that wait for a daemon must not delay the engine

@@ -112,6 +112,25 @@ def test_plugin_with_signal_ends(tmp_path: Path, signal: str) -> None:
         assert plugin.process.wait(timeout=5) == 0
 
 
+def test_signal_at_any_moment_ends_the_wait() -> None:
+    """A signal once came while the wait held a lock that its handler then waited for."""
+    program = """if True:
+        import os, random, signal, threading
+        from toolchain.provider_base import readable_after_signal, wait_for_end
+
+        for _ in range(200):
+            signalled = readable_after_signal()
+            threading.Timer(random.random() / 500, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            wait_for_end(signalled, os.getppid(), poll_seconds=0)
+            os.close(signalled)
+        print("ended")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("ended\n", "")
+
+
 def test_plugin_imports_no_file_of_the_program(tmp_path: Path) -> None:
     """A plugin runs in the program's directory, where anything may lie."""
     for name in ("docker.py", "yaml.py", "select.py", "toolchain/__init__.py", "stacks/__init__.py"):
