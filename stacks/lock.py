@@ -281,15 +281,21 @@ def _at_commits(spec: ImageSpec, mirrors: Mirrors, locked: Mapping[str, str]) ->
     return spec.model_copy(update={"args": {**spec.args, **commits}, "branches": {}}) if commits else spec
 
 
-def python_indexes(mirrors: Mirrors) -> list[str]:
+def python_indexes(packages: Packages, mirrors: Mirrors) -> list[str]:
     """Return the addresses of the indexes that pip looks in; where there are two, torch's is the second."""
     public = "https://pypi.org/simple"  # pip's default (pip/_internal/models/index.py)
-    return [mirrors.python_index or public, *([mirrors.torch_index] if mirrors.torch_index else [])]
+    torch = mirrors.torch_index or packages.torch_index
+    return [mirrors.python_index or public, *([torch] if torch else [])]
 
 
 def packages_key(packages: Packages, platform: str, mirrors: Mirrors) -> str:
-    """Return the name of an image's Python packages in the lock: the platform, the indexes and what is installed."""
-    return " ".join([platform, *python_indexes(mirrors), *packages.requirements, *packages.constraints])
+    """Return the name of an image's Python packages in the lock: platform, indexes, what is installed and where.
+
+    Where the parent decides, the Pythons follow from the release of torch.
+    """
+    where = [f"python{packages.pythons[0]}", f"glibc{packages.glibc}"] if packages.glibc else []
+    indexes = python_indexes(packages, mirrors)
+    return " ".join([platform, *indexes, *packages.requirements, *packages.constraints, *where])
 
 
 def pinned(

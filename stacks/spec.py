@@ -67,14 +67,25 @@ class Branch(_Frozen):
 class Packages(_Frozen):
     """What an image installs from Python indexes, where all of it is known before the build.
 
-    ``requirements`` and ``constraints`` are pip's, ``pythons`` the versions that the image's Python may have. ``files``
-    are those that the lock has: the SHA-256 of each, by its address.
+    ``requirements`` and ``constraints`` are pip's, ``pythons`` the versions that the image's Python may have. ``glibc``
+    is the version of its C library; None where the parent decides both. ``torch_index`` is the index of torch, where it
+    is not the Python index. ``files`` are those that the lock has: the SHA-256 of each, by its address.
     """
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     pythons: tuple[str, ...]
+    glibc: str | None = None
+    torch_index: str | None = None
     files: Mapping[str, str] = Field(default_factory=dict)
+
+    def with_more(self, *requirements: str, constraints: Iterable[str] = ()) -> Self:
+        """Return these and more, as an image has that stands on one with these."""
+        more = {
+            "requirements": tuple(dict.fromkeys((*self.requirements, *requirements))),
+            "constraints": tuple(dict.fromkeys((*self.constraints, *constraints))),
+        }
+        return self.model_copy(update=more)
 
 
 class Cuda(_Frozen):

@@ -22,10 +22,13 @@ from stacks.errors import SlipwayError, one_line
 from stacks.lock import python_indexes
 from stacks.platforms import architecture
 from stacks.spec import Packages
+from stacks.versions.tables import order
 
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-_GLIBC: Final = "manylinux_2_28"
-"""The newest C library that files may ask for: below that of Debian 11 and Ubuntu 20.04, as torch's own wheels."""
+_GLIBC: Final = "2.28"
+"""The C library that files may ask for where the parent decides: older than that of Debian 11 and Ubuntu 20.04."""
+_MANYLINUX: Final = ("2.17", "2.28", *(f"2.{minor}" for minor in range(31, 41)))
+"""The C libraries that uv knows (0.13.8, `uv pip compile --help`, --python-platform)."""
 
 
 def files(packages: Packages, platform: str, mirrors: Mirrors) -> dict[str, str]:
@@ -45,7 +48,7 @@ def files(packages: Packages, platform: str, mirrors: Mirrors) -> dict[str, str]
 
 def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) -> dict[str, Any]:
     """Return what uv resolves for one Python, as a lock of PEP 751."""
-    default, *more = python_indexes(mirrors)
+    default, *more = python_indexes(packages, mirrors)
     with tempfile.TemporaryDirectory(prefix="slipway-") as name:
         folder = Path(name)
         for file, lines in (("requirements.in", packages.requirements), ("constraints.txt", packages.constraints)):
@@ -61,7 +64,7 @@ def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) 
             "--no-build",
         ]
         words += ["--python", sys.executable, "--python-version", python]
-        words += ["--python-platform", f"{_MACHINES[architecture(platform)]}-{_GLIBC}", "--default-index", default]
+        words += ["--python-platform", _target(platform, packages.glibc or _GLIBC), "--default-index", default]
         words += [word for index in more for word in ("--index", index)]
         words += ["--constraint", "constraints.txt", "--output-file", "pylock.toml", "requirements.in"]
         completed = subprocess.run(
@@ -74,6 +77,12 @@ def _resolved(packages: Packages, python: str, platform: str, mirrors: Mirrors) 
                 f"uv finds no packages on {', '.join((default, *more))}: {one_line(reason, 300)}"
             )
         return tomllib.loads((folder / "pylock.toml").read_text(encoding="utf-8"))
+
+
+def _target(platform: str, glibc: str) -> str:
+    """Return a platform as uv names it, with the newest C library that it knows and that is no newer."""
+    known = max((known for known in _MANYLINUX if order(known) <= order(glibc)), key=order)
+    return f"{_MACHINES[architecture(platform)]}-manylinux_{known.replace('.', '_')}"
 
 
 def _files(resolved: Mapping[str, Any], requirements: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from stacks.config.stack_config import StackConfig
 from stacks.config.torch import Torch, check_published
 from stacks.flavors.torch_family.components import features
+from stacks.flavors.torch_family.installed_packages import published, torch_constraints
 from stacks.references import Reference
 from stacks.spec import Cuda, ImageSpec, Outside, Packages
 from stacks.tags import Suffix
@@ -72,10 +73,9 @@ def images(config: Config) -> list[ImageSpec]:
 
 def _packages(config: Config) -> Packages:
     """Return what pip installs. The Python is the parent's, any that torch has a wheel for."""
-    release, versions = torch_release(config.torch.version), config.torch.versions
-    wheels = (f"{name if name == 'torch' else f'torch{name}'}=={version}" for name, version in versions.items())
+    release = torch_release(config.torch.version)
     return Packages(
-        requirements=("pip", "setuptools", *wheels),
-        constraints=tuple(constraints(config.torch.version).split()),
+        requirements=published(config.torch.versions),
+        constraints=torch_constraints(config.torch.version),
         pythons=release.pythons if config.machine == "amd64" else release.pythons_arm64,
     )

@@ -16,6 +16,7 @@ from stacks.flavors.torch_family.components import compiled_tools, tuning
 from stacks.flavors.torch_family.family_config import FamilyConfig, FamilyJobs
 from stacks.flavors.torch_family.family_images import Variant, suffix
 from stacks.flavors.torch_family.family_images import images as family
+from stacks.flavors.torch_family.installed_packages import build_tools
 from stacks.references import Reference
 from stacks.spec import Cuda, ImageSpec, Outside, Parent, Sibling
 from stacks.tags import parse
@@ -158,6 +159,7 @@ def _build(config: Config, target: str, parent: Parent, title: str, **args: str)
         args=args,
         tuning=tuning(config.max_jobs, "nccl-tests"),
         parents={"BASE_IMAGE": parent},
+        packages=build_tools(config.distro) if target == "nvbandwidth" else None,
         description=title,
         licenses="BSD-3-Clause",
         suffix=suffix(config, "nccl", tail=None),

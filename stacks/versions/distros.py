@@ -24,6 +24,7 @@ class Distro:
         python: the version of its own python3.
         pythons: every Python that it offers, its own first.
         gcc: the major version of its own gcc.
+        glibc: the version of its C library.
         packages: its package manager.
     """
 
@@ -32,6 +33,7 @@ class Distro:
     python: str
     pythons: tuple[str, ...]
     gcc: int
+    glibc: str
     packages: Literal["apt", "dnf"]
 
 

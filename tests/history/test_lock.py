@@ -20,7 +20,7 @@ from oci.credentials import Login
 from stacks import flavors, lock, plan
 from stacks.config.fetching.mirrors import Mirrors
 from stacks.config.stack_config import StackConfig
-from stacks.config.stack_file import ROOT
+from stacks.config.stack_file import ROOT, read_stack
 from stacks.errors import SlipwayError
 from stacks.spec import ImageSpec, Outside, Sibling
 from stacks.tags import Suffix
@@ -432,11 +432,36 @@ def test_check_locked_has_a_line_for_each_thing(checkout: Checkout) -> None:
 @pytest.mark.slow
 def test_check_locked_names_what_the_lock_cannot_have(checkout: Checkout) -> None:
     assert checkout.run("lock", "base-cu121").returncode == 0
-    (line,) = checkout.run("check", "--locked", "base-cu121").stderr.splitlines()
+    stderr = checkout.run("check", "--locked", "base-cu121").stderr
+    (line,) = [line for line in stderr.splitlines() if not line.startswith("warning: ")]
     assert line.startswith("stack base-cu121: what pip installs (torch-wheel, ")
     assert line.endswith("depends on what the build compiles or on the parent: the lock cannot have it")
     assert "stack base-cu120: " in checkout.run("check", "--locked").stderr
     assert checkout.run("check", "--locked", "base-cu999").stderr.startswith("there is no stack 'base-cu999'")
+
+
+@pytest.mark.slow
+def test_check_locked_accepts_published_wheels_and_vllm(checkout: Checkout) -> None:
+    stack, locked = "vllm-cu130", checkout.root / "stacks/Pulumi.vllm-cu130.yaml"
+    _, specs = plan.specs(
+        {**read_stack(stack), "mirrors": {"images": {"docker.io": checkout.registry.address}}}, "test"
+    )
+    packages = {
+        lock.packages_key(spec.packages, spec.platform, Mirrors()): {"https://f.example/a-1-py3-none-any.whl": "0" * 64}
+        for spec in specs
+        if spec.packages
+    }
+    parent = f"{checkout.registry.address}/nvidia/cuda:13.0.3-base-ubuntu24.04"
+    lock.write(checkout.root, {parent: ONE}, tables=lock.Tables(packages))
+    assert f"stack {stack}: " not in checkout.run("check", "--locked", stack).stderr
+
+    # The lock is of another Python then.
+    locked.write_text(locked.read_text().replace("ubuntu24.04", 'ubuntu22.04\n  slipway:python: "3.11"'))
+    lines = checkout.run("check", "--locked", stack).stderr.splitlines()
+    assert (
+        f"stack {stack}: the hash of each wheel that pip installs is not in stacks/lock.toml (torch, serve): "
+        f"run `slipway lock {stack}`"
+    ) in lines
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,11 @@ from stacks.flavors.torch_family.components import (
     wheels,
 )
 from stacks.flavors.torch_family.family_config import FamilyConfig
-from stacks.spec import Cuda, ImageSpec, Parent, Sibling
+from stacks.flavors.torch_family.installed_packages import published, torch_constraints
+from stacks.spec import Cuda, ImageSpec, Packages, Parent, Sibling
 from stacks.tags import Suffix
 from stacks.versions.cuda_toolkit import cuda_release
+from stacks.versions.distros import distro_release
 from stacks.versions.extras import Image, extra_archs, extras, extras_of
 from stacks.versions.pytorch import constraints, final_version, torch_release
 
@@ -157,11 +159,25 @@ def _torch(config: FamilyConfig, variant: Variant, components: Sequence[Componen
             **variant.compiler_args,
         },
         parents={"BASE_IMAGE": variant.base, **wheels(components)},
+        packages=_packages(config, components),
         cuda=cuda,
         compiled={**_system_code(config, variant), **compiled(components, config.archs)},
         description=f"{titles([*config.torch.components, *_extras(config, 'torch')])} for CUDA {config.cuda}",
         licenses="BSD-3-Clause",
         suffix=_final_suffix(config, variant),
+    )
+
+
+def _packages(config: FamilyConfig, components: Sequence[Component]) -> Packages | None:
+    """Return what pip installs with torch; None where it depends on what is compiled."""
+    if components:
+        return None
+    return Packages(
+        requirements=published(config.torch.versions),
+        constraints=torch_constraints(config.torch.version),
+        pythons=(config.python_version,),
+        glibc=distro_release(config.distro).glibc,
+        torch_index=_index(config).get("TORCH_INDEX_URL"),
     )
 
 
@@ -192,6 +208,7 @@ def _serve(config: FamilyConfig, variant: Variant, vllm: str, parent: ImageSpec)
         platform=config.platform,
         args={"VLLM_VERSION": vllm},
         parents={"BASE_IMAGE": Sibling(image=parent.name)},
+        packages=parent.packages and parent.packages.with_more(f"vllm=={vllm}", constraints=["cuda-python>=12.8"]),
         cuda=parent.cuda,
         compiled=parent.compiled,
         description=f"vLLM on PyTorch for CUDA {config.cuda}",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from stacks import flavors
+from stacks import flavors, lock
+from stacks.config.fetching.mirrors import Mirrors
 from stacks.spec import ImageSpec, Sibling
 from stacks.tags import Revision, parse, render
 from stacks.versions.pytorch import companion_versions, torch_release
@@ -46,6 +47,39 @@ def test_serve_stands_on_torch_extras_with_extras() -> None:
     built = specs(extras={**NO_EXTRAS, "deepspeed": "0.19.7"})
     assert built["serve"].parents == {"BASE_IMAGE": Sibling(image="torch-extras")}
     assert built["serve"].compiled == built["torch-extras"].compiled != {}
+
+
+def test_packages_of_serve_are_those_of_torch_and_vllm() -> None:
+    built = specs()
+    torch, serve = built["torch"].packages, built["serve"].packages
+    assert torch
+    assert serve
+    assert torch.requirements == ("pip", "setuptools", "torch==2.14.0", "torchvision==0.29.0", "torchaudio==2.11.0")
+    assert serve.requirements == (*torch.requirements, "vllm==0.33.0")
+    assert (serve.pythons, serve.glibc, serve.torch_index) == (("3.12",), "2.39", None)
+    key = lock.packages_key(serve, "linux/amd64", Mirrors())
+    assert key.endswith(" vllm==0.33.0 setuptools<82 cuda-python>=12.8 python3.12 glibc2.39")
+
+
+def test_packages_key_is_another_where_files_differ() -> None:
+    keys = {
+        lock.packages_key(packages, platform, mirrors)
+        for packages, platform, mirrors in (
+            (specs()["serve"].packages, "linux/amd64", Mirrors()),
+            (specs()["serve"].packages, "linux/arm64", Mirrors()),
+            (
+                specs()["serve"].packages,
+                "linux/amd64",
+                Mirrors.model_validate({"pythonIndex": "https://mirror.example/simple"}),
+            ),
+            (specs(distro="ubuntu22.04", python="3.11")["serve"].packages, "linux/amd64", Mirrors()),
+            (specs(cuda="12.6.3", serve=None)["torch"].packages, "linux/amd64", Mirrors()),
+            (specs()["torch"].packages, "linux/amd64", Mirrors()),
+        )
+        if packages
+    }
+    assert len(keys) == 6
+    assert any("https://pypi.org/simple https://download.pytorch.org/whl/cu126 " in key for key in keys)
 
 
 @pytest.mark.parametrize("flavor", ["base", "nccl"])
